@@ -1,0 +1,48 @@
+"""Every error a user can meet.
+
+TwinError                 exit code 1: a handled failure
+├── UsageError            2: the command or a configuration is wrong
+├── InputError            1: a file cannot be read as what it claims to be
+├── NotFoundError         1: a data set, run, checkpoint or scenario is not in the store
+├── InfeasibleError       1: no plan fits the model into the cluster
+├── DamageError           3: a stored file is not what was written (audit failed)
+└── LockedError           4: another process writes here
+
+A message says what is wrong, where (`file:row column`) and what to do next.
+"""
+
+
+class TwinError(Exception):
+    """A failure with a message for the user: what, where, and the way out."""
+
+    exit_code = 1
+
+
+class UsageError(TwinError):
+    """The command line or a configuration file is wrong."""
+
+    exit_code = 2
+
+
+class InputError(TwinError):
+    """A file cannot be read as what it claims to be."""
+
+
+class NotFoundError(TwinError):
+    """The store lacks what was asked for."""
+
+
+class InfeasibleError(TwinError):
+    """No plan fits the model into the cluster."""
+
+
+class DamageError(TwinError):
+    """A stored file is missing, changed or out of place."""
+
+    exit_code = 3
+
+
+class LockedError(TwinError):
+    """Another process is writing to the same place."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""One file per format; `ingest.registry` lists them."""

@@ -1,0 +1,1 @@
+"""The policy protocol, Hi-PPO, the baselines and the clairvoyant bound."""

@@ -1,0 +1,1 @@
+"""Event log, runner, audit, SQL, reports, retraining."""

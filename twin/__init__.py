@@ -1,0 +1,1 @@
+"""The digital twin: domain model, cost models, state estimation, event simulation."""

@@ -1,0 +1,61 @@
+"""Domains, GPU types and the state of the wide-area links between them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+"""(K, K) array, row = source domain, column = destination domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """One GPU model: what it can do at most and what it draws."""
+
+    name: str
+    peak_flops: float  # dense bf16/fp16 tensor FLOP/s
+    memory_bytes: int
+    memory_bandwidth_bytes_s: float
+    idle_w: float
+    peak_w: float
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A data centre: `gpus` identical GPUs in nodes of `gpus_per_node`."""
+
+    name: str
+    gpu: GpuType
+    gpus: int
+    gpus_per_node: int
+    intra_node_bps: float  # per GPU and direction
+    inter_node_bps: float  # per GPU and direction
+    intra_node_latency_s: float
+    inter_node_latency_s: float
+    usd_per_gpu_hour: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All domains and the price of a gigabyte between each pair."""
+
+    domains: tuple[Domain, ...]
+    usd_per_gb: tuple[tuple[float, ...], ...]  # (K, K), 1 GB = 1e9 bytes
+
+    @property
+    def size(self) -> int:
+        """K, the number of domains."""
+        return len(self.domains)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkState:
+    """Bandwidth and one-way latency of every directed link at one instant.
+
+    `bandwidth_bps` (K, K): 0 is a dead link, the diagonal is infinite.
+    `latency_s` (K, K): one way, the diagonal is 0.
+    """
+
+    bandwidth_bps: Matrix
+    latency_s: Matrix

@@ -1,0 +1,84 @@
+"""A plan: which domain runs which layers, and how; an immutable value that validates itself."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Schedule = Literal["gpipe", "1f1b"]
+PointToPoint = Literal["blocking", "overlapped"]
+Recompute = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one domain does: `layers` consecutive layers in `pp` stages, each `tp` GPUs wide.
+
+    `gpus` names the GPUs of the domain in rank order, tensor rank fastest, then data rank, then stage:
+    rank (stage, d, t) is `gpus[(stage * dp + d) * tp + t]`; its length is dp * tp * pp.
+    """
+
+    domain: int
+    layers: int
+    tp: int
+    pp: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Shares in pipeline order; every domain appears at most once.
+
+    A layer is one entry of `Transformer.layers()`: embedding, blocks, output head. `micro_batches` is m, the
+    number of micro-batches each of the `dp` pipelines runs in one iteration.
+    """
+
+    shares: tuple[Share, ...]
+    dp: int
+    micro_batch: int
+    micro_batches: int
+    schedule: Schedule = "1f1b"
+    extra_warmup: int = 0
+    p2p: PointToPoint = "blocking"
+    recompute: Recompute = "full"
+    zero: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.shares:
+            raise ValueError("a plan needs at least one share")
+        domains = [share.domain for share in self.shares]
+        if len(set(domains)) != len(domains):
+            raise ValueError(f"a domain appears twice: {domains}")
+        for share in self.shares:
+            if share.layers < share.pp:
+                raise ValueError(f"domain {share.domain}: {share.layers} layers cannot fill {share.pp} stages")
+            if len(share.gpus) != self.dp * share.tp * share.pp:
+                raise ValueError(f"domain {share.domain}: {len(share.gpus)} GPUs placed, dp*tp*pp differs")
+            if len(set(share.gpus)) != len(share.gpus):
+                raise ValueError(f"domain {share.domain}: a GPU is placed twice")
+        if min(self.dp, self.micro_batch, self.micro_batches) < 1:
+            raise ValueError("dp, micro_batch and micro_batches are at least 1")
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Domains in pipeline order."""
+        return tuple(share.domain for share in self.shares)
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Cut points 0 = c_0 < ... < c_n = N over the used domains."""
+        points = [0]
+        for share in self.shares:
+            points.append(points[-1] + share.layers)
+        return tuple(points)
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages in all."""
+        return sum(share.pp for share in self.shares)
+
+    def with_schedule(self, schedule: Schedule, p2p: PointToPoint) -> "Plan":
+        """The same split under another schedule."""
+        return replace(self, schedule=schedule, p2p=p2p)
+
+    def __str__(self) -> str:
+        shares = " > ".join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
+        return f"{shares} dp{self.dp} mbs{self.micro_batch} m{self.micro_batches} {self.schedule}/{self.p2p}"
