@@ -1,0 +1,28 @@
+"""How long work says how far it is; the command line draws it, tests and library users may ignore it."""
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives the total of a task once, then steps."""
+
+    def start(self, total: int | None, what: str) -> None:
+        """A task of `total` steps begins (None: the total is not known)."""
+        ...
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """`steps` more are done; `note` says what is in hand."""
+        ...
+
+
+class Silent:
+    """Progress for nobody."""
+
+    def start(self, total: int | None, what: str) -> None:
+        """Say nothing."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Say nothing."""
+
+
+SILENT: Progress = Silent()
