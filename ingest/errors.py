@@ -5,6 +5,8 @@ TwinError                 exit code 1: a handled failure
 ├── InputError            1: a file cannot be read as what it claims to be
 ├── NotFoundError         1: a data set, run, checkpoint or scenario is not in the store
 ├── InfeasibleError       1: no plan fits the model into the cluster
+├── StorageError          1: the disk refused to keep a file
+├── ExistsError           1: a file or run of that name is there already
 ├── DamageError           3: a stored file is not what was written (audit failed)
 └── LockedError           4: another process writes here
 
@@ -34,6 +36,14 @@ class NotFoundError(TwinError):
 
 class InfeasibleError(TwinError):
     """No plan fits the model into the cluster."""
+
+
+class StorageError(TwinError):
+    """The disk refused (full, read-only, broken); what was committed before still stands."""
+
+
+class ExistsError(TwinError):
+    """The name is taken, and what is stored is never overwritten."""
 
 
 class DamageError(TwinError):
