@@ -1,0 +1,109 @@
+"""GPU models: dense half-precision peak, memory, memory bandwidth and power, from the makers' data sheets.
+
+Peaks are dense (no sparsity) bf16/fp16 tensor rates with fp32 accumulation. The three GeForce/Titan entries
+follow the whitepapers' "FP16 tensor, FP32 accumulate" rows: GeForce cards run that at half rate.
+"""
+
+from dataclasses import dataclass
+
+from ingest.errors import UsageError
+from ingest.units import GIB, MIB
+from twin.domain import GpuType
+
+TERA = 1e12
+GIGA = 1e9
+
+
+def _gpu(
+    name: str, teraflops: float, memory_bytes: int, gigabytes_s: float, idle_w: float, peak_w: float
+) -> GpuType:
+    return GpuType(name, teraflops * TERA, memory_bytes, gigabytes_s * GIGA, idle_w, peak_w)
+
+
+# Data sheets: V100 (2018), A100 (2021), A40 (2021), H100 (2022), H200 (2024), GH200 (2023), GB200 NVL72 (2024, per
+# GPU), whitepapers Turing TU102 and Ampere GA102. Idle power: DCGM of an H100 with a context loaded 70-120 W
+# (telemetry-h100-dcgm-10hz), A100 about 55 W (Acme Kalos, first decile); others in proportion to the board.
+PRESETS: dict[str, GpuType] = {
+    gpu.name: gpu
+    for gpu in (
+        _gpu("V100-16", 125.0, 16 * GIB, 900, 40, 300),
+        _gpu("V100-32", 125.0, 32 * GIB, 900, 40, 300),
+        _gpu("A100-40", 312.0, 40 * GIB, 1555, 55, 400),
+        _gpu("A100-80", 312.0, 80 * GIB, 2039, 55, 400),
+        _gpu("A100-PCIE-80", 312.0, 80 * GIB, 1935, 50, 300),
+        _gpu("A40", 149.7, 48 * GIB, 696, 30, 300),
+        _gpu("H100", 989.4, 81_559 * MIB, 3350, 75, 700),
+        _gpu("H200", 989.4, 141 * 10**9, 4800, 75, 700),
+        _gpu("GH200", 989.4, 96 * 10**9, 4000, 75, 700),
+        _gpu("GB200", 2500.0, 186 * 10**9, 8000, 140, 1200),
+        _gpu("RTX-2080", 40.3, 8 * GIB, 448, 15, 215),
+        _gpu("RTX-3090", 71.0, 24 * GIB, 936, 20, 350),
+        _gpu("TITAN-RTX", 130.5, 24 * GIB, 672, 15, 280),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What usually joins these GPUs inside a site: per GPU and direction, bits per second and seconds."""
+
+    gpus_per_node: int
+    intra_node_bps: float
+    inter_node_bps: float
+    intra_node_latency_s: float = 3e-6
+    inter_node_latency_s: float = 8e-6
+
+
+# NVLink totals halved to one direction (V100 300 GB/s, A100 600, H100/H200/GH200 900, GB200 1800); NICs of the DGX
+# of each generation: 4 x 100 Gb/s, 8 x 200 Gb/s, 8 x 400 Gb/s. PCIe 4.0 x16 for cards without NVLink.
+FABRICS: dict[str, Fabric] = {
+    "V100-16": Fabric(8, 1.2e12, 50e9),
+    "V100-32": Fabric(8, 1.2e12, 50e9),
+    "A100-40": Fabric(8, 2.4e12, 200e9),
+    "A100-80": Fabric(8, 2.4e12, 200e9),
+    "A100-PCIE-80": Fabric(8, 0.25e12, 100e9),
+    "A40": Fabric(8, 0.25e12, 100e9),
+    "H100": Fabric(8, 3.6e12, 400e9),
+    "H200": Fabric(8, 3.6e12, 400e9),
+    "GH200": Fabric(4, 3.6e12, 200e9),
+    "GB200": Fabric(4, 7.2e12, 400e9),
+    "RTX-2080": Fabric(8, 0.125e12, 25e9),
+    "RTX-3090": Fabric(8, 0.25e12, 25e9),
+    "TITAN-RTX": Fabric(8, 0.125e12, 25e9),
+}
+
+ALIASES = {
+    "V100": "V100-32",
+    "A100": "A100-80",
+    "A100-80G": "A100-80",
+    "A100-40G": "A100-40",
+    "A100-80GB": "A100-80",
+    "A100-40GB": "A100-40",
+    "H100-80": "H100",
+    "H100-80G": "H100",
+    "GH-96": "GH200",
+    "TITAN": "TITAN-RTX",
+}
+
+
+def canonical(name: str) -> str:
+    """Our name of a GPU model; accepts any case, blanks or underscores, and common aliases.
+
+    Raises:
+        UsageError: unknown model; the message lists the known ones.
+    """
+    key = name.strip().upper().replace(" ", "-").replace("_", "-").removeprefix("NVIDIA-")
+    key = ALIASES.get(key, key)
+    if key not in PRESETS:
+        raise UsageError(f"GPU model {name!r} is not known; known: {', '.join(PRESETS)}")
+    return key
+
+
+def preset(name: str) -> GpuType:
+    """The GPU model called `name` (see `canonical`)."""
+    return PRESETS[canonical(name)]
+
+
+def fabric(name: str) -> Fabric:
+    """The usual node and network of the GPU model called `name`."""
+    return FABRICS[canonical(name)]

@@ -1,0 +1,95 @@
+"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode, and the design documents' simple forms.
+
+Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam moments
+12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0. Activations per layer follow
+Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block, here written term by term so that
+grouped-query attention and gated MLPs come out right.
+"""
+
+from math import ceil, floor
+
+from ingest.units import GIB
+from twin.plan import Recompute
+from twin.transformer import Transformer
+
+WORKSPACE_BYTES = int(1.5 * GIB)
+"""CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
+
+
+def state_bytes_per_parameter(zero: int, dp: int) -> float:
+    """Weights, gradients and optimiser states per parameter on one GPU, for ZeRO stage 0-3 over `dp` ranks."""
+    weights, gradients, optimiser = 2.0, 4.0, 12.0
+    return (
+        weights / (dp if zero >= 3 else 1)
+        + gradients / (dp if zero >= 2 else 1)
+        + optimiser / (dp if zero >= 1 else 1)
+    )
+
+
+def attention_matrix_bytes(model: Transformer) -> float:
+    """Bytes of stored s x s matrices per sequence and block: 5 a s^2 with dropout, 0 with flash attention."""
+    if model.attention == "flash":
+        return 0.0
+    per_element = 5 if model.bias else 2  # softmax output, dropout output and mask; Llama has no dropout
+    return float(per_element * model.heads * model.seq**2)
+
+
+def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool) -> float:
+    """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
+
+    `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
+    """
+    s, h, f, kv = model.seq, model.hidden, model.ffn, model.kv_hidden
+    around = tp if sequence_parallel else 1
+    if recompute == "full":
+        return 2.0 * s * h / around
+    masks = 2 if model.bias else 0  # two dropout masks of one byte
+    norm_inputs, gemm_inputs = 4, 4
+    whole = s * h * (norm_inputs + gemm_inputs + masks) / around
+    attention = s * (2 * h + 4 * kv + 2 * h) / tp  # queries, keys and values, output
+    mlp = s * f * (6 if model.gated else 4) / tp
+    matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
+    return whole + attention + mlp + matrices
+
+
+def head_activation_bytes(model: Transformer, tp: int) -> float:
+    """Bytes of the output layer per sequence: norm and GEMM inputs, logits in fp32 (Megatron's memory report)."""
+    return 4.0 * model.seq * model.hidden / tp + 4.0 * model.seq * model.vocab / tp
+
+
+def embedding_activation_bytes(model: Transformer, tp: int) -> float:
+    """Bytes the embedding stores per sequence: its dropout mask where there is one."""
+    return model.seq * model.hidden / tp if model.bias else 0.0
+
+
+def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
+    """With full recompute, one block at a time is held whole during its backward: bytes per sequence."""
+    return block_activation_bytes(model, tp, "none", sequence_parallel)
+
+
+def in_flight(stage: int, stages: int, micro_batches: int, schedule: str, extra: int = 0) -> int:
+    """Micro-batches whose activations stage `stage` (from 0) holds at the peak: min(m, S - i + extra), m for GPipe."""
+    return micro_batches if schedule == "gpipe" else min(micro_batches, stages - stage + extra)
+
+
+def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> float:
+    """The design documents' M(B) = M_static + k B."""
+    return static_bytes + bytes_per_sample * batch
+
+
+def max_batch(
+    gpu_bytes: float, static_bytes: float, reserved_bytes: float, bytes_per_sample: float
+) -> int:
+    """The design documents' B_max = floor((M_gpu - M_static - M_reserved) / k), not below 0."""
+    return max(0, floor((gpu_bytes - static_bytes - reserved_bytes) / bytes_per_sample))
+
+
+def accumulation_steps(target_batch: int, largest_batch: int) -> int:
+    """Micro-steps that reach `target_batch`: ceil(B_target / B_max).
+
+    Raises:
+        ValueError: not even one sample fits.
+    """
+    if largest_batch < 1:
+        raise ValueError("not even a batch of 1 fits")
+    return ceil(target_batch / largest_batch)

@@ -1,0 +1,96 @@
+"""What a change of plan moves: bytes per directed link, bytes resharded inside a domain, and the seconds it takes.
+
+Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home, each
+directed link serialising its own bytes and all links working at once; then the job restarts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingest.units import BITS_PER_BYTE, transmission_s
+from twin.domain import Cluster, LinkState, Matrix
+from twin.job import JobSpec
+from twin.plan import Plan, Share
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """Bytes per directed link (K, K), the diagonal holding bytes resharded inside a domain, and expected seconds.
+
+    `seconds` is infinite when a needed link is dead.
+    """
+
+    bytes: Matrix
+    seconds: float
+
+
+def homes(plan: Plan) -> tuple[int, ...]:
+    """Domain of every layer, in layer order."""
+    return tuple(share.domain for share in plan.shares for _ in range(share.layers))
+
+
+def stage_layers(share: Share) -> tuple[int, ...]:
+    """Layers per stage of a share: as even as can be, the remainder to the last stages."""
+    base, rest = divmod(share.layers, share.pp)
+    return tuple(base + (stage >= share.pp - rest) for stage in range(share.pp))
+
+
+def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    """Who holds each layer: (domain, tp, GPUs of its stage in rank order)."""
+    result: list[tuple[int, int, tuple[int, ...]]] = []
+    for share in plan.shares:
+        width = plan.dp * share.tp
+        for stage, count in enumerate(stage_layers(share)):
+            gpus = share.gpus[stage * width : (stage + 1) * width]
+            result += [(share.domain, share.tp, gpus)] * count
+    return tuple(result)
+
+
+def needs_restart(old: Plan | None, new: Plan) -> bool:
+    """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for free:
+    schedule, warm-up depth and point-to-point mode."""
+    if old is None:
+        return False
+    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero) != (
+        new.shares, new.dp, new.micro_batch, new.recompute, new.zero,
+    )  # fmt: skip
+
+
+def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:
+    """Bytes per directed link (K, K) that `new` needs moved; 0 when nothing was placed before.
+
+    Off the diagonal: layers that change domain, `job.bytes_per_moved_parameter` each parameter. On the diagonal:
+    layers that stay in their domain but change GPUs or tensor width, once per data-parallel replica.
+    """
+    moved = np.zeros((domains, domains))
+    if old is None:
+        return moved
+    for layer, was, now in zip(job.model.layer_list, owners(old), owners(new), strict=True):
+        size = layer.parameters * job.bytes_per_moved_parameter
+        if was[0] != now[0]:
+            moved[was[0], now[0]] += size
+        elif was != now:
+            moved[now[0], now[0]] += size * new.dp
+    return moved
+
+
+def move_s(cluster: Cluster, moved: Matrix, new: Plan, links: LinkState) -> float:
+    """Seconds until the last byte has arrived: max over links of latency + bytes/B, fabrics included.
+
+    Resharding inside a domain spreads over all GPUs of its share, each sending at its fabric's speed (the network
+    between nodes where the share spans several).
+    """
+    slowest = 0.0
+    for i, j in zip(*np.nonzero(moved), strict=True):
+        if i != j:
+            slowest = max(
+                slowest, links.latency_s[i, j] + transmission_s(moved[i, j], links.bandwidth_bps[i, j])
+            )
+    for share in new.shares:
+        domain = cluster.domains[share.domain]
+        size = moved[share.domain, share.domain]
+        nodes = {gpu // domain.gpus_per_node for gpu in share.gpus}
+        speed = domain.intra_node_bps if len(nodes) == 1 else domain.inter_node_bps
+        slowest = max(slowest, size * BITS_PER_BYTE / (len(share.gpus) * speed))
+    return float(slowest)
