@@ -1,0 +1,116 @@
+"""The Ornstein-Uhlenbeck process behind every filter, and its parameters by maximum likelihood.
+
+    dx = -theta (x - mu) dt + sigma dW,   z = x + v,   v ~ N(0, r)
+
+`x` is the log of a bandwidth or latency. Observed at irregular times t_k, the likelihood is that of the
+Kalman filter with a_k = exp(-theta (t_k - t_{k-1})) (exact discretisation). With the stationary variance
+written as s2 (1 - rho) and r = s2 rho, both mu (generalised least squares) and s2 (mean normalised squared
+innovation) have closed forms given (tau = 1/theta, rho), so only these two are searched, on a grid that is
+refined around its best point. No iterative optimiser takes part: the same samples give the same parameters
+with every library version.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+MIN_SAMPLES = 12
+"""Links with fewer samples take their dynamics from the other links."""
+DEFAULT_TAU_S, DEFAULT_SD, DEFAULT_RHO = 600.0, 0.2, 0.1
+"""Dynamics where no link has enough samples: 20 % variation that lasts ten minutes."""
+MIN_SD = 1e-3
+"""A series that never changed is still believed to 0.1 % only; keeps every variance positive."""
+
+_GRID = 13
+_REFINEMENTS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuParameters:
+    """Parameters of L independent processes; every array has shape (L,)."""
+
+    mu: Array
+    theta_per_s: Array
+    sigma: Array  # per sqrt(s)
+    r: Array  # variance of an observation around x
+
+    @property
+    def stationary_var(self) -> Array:
+        """Variance of x without any observation."""
+        variance: Array = self.sigma**2 / (2 * self.theta_per_s)
+        return variance
+
+    @classmethod
+    def of(cls, mu: Array, *, tau_s: float, sd: float, r: float) -> "OuParameters":
+        """The same dynamics for every link: correlation time, stationary deviation, observation variance."""
+        one = np.ones_like(mu)
+        return cls(mu, one / tau_s, one * sd * np.sqrt(2 / tau_s), one * r)
+
+
+def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
+    """Maximum-likelihood parameters of each link from its samples.
+
+    `times_s[l]` ascends strictly, `values[l]` are logs; both (n_l,), n_l >= 1. A link with fewer than
+    `MIN_SAMPLES` samples keeps its own mean and takes the median dynamics of the others; without any other
+    link the defaults of this module hold.
+    """
+    fitted = [
+        _fit_one(times, z) if len(z) >= MIN_SAMPLES else None
+        for times, z in zip(times_s, values, strict=True)
+    ]
+    known = np.array([dynamics[1:] for dynamics in fitted if dynamics is not None])
+    pooled = np.median(known, axis=0) if len(known) else np.array([DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO])
+    rows = [
+        dynamics if dynamics is not None else (float(z.mean()), *pooled)
+        for dynamics, z in zip(fitted, values, strict=True)
+    ]
+    mu, tau, s2, rho = np.array(rows).T
+    return OuParameters(mu, 1 / tau, np.sqrt(2 * s2 * (1 - rho) / tau), s2 * rho)
+
+
+def _fit_one(times_s: Array, z: Array) -> tuple[float, float, float, float]:
+    """(mu, tau_s, s2, rho) of one series."""
+    steps = np.diff(times_s)
+    low, high = np.log(steps.min() / 3), np.log(2 * (times_s[-1] - times_s[0]))
+    tau_axis = np.linspace(low, high, _GRID)
+    rho_axis = np.linspace(-6.0, 6.0, _GRID)  # logit
+    for _ in range(_REFINEMENTS):
+        log_tau, logit = (axis.ravel() for axis in np.meshgrid(tau_axis, rho_axis, indexing="ij"))
+        mu, s2, likelihood = _profile(np.exp(log_tau), 1 / (1 + np.exp(-logit)), steps, z)
+        best = int(np.argmax(likelihood))
+        tau_axis = _around(tau_axis, log_tau[best])
+        rho_axis = _around(rho_axis, logit[best])
+    return mu[best], np.exp(log_tau[best]), s2[best], 1 / (1 + np.exp(-logit[best]))
+
+
+def _around(axis: Array, centre: float) -> Array:
+    """A finer axis over the neighbours of `centre`, inside the old one."""
+    width = axis[1] - axis[0]
+    finer: Array = np.linspace(max(axis[0], centre - width), min(axis[-1], centre + width), _GRID)
+    return finer
+
+
+def _profile(tau_s: Array, rho: Array, steps_s: Array, z: Array) -> tuple[Array, Array, Array]:
+    """mu, s2 and log likelihood (up to a constant) for every grid point; arrays (G,)."""
+    centre = z.mean()
+    state_z, state_1, p = np.zeros_like(rho), np.zeros_like(rho), 1 - rho
+    cross, square, data, log_f = np.zeros((4, len(rho)))
+    for k, value in enumerate(z - centre):
+        if k:
+            a = np.exp(-steps_s[k - 1] / tau_s)
+            state_z, state_1, p = a * state_z, a * state_1, a * a * p + (1 - a * a) * (1 - rho)
+        f = p + rho
+        e_z, e_1 = value - state_z, 1 - state_1
+        cross += e_z * e_1 / f
+        square += e_1 * e_1 / f
+        data += e_z * e_z / f
+        log_f += np.log(f)
+        gain = p / f
+        state_z, state_1, p = state_z + gain * e_z, state_1 + gain * e_1, (1 - gain) * p
+    mu = cross / square
+    s2 = np.maximum((data - mu * cross) / len(z), MIN_SD**2)
+    return mu + centre, s2, -0.5 * (len(z) * np.log(s2) + log_f)

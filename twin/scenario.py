@@ -1,0 +1,233 @@
+"""A scenario file becomes a `Setup`: everything a run is a function of, in one frozen value."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ingest import config, resources
+from ingest.errors import NotFoundError, UsageError
+from ingest.units import NS_PER_S
+from twin import gpu, measured, ou, transformer
+from twin.domain import Cluster, Domain
+from twin.job import JobSpec
+from twin.kalman import FilterBank, LinkFilter, LinkParameters, LinkStart, pairs
+from twin.perturb import cut, perturb
+from twin.settings import ClusterSettings, DomainSettings, Scenario
+from twin.wan import LinkSeries, WanTrace
+
+__all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare", "split"]
+
+Window = Literal["train", "validate", "test", "all"]
+
+TRAIN_SHARE = 0.70
+"""Part of a WAN series, in time, that may be learned from; the rest is for testing."""
+VALIDATE_SHARE = 0.15
+"""Last part of the training share, kept for choosing between what was learned."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setup:
+    """One prepared world: the truth of a window, the job, and what was known before the window began.
+
+    `filters` were fitted on the training share alone; `start` is the filter state that the past before the
+    window leaves behind, None where there is no past. A run is a pure function of this value, the engine, the
+    policy and the code.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    job: JobSpec
+    wan: WanTrace
+    filters: LinkParameters
+    start: LinkStart | None
+    window: Window
+    dataset: str
+    seed: int
+    trace_digest: str  # of the whole series before windowing and perturbation
+
+    def link_filter(self) -> LinkFilter:
+        """A new filter over all links, in the state in which the window begins."""
+        scenario = self.scenario
+        return LinkFilter(
+            self.filters,
+            self.cluster.size,
+            scenario.control.horizons_s,
+            noise=scenario.telemetry.noise,
+            start=self.start,
+        )
+
+    def header(self) -> dict[str, Any]:
+        """What the first event of a run records about its world; JSON values only."""
+        return {
+            "scenario": self.scenario.model_dump(mode="json"),
+            "dataset": self.dataset,
+            "window": self.window,
+            "seed": self.seed,
+            "traces": {"source": self.trace_digest, "window": self.wan.digest},
+            "note": self.wan.note,
+            "end_ns": self.wan.end_ns,
+            "origin_epoch_ns": self.wan.origin_epoch_ns,
+        }
+
+
+def names() -> tuple[str, ...]:
+    """Names of the shipped scenarios."""
+    return tuple(sorted(path.stem for path in resources.configs("scenarios").glob("*.yaml")))
+
+
+def load(name_or_path: str) -> Scenario:
+    """The shipped scenario of that name, or the YAML file at that path.
+
+    Raises:
+        NotFoundError: no such scenario. UsageError: the file does not fit; see `ingest.config.load`.
+    """
+    if name_or_path.endswith((".yaml", ".yml")) or Path(name_or_path).is_file():
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise NotFoundError(f"scenario file {path} does not exist")
+        return config.load(Scenario, path)
+    if name_or_path not in names():
+        hint = config.suggestion(name_or_path, names())
+        raise NotFoundError(f"no scenario is called {name_or_path!r}{hint}; a path to a YAML file also works")
+    return config.load(Scenario, resources.configs("scenarios") / f"{name_or_path}.yaml")
+
+
+def digest(scenario: Scenario) -> str:
+    """SHA-256 of the resolved scenario."""
+    return sha256(scenario.model_dump_json().encode()).hexdigest()
+
+
+def prepare(
+    scenario: Scenario,
+    store: Path,
+    *,
+    window: Window = "test",
+    dataset: str | None = None,
+    seed: int | None = None,
+) -> Setup:
+    """Load the links of `scenario` from the lake and cut out `window`; `dataset` replaces the scenario's own.
+
+    The filters are fitted on the first 70 % of the series, unperturbed; perturbation and outages change the
+    window only. `seed` defaults to the scenario's.
+
+    Raises:
+        NotFoundError: the lake lacks the data set. UsageError: the data set does not fit the scenario.
+    """
+    if dataset is not None:
+        scenario = scenario.model_copy(update={"wan": scenario.wan.model_copy(update={"dataset": dataset})})
+    whole = measured.load(store, scenario.wan, scenario.domains)
+    return assemble(scenario, whole, window=window, seed=seed)
+
+
+def assemble(
+    scenario: Scenario,
+    whole: WanTrace,
+    *,
+    window: Window = "test",
+    seed: int | None = None,
+    filters: LinkParameters | None = None,
+) -> Setup:
+    """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones."""
+    seed = scenario.seed if seed is None else seed
+    start_ns, end_ns = split(whole, window)
+    filters = filters or _fit(whole.window(0, split(whole, "test")[0]))
+    truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
+    return Setup(
+        scenario=scenario,
+        cluster=_cluster(scenario.cluster),
+        job=_job(scenario),
+        wan=cut(truth, scenario.outages),
+        filters=filters,
+        start=_warm(filters, whole, start_ns),
+        window=window,
+        dataset=scenario.wan.dataset,
+        seed=seed,
+        trace_digest=whole.digest,
+    )
+
+
+def split(wan: WanTrace, window: Window) -> tuple[int, int]:
+    """Start and end of a window in nanoseconds of the whole series.
+
+    Raises:
+        UsageError: unknown window.
+    """
+    end = wan.end_ns
+    test = round(TRAIN_SHARE * end)
+    validate = round(TRAIN_SHARE * (1 - VALIDATE_SHARE) * end)
+    parts = {"train": (0, validate), "validate": (validate, test), "test": (test, end), "all": (0, end)}
+    if window not in parts:
+        raise UsageError(f"no window is called {window!r}{config.suggestion(window, parts)}")
+    return parts[window]
+
+
+def _fit(train: WanTrace) -> LinkParameters:
+    links = _in_order(train)
+    times = [link.times_ns / NS_PER_S for link in links]
+    # A dead link has no logarithm; its dynamics come from the times when it was alive.
+    alive = [link.bandwidth_bps > 0 for link in links]
+    if not all(a.any() for a in alive):
+        raise UsageError("a link is dead in all of the training share; choose another data set")
+    bandwidth = ou.fit(
+        [t[a] for t, a in zip(times, alive, strict=True)],
+        [np.log(link.bandwidth_bps[a]) for link, a in zip(links, alive, strict=True)],
+    )
+    latency = ou.fit(times, [np.log(np.maximum(link.latency_s, 1e-6)) for link in links])
+    return LinkParameters(bandwidth, latency)
+
+
+def _warm(filters: LinkParameters, whole: WanTrace, start_ns: int) -> LinkStart | None:
+    """Filter states at `start_ns` after every sample before it; None at the beginning of the series."""
+    if start_ns == 0:
+        return None
+    links = _in_order(whole)
+    bandwidth, latency = FilterBank(filters.bandwidth), FilterBank(filters.latency)
+    for index, link in enumerate(links):
+        one = np.array([index])
+        for k in range(int(np.searchsorted(link.times_ns, start_ns, side="left"))):
+            now = int(link.times_ns[k])
+            if link.bandwidth_bps[k] > 0:
+                bandwidth.observe(now, one, np.log(link.bandwidth_bps[k : k + 1]))
+            latency.observe(now, one, np.log(np.maximum(link.latency_s[k : k + 1], 1e-6)))
+    return LinkStart(bandwidth.state(start_ns), latency.state(start_ns))
+
+
+def _in_order(wan: WanTrace) -> Sequence[LinkSeries]:
+    rows, columns = pairs(len(wan.names))
+    return [wan.series[int(i), int(j)] for i, j in zip(rows, columns, strict=True)]
+
+
+def _cluster(settings: ClusterSettings) -> Cluster:
+    domains = tuple(_domain(settings, domain) for domain in settings.domains)
+    prices = tuple(
+        tuple(0.0 if a is b else settings.usd_per_gb.price(a.name, b.name) for b in domains) for a in domains
+    )
+    return Cluster(domains, prices)
+
+
+def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
+    own = domain.model_dump(exclude_none=True)
+    fields = settings.hardware.model_dump() | own
+    if fields["gpus"] % fields["gpus_per_node"]:
+        raise UsageError(
+            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}"
+        )
+    return Domain(**(fields | {"gpu": gpu.preset(fields["gpu"])}))
+
+
+def _job(scenario: Scenario) -> JobSpec:
+    job = scenario.job
+    return JobSpec(
+        model=transformer.preset(scenario.model),
+        global_batch=job.global_batch,
+        micro_batches_allowed=job.micro_batches,
+        schedule=job.schedule,
+        p2p=job.p2p,
+        recompute=job.recompute,
+        zero=job.zero,
+        bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
+    )

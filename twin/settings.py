@@ -1,0 +1,240 @@
+"""What a scenario file may say: cluster, job, WAN source, control, faults; typed, every key checked."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from ingest.config import Config, suggestion
+from twin.plan import PointToPoint, Recompute, Schedule
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class JobSettings(Config):
+    """The training job; the model itself is named by `Scenario.model`."""
+
+    global_batch: Count  # sequences an iteration
+    micro_batches: tuple[Count, ...]  # allowed micro-batch sizes, sequences
+    schedule: Schedule = "1f1b"
+    p2p: PointToPoint = "blocking"
+    recompute: Recompute = "full"
+    zero: Annotated[int, Field(ge=0, le=3)] = 1
+
+
+class HardwareSettings(Config):
+    """What a domain consists of unless it says otherwise."""
+
+    gpu: str
+    gpus_per_node: Count
+    intra_node_bps: Positive  # per GPU and direction
+    inter_node_bps: Positive  # per GPU and direction
+    intra_node_latency_s: NotNegative
+    inter_node_latency_s: NotNegative
+    usd_per_gpu_hour: NotNegative
+
+
+class DomainSettings(Config):
+    """One domain; a field left out is taken from `ClusterSettings.hardware`."""
+
+    name: str
+    gpus: Count
+    gpu: str | None = None
+    gpus_per_node: Count | None = None
+    intra_node_bps: Positive | None = None
+    inter_node_bps: Positive | None = None
+    intra_node_latency_s: NotNegative | None = None
+    inter_node_latency_s: NotNegative | None = None
+    usd_per_gpu_hour: NotNegative | None = None
+
+
+class PriceSettings(Config):
+    """Egress prices, USD per 1e9 bytes: pair `a > b` before source domain before default."""
+
+    default: NotNegative
+    sources: dict[str, NotNegative] = Field(default_factory=dict)
+    pairs: dict[str, NotNegative] = Field(default_factory=dict)
+
+    def price(self, src: str, dst: str) -> float:
+        """USD per gigabyte from domain `src` to `dst`."""
+        return self.pairs.get(f"{src} > {dst}", self.sources.get(src, self.default))
+
+
+class ClusterSettings(Config):
+    """The domains and the price of a gigabyte between them."""
+
+    hardware: HardwareSettings
+    domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
+    usd_per_gb: PriceSettings
+
+
+class WanSettings(Config):
+    """Where the links come from and the modelling steps between a sample and an available bandwidth.
+
+    Available bandwidth = min(cap, streams x sample / streams of the sample). One-way latency = half the
+    sample's round trip; where no sample has one, the declared `rtt_s` of the pair or `default_rtt_s`.
+    """
+
+    dataset: str
+    streams: Count
+    sample_streams: Count = 1  # of a sample that does not say
+    min_duration_s: NotNegative = 0  # shorter measurements are left out
+    cap_bps: Positive
+    sites: dict[str, str] = Field(
+        default_factory=dict
+    )  # domain -> site name in the data set, where they differ
+    rtt_s: dict[str, Positive] = Field(default_factory=dict)  # "a > b", either direction
+    default_rtt_s: Positive | None = None
+
+
+class ControlSettings(Config):
+    """When the controller decides, how long it may take and how far ahead it is told to look."""
+
+    period_s: Positive
+    change_threshold: Positive = 0.25  # relative move of a filtered bandwidth since the last decision
+    horizons_s: Annotated[tuple[NotNegative, ...], Field(min_length=1)] = (0, 60, 300, 600, 1800)
+    deadline_s: Positive = 2.0
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "ControlSettings":
+        if self.horizons_s[0] != 0 or list(self.horizons_s) != sorted(set(self.horizons_s)):
+            raise ValueError("horizons_s starts with 0 (the present) and ascends")
+        return self
+
+
+class TelemetrySettings(Config):
+    """How the controller learns of a link: sampled each period, noisy, late."""
+
+    period_s: Positive = 30
+    delay_s: NotNegative = 1
+    noise: NotNegative = 0.03  # standard deviation of the log of a sample
+
+
+class MovingSettings(Config):
+    """What a change of plan costs: stop-and-copy over the links, then a restart."""
+
+    restart_s: NotNegative = 11.35
+    bytes_per_parameter: Positive = 14
+
+
+class Outage(Config):
+    """A link that is dead for a while; seconds since the start of the window."""
+
+    src: str
+    dst: str
+    at_s: NotNegative
+    for_s: Positive
+    both_ways: bool = True
+
+
+class GpuFault(Config):
+    """GPUs of a domain that are gone for a while; seconds since the start of the window."""
+
+    domain: str
+    gpus: Count
+    at_s: NotNegative
+    for_s: Positive
+
+
+class Slowdown(Config):
+    """A domain whose compute takes `factor` times as long for a while."""
+
+    domain: str
+    factor: Annotated[float, Field(ge=1)]
+    at_s: NotNegative
+    for_s: Positive
+
+
+class Noise(Config):
+    """Multiplicative Ornstein-Uhlenbeck noise 1 + eps on every bandwidth, eps clipped to +-`clip`."""
+
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    sd: Positive = 0.15  # stationary standard deviation of eps before clipping
+    tau_s: Positive = 600  # correlation time
+    step_s: Positive = 30
+
+
+class Regime(Config):
+    """Random intervals on each link: `per_day` on average, exponential lengths of mean `mean_s`."""
+
+    per_day: NotNegative
+    mean_s: Positive
+    factor: Annotated[float, Field(ge=0, le=1)] = 0.0  # of the bandwidth that is left; 0 = outage
+
+
+class Perturbation(Config):
+    """Seeded changes on top of a trace; bandwidth only."""
+
+    noise: Noise | None = None
+    regimes: tuple[Regime, ...] = ()
+
+
+class Weights(Config):
+    """Weights of the objective; they sum to 1."""
+
+    efficiency: NotNegative = 0.6
+    utilisation: NotNegative = 0.2
+    cost: NotNegative = 0.2
+
+    @model_validator(mode="after")
+    def _one(self) -> "Weights":
+        if abs(sum(self.vector) - 1) > 1e-9:
+            raise ValueError(f"efficiency + utilisation + cost must be 1, not {sum(self.vector):g}")
+        return self
+
+    @property
+    def vector(self) -> tuple[float, float, float]:
+        """(w1, w2, w3)."""
+        return (self.efficiency, self.utilisation, self.cost)
+
+
+class Scenario(Config):
+    """One world to train in: cluster x model x WAN x control x what goes wrong."""
+
+    name: str
+    about: str = ""
+    model: str
+    job: JobSettings
+    cluster: ClusterSettings
+    wan: WanSettings
+    control: ControlSettings
+    telemetry: TelemetrySettings = TelemetrySettings()
+    moving: MovingSettings = MovingSettings()
+    outages: tuple[Outage, ...] = ()
+    gpu_faults: tuple[GpuFault, ...] = ()
+    slowdowns: tuple[Slowdown, ...] = ()
+    perturbation: Perturbation = Perturbation()
+    weights: Weights = Weights()
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Domain names in index order."""
+        return tuple(domain.name for domain in self.cluster.domains)
+
+    @model_validator(mode="after")
+    def _names_known(self) -> "Scenario":
+        known = self.domains
+        if len(set(known)) != len(known):
+            raise ValueError("cluster.domains: a domain name appears twice")
+        for where, name in self._named():
+            if name not in known:
+                raise ValueError(f"{where} names the unknown domain {name!r}{suggestion(name, known)}")
+        return self
+
+    def _named(self) -> list[tuple[str, str]]:
+        """Every place that names a domain, with the name."""
+        prices = self.cluster.usd_per_gb
+        named = [("cluster.usd_per_gb.sources", name) for name in prices.sources]
+        named += [("wan.sites", name) for name in self.wan.sites]
+        for where, pairs in (("cluster.usd_per_gb.pairs", prices.pairs), ("wan.rtt_s", self.wan.rtt_s)):
+            for key in pairs:
+                parts = key.split(" > ")
+                if len(parts) != 2:
+                    raise ValueError(f"{where}: write a pair as 'a > b', not {key!r}")
+                named += [(where, part) for part in parts]
+        for outage in self.outages:
+            named += [("outages", outage.src), ("outages", outage.dst)]
+        named += [("gpu_faults", fault.domain) for fault in self.gpu_faults]
+        return named + [("slowdowns", slow.domain) for slow in self.slowdowns]
