@@ -1,0 +1,195 @@
+"""What each type of event says: one class per type, every field documented; JSON values only.
+
+These descriptions are the documentation of the log. All `_ns`, `_bytes` and `tokens` are integers, so that
+sums over events are exact; domains are numbered from 0 in the order of the scenario.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+Object = dict[str, JsonValue]
+Count = Annotated[int, Field(ge=0)]
+Links = list[Annotated[list[int], Field(min_length=3, max_length=3)]]
+Numbers = list[list[int | float]]
+Usd = Annotated[float, Field(ge=0)]
+
+
+class Payload(BaseModel):
+    """Base: strict types, no unknown field, no NaN, no infinity."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class RunStarted(Payload):
+    """The recipe of the run: everything that follows is a function of it."""
+
+    scenario: Object = Field(description="resolved scenario, every default filled in")
+    policy: str = Field(description="name of the policy")
+    seed: int = Field(description="seed of every generator of the run")
+    engine: Literal["kernel", "des"] = Field(description="how iterations are timed")
+    window: str = Field(description="which part of the trace: train, validate, test, all")
+    dataset: str | None = Field(description="WAN data set instead of the scenario's own")
+    checkpoint: str | None = Field(description="digest of the policy's checkpoint")
+    config_digest: str = Field(description="SHA-256 of the resolved configuration")
+    code: Object = Field(description="version of the program and SHA-256 of its sources")
+    traces: Object = Field(description="digest of each series that was read from the lake")
+
+
+class LinkObserved(Payload):
+    """One tick of telemetry: what the filter is shown, with noise and delay."""
+
+    sampled_ns: Count = Field(description="when it was measured; the event is when it arrived")
+    samples: Numbers = Field(description="[i, j, bandwidth_bps, latency_s] per link; 0 bit/s: dead")
+
+
+class StateEstimated(Payload):
+    """The filter's present, before a decision."""
+
+    links: Numbers = Field(description="[i, j, bandwidth_bps, sd_log, latency_s] per link")
+
+
+class Triggered(Payload):
+    """The controller has to decide."""
+
+    number: Count = Field(description="number of the decision, from 0")
+    trigger: str = Field(description="start, period, change, alarm, failure or repair")
+    reasons: dict[str, list[JsonValue]] = Field(description="all triggers that fell together, with details")
+
+
+class Decided(Payload):
+    """What the policy saw, compared and answered; its latency is in `wall`."""
+
+    number: Count = Field(description="number of the decision, from 0")
+    action: Literal["hold", "move"] = Field(description="whether the plan changes")
+    plan: Object | None = Field(description="the answer; null: hold")
+    reason: str = Field(description="why, in words")
+    candidates: list[Object] = Field(description="plans compared: plan, score, iter_s, utilisation, usd")
+    predicted_iter_s: float | None = Field(description="expected seconds of an iteration under the answer")
+    log_probability: float | None = Field(description="of the sampled action, for off-policy estimates")
+    mask: list[bool] = Field(description="which actions were legal")
+    fallback: str | None = Field(description="why the answer is not the policy's own")
+    extra: Object = Field(description="what this policy adds")
+    observation_digest: str = Field(description="SHA-256 of the observation's canonical text")
+    observation: Object = Field(description="the view itself, so that the decision can be made again alone")
+
+
+class _Charged(Payload):
+    """What is paid while a plan holds its GPUs."""
+
+    egress_usd: Usd = Field(description="bytes between domains times price")
+    gpu_ns: Count = Field(description="GPU-nanoseconds held")
+    gpu_usd: Usd = Field(description="GPU time held times price")
+    energy_j: Usd = Field(description="energy of the GPUs held")
+
+
+class PlanApplied(_Charged):
+    """A plan took effect, at the end of the pause."""
+
+    plan: Object = Field(description="the plan from now on")
+    gpus: list[Count] = Field(description="GPUs held per domain")
+    started_ns: Count = Field(description="when training stopped for it")
+    pause_ns: Count = Field(description="how long training stood still, restart included")
+    restart_ns: Count = Field(description="the fixed part of the pause")
+    moved_bytes: Links = Field(description="[i, j, bytes] of parameters and optimiser states")
+
+
+class IterationDone(_Charged):
+    """Complete iterations under one plan, batched between other facts."""
+
+    count: Count = Field(description="how many")
+    first: Count = Field(description="number of the first one")
+    start_ns: Count = Field(description="when the first one began")
+    durations: list[list[int]] = Field(description="[count, ns] run-length coded, in order")
+    tokens: Count = Field(description="tokens trained")
+    stalled_ns: Count = Field(description="time in which a used link was dead")
+    compute_ns: list[Count] = Field(description="computing time per domain")
+    active_ns: list[Count] = Field(description="wall time per domain while it is in the plan")
+    gpu_compute_ns: Count = Field(description="computing time times GPUs")
+    wan_bytes: Links = Field(description="[i, j, bytes] between domains")
+
+
+class TimeLost(_Charged):
+    """Time that brought no iteration and was no planned pause."""
+
+    reason: str = Field(description="abandoned, failure, waiting, moving or horizon")
+    start_ns: Count = Field(description="when it began")
+    lost_ns: Count = Field(description="how long it lasted")
+    stalled_ns: Count = Field(description="of which a used link was dead")
+    wan_bytes: Links = Field(description="[i, j, bytes] sent in vain")
+    moved_bytes: Links = Field(description="[i, j, bytes] of a move that did not end")
+
+
+class LinkChanged(Payload):
+    """A directed link died or came back."""
+
+    src: Count = Field(description="source domain")
+    dst: Count = Field(description="destination domain")
+
+
+class GpuFailed(Payload):
+    """GPUs of a domain were lost, and with them the work since the last checkpoint."""
+
+    domain: Count = Field(description="where")
+    gpus: Count = Field(description="how many")
+    free: Count = Field(description="GPUs of the domain that are left")
+    lost_iterations: Count = Field(description="iterations to do again")
+    lost_tokens: Count = Field(description="their tokens")
+
+
+class GpuRepaired(Payload):
+    """GPUs of a domain came back."""
+
+    domain: Count = Field(description="where")
+    gpus: Count = Field(description="how many")
+    free: Count = Field(description="GPUs of the domain that are there now")
+
+
+class DomainSlowed(Payload):
+    """A domain computes slower than nominal, or no longer so."""
+
+    domain: Count = Field(description="where")
+    factor: float = Field(description="computing time over nominal; 1.0: nominal again")
+
+
+class JobChanged(Payload):
+    """A job changed its state; the event's `job` column names it."""
+
+    reason: str = Field(description="why")
+    gpus: list[Count] = Field(description="GPUs held per domain after it")
+    spec: Object = Field(default={}, description="the job itself, when it is submitted")
+
+
+class PolicyUpdated(Payload):
+    """One update of a policy's weights."""
+
+    stage: str = Field(description="imitation, ppo or another stage of training")
+    update: Count = Field(description="number of the update, from 0")
+    steps: Count = Field(description="environment steps so far")
+    metrics: dict[str, float] = Field(description="loss, return, entropy and so on")
+
+
+class PolicyEvaluated(Payload):
+    """A checkpoint was scored on a held-out window."""
+
+    role: Literal["champion", "challenger"] = Field(description="whose score it is")
+    checkpoint: str = Field(description="digest of the checkpoint")
+    window: str = Field(description="on which part of the trace")
+    scores: dict[str, float | None] = Field(description="key figures by name")
+
+
+class PolicyJudged(Payload):
+    """The challenger became the champion, or did not."""
+
+    checkpoint: str = Field(description="digest of the challenger")
+    champion: str | None = Field(description="digest of the champion before; null: there was none")
+    reason: str = Field(description="why, in words")
+    interval: list[float] | None = Field(
+        description="95 % interval of the paired difference, challenger - champion"
+    )
+
+
+class RunFinished(Payload):
+    """The end of the run."""
+
+    totals: Object = Field(description="sums over the run (`twin.totals`); equal to the sums over its events")
