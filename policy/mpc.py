@@ -1,0 +1,131 @@
+"""`mpc`: model-predictive control; forecast over a horizon, moving cost, uncertainty, hysteresis.
+
+At every trigger: search the best plans under the present and under two later forecasts, compute what each of
+them and holding would bring over the horizon (`policy.horizon`), move only when the best beats holding by a
+margin. Because forecasts revert to each link's mean, a dip that will not last is not worth a move, and one
+that lasts is.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingest.units import NS_PER_S
+from policy.greedy import nothing_runs
+from policy.horizon import Outages, Slice, outcomes, per_iteration, slices
+from policy.legal import usable
+from policy.objective import Objective, Outcome
+from policy.protocol import Candidate, Context, Decision
+from policy.search import build, explore
+from policy.static import base_plan
+from twin.domain import LinkState, Matrix
+from twin.plan import Plan
+from twin.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The constants of `mpc`; chosen on the training window by `benchmarks/tune_mpc.py`."""
+
+    horizon_s: float  # over which a move has to pay for itself
+    margin: float  # in units of the objective, that a move must gain over holding
+    per_forecast: int = 8  # candidates taken from each forecast's search
+    outage_s: float = (
+        600.0  # a link found dead is expected back after this, or after as long again as it was dead
+    )
+
+
+TUNED = Tuning(horizon_s=3600.0, margin=0.01)
+
+
+class Mpc:
+    """The strongest simple planner: moves when it expects the move to pay within the horizon, with a
+    margin.
+    """
+
+    name = "mpc"
+
+    def __init__(self, tuning: Tuning = TUNED) -> None:
+        self.tuning = tuning
+
+    def reset(self, context: Context) -> None:
+        """Start a run."""
+        self.estimator = context.estimator
+        self.weights = context.weights
+        size = context.cluster.size
+        self._alive_bps: Matrix = np.zeros((size, size))
+        self._died_ns = np.full((size, size), -1, dtype=np.int64)
+        self._base: Outcome | None = None
+
+    def decide(self, view: View) -> Decision:
+        """Hold, or move to the plan with the best expected objective over the horizon."""
+        parts = slices(view.forecast, self.tuning.horizon_s, self._outages(view))
+        objective = self._objective(view, parts)
+        plans = self._candidates(view, parts, objective)
+        if not plans:
+            return nothing_runs(self.estimator, view)
+        found = outcomes(self.estimator, plans, parts, running=view.plan, slowdown=view.slowdown)
+        scored = [
+            Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
+            for plan, out in zip(plans, found, strict=True)
+        ]
+        ranked = sorted(scored, key=lambda c: -c.score)
+        return self._choose(view, ranked)
+
+    def _choose(self, view: View, ranked: list[Candidate]) -> Decision:
+        best, shown = ranked[0], tuple(ranked[:16])
+        if best.score == float("-inf") and view.plan is not None:
+            return Decision(None, "nothing is expected to run within the horizon", shown)
+        held = next((c for c in ranked if c.plan == view.plan), None)
+        if held is None:
+            return Decision(best.plan, f"best expected plan: {best.plan}", shown, best.iter_s)
+        gain = best.score - held.score
+        extra = {"gain": gain if np.isfinite(gain) else None, "margin": self.tuning.margin}
+        if best is held or gain <= self.tuning.margin:
+            reason = f"the best move gains {gain:.4f}, below the margin of {self.tuning.margin:g}"
+            return Decision(None, reason, shown, held.iter_s, extra=extra)
+        return Decision(
+            best.plan, f"expected to gain {gain:.4f}: {best.plan}", shown, best.iter_s, extra=extra
+        )
+
+    def _candidates(self, view: View, parts: tuple[Slice, ...], objective: Objective) -> list[Plan]:
+        """The running plan if it is legal, and the best of each forecast by the objective, without
+        repetition.
+        """
+        running = view.plan if view.plan is not None and usable(self.estimator, view) else None
+        plans: dict[Plan, None] = {} if running is None else {running: None}
+        for part in dict.fromkeys((parts[0], parts[len(parts) // 2], parts[-1])):
+            plans |= dict.fromkeys(self._best(view, part.states[1][1], objective, running))
+        return list(plans)
+
+    def _best(self, view: View, links: LinkState, objective: Objective, running: Plan | None) -> list[Plan]:
+        """The best plans of one link state, at most one for each shape, by the objective without moving."""
+        pool = explore(self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running)
+        found = []
+        for ns, shape, cuts in pool.best_by_shape()[: 6 * self.tuning.per_forecast]:
+            plan = build(self.estimator, shape, cuts)
+            busy_s, usd = per_iteration(self.estimator, plan, view.slowdown)
+            seconds = ns / NS_PER_S
+            found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), len(found), plan))
+        return [plan for _, _, plan in sorted(found)[: self.tuning.per_forecast]]
+
+    def _objective(self, view: View, parts: tuple[Slice, ...]) -> Objective:
+        """The objective relative to the static plan over the horizon; the last base while that cannot run."""
+        plan = base_plan(self.estimator, view)
+        outcome = Outcome(float("inf"), 0.0, 0.0)
+        if plan is not None:
+            (outcome,) = outcomes(self.estimator, [plan], parts, running=plan, slowdown=view.slowdown)
+        if outcome.iter_s < float("inf"):
+            self._base = outcome
+        return Objective(self.weights, self._base or Outcome(1.0, 0.0, 0.0))
+
+    def _outages(self, view: View) -> Outages:
+        """A dead link is expected back with its last bandwidth after a while; until now it was dead
+        `been_s`.
+        """
+        now = view.forecast.bandwidth_bps[0]
+        dead = now <= 0
+        self._alive_bps = np.where(dead, self._alive_bps, now)
+        self._died_ns = np.where(dead, np.where(self._died_ns < 0, view.now_ns, self._died_ns), -1)
+        been_s = (view.now_ns - self._died_ns) / NS_PER_S
+        return Outages(np.where(dead, np.maximum(self.tuning.outage_s, been_s), 0.0), self._alive_bps)

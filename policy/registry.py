@@ -1,0 +1,58 @@
+"""Names of policies and where they live; a policy's module is imported only when it is created."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from ingest.errors import NotFoundError, UsageError
+from policy.protocol import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One registered policy: `target` is "module:callable"; `learned` ones are created from a checkpoint."""
+
+    target: str
+    summary: str
+    learned: bool = False
+
+    def load(self) -> Callable[..., Policy]:
+        """The callable that creates the policy."""
+        module, _, attribute = self.target.partition(":")
+        return cast(Callable[..., Policy], getattr(import_module(module), attribute))
+
+
+POLICIES: dict[str, Entry] = {
+    "static": Entry("policy.static:Static", "equal cuts over the domains in index order, decided once"),
+    "single": Entry("policy.single:Single", "the fastest single domain, decided once"),
+    "greedy": Entry("policy.greedy:Greedy", "the best plan now at every trigger, whatever the move costs"),
+    "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis"),
+    "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every policy name, in registry order."""
+    return tuple(POLICIES)
+
+
+def create(name: str, *, checkpoint: Path | None = None) -> Policy:
+    """A new policy of that name.
+
+    Raises:
+        UsageError: no policy has this name.
+        NotFoundError: a learned policy without a checkpoint.
+    """
+    if name not in POLICIES:
+        close = get_close_matches(name, POLICIES, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UsageError(f"unknown policy {name!r}: {hint}known are {', '.join(POLICIES)}")
+    entry = POLICIES[name]
+    if not entry.learned:
+        return entry.load()()
+    if checkpoint is None:
+        raise NotFoundError(f"policy {name!r} needs a trained checkpoint: run `twin train` first")
+    return entry.load()(checkpoint)

@@ -1,0 +1,122 @@
+"""Everything of a plan but its cuts: order of domains, parallel sizes, micro-batch; what can be
+enumerated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.estimate import Estimator
+
+Cuts = NDArray[np.int64]
+"""(P, n + 1) rows of cut points 0 = c_0 < ... < c_n = N."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """A plan without its cuts; `inner` holds (tp, pp) for each domain of `order`."""
+
+    order: tuple[int, ...]
+    dp: int
+    inner: tuple[tuple[int, int], ...]
+    micro_batch: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Profile:
+    """Sizes shared by all domains of a plan; a domain that cannot have them takes the next smaller ones."""
+
+    dp: int
+    tp: int
+    pp: int
+    micro_batch: int
+
+
+@lru_cache(maxsize=64)
+def orders(domains: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Every order of every non-empty subset of `domains`, short ones first."""
+    return tuple(p for n in range(1, len(domains) + 1) for p in permutations(domains, n))
+
+
+def choices(estimator: Estimator, domain: int, dp: int, free_gpus: Sequence[int]) -> list[tuple[int, int]]:
+    """Legal (tp, pp) of a domain that fit its living GPUs, in ascending order."""
+    legal = estimator.local_choices(domain, dp)
+    return sorted((tp, pp) for tp, pp in legal if dp * tp * pp <= free_gpus[domain])
+
+
+def profiles(estimator: Estimator, domains: Sequence[int], free_gpus: Sequence[int]) -> list[Profile]:
+    """Every profile that at least one of `domains` can have exactly."""
+    job = estimator.job
+    found = []
+    for dp in range(1, max(free_gpus) + 1):
+        batches = [b for b in job.micro_batches_allowed if job.global_batch % (dp * b) == 0]
+        inner = {pair for d in domains for pair in choices(estimator, d, dp, free_gpus)} if batches else set()
+        found += [Profile(dp, tp, pp, b) for tp, pp in sorted(inner) for b in batches]
+    return found
+
+
+def concrete(
+    estimator: Estimator, profile: Profile, order: tuple[int, ...], free_gpus: Sequence[int]
+) -> Shape | None:
+    """The profile on these domains: in each the largest tp, then pp, not above the profile's; None without
+    one.
+    """
+    inner = []
+    for domain in order:
+        fitting = [
+            pair
+            for pair in choices(estimator, domain, profile.dp, free_gpus)
+            if pair[0] <= profile.tp and pair[1] <= profile.pp
+        ]
+        if not fitting:
+            return None
+        inner.append(fitting[-1])
+    shape = Shape(order, profile.dp, tuple(inner), profile.micro_batch)
+    return shape if sum(pp for _, pp in inner) <= estimator.n_layers else None
+
+
+def balanced(estimator: Estimator, shape: Shape, slowdown: Sequence[float] | None = None) -> Cuts:
+    """One row of cuts that gives every domain layers in proportion to its speed, at least one per stage."""
+    flops = np.array([layer.forward_flops_per_sequence for layer in estimator.job.model.layers()])
+    speed = np.array(
+        [
+            estimator.cluster.domains[d].gpu.peak_flops
+            * tp
+            * pp
+            / (slowdown[d] if slowdown is not None else 1.0)
+            for d, (tp, pp) in zip(shape.order, shape.inner, strict=True)
+        ]
+    )
+    done = np.concatenate([[0.0], np.cumsum(flops)]) / flops.sum()
+    wanted = np.cumsum(speed)[:-1] / speed.sum()
+    inside = [int(np.argmin(np.abs(done - share))) for share in wanted]
+    return repaired(np.array([[0, *inside, len(flops)]], dtype=np.int64), shape)
+
+
+def repaired(cuts: Cuts, shape: Shape) -> Cuts:
+    """The cuts moved as little as needed so that every domain has at least one layer per stage."""
+    fixed = cuts.copy()
+    depth = [pp for _, pp in shape.inner]
+    for k in range(1, len(depth)):
+        fixed[:, k] = np.maximum(fixed[:, k], fixed[:, k - 1] + depth[k - 1])
+    for k in range(len(depth) - 1, 0, -1):
+        fixed[:, k] = np.minimum(fixed[:, k], fixed[:, k + 1] - depth[k])
+    return fixed
+
+
+def neighbours(cuts: Cuts, shape: Shape, steps: Sequence[int] = (1, 2, 4, 8)) -> Cuts:
+    """Every legal row that moves 1, 2, 4 or 8 layers between two domains of one row `cuts` (1, n + 1)."""
+    n = len(shape.order)
+    pairs = [(a, b) for a in range(n) for b in range(n) if a != b and (n <= 8 or abs(a - b) == 1)]
+    if not pairs:
+        return cuts[:0]
+    move = np.zeros((len(pairs), n), dtype=np.int64)
+    for row, (source, target) in enumerate(pairs):
+        move[row, source], move[row, target] = -1, 1
+    counts = np.diff(cuts[0]) + np.concatenate([step * move for step in steps])
+    counts = counts[(counts >= [pp for _, pp in shape.inner]).all(axis=1)]
+    return np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), np.cumsum(counts, axis=1)], axis=1)

@@ -1,0 +1,74 @@
+"""`single`: traditional single-domain scheduling; the fastest plan inside one domain, decided once."""
+
+from ingest.errors import InfeasibleError
+from ingest.units import GIB
+from policy.legal import must_replan
+from policy.protocol import Context, Decision
+from policy.search import Pool, build
+from policy.shapes import concrete, profiles
+from twin.estimate import DEAD, Estimator
+from twin.plan import Plan
+from twin.view import View
+
+
+class Single:
+    """All layers in the one domain where an iteration is fastest; moves only when its plan became illegal."""
+
+    name = "single"
+
+    def reset(self, context: Context) -> None:
+        """Start a run."""
+        self.estimator = context.estimator
+
+    def decide(self, view: View) -> Decision:
+        """The fastest single domain at the start and after a failure, else hold."""
+        if view.plan is not None:
+            broken = must_replan(self.estimator, view)
+            if not broken:
+                return Decision(None, "a single domain is chosen once")
+        plan, ns = fastest_single(self.estimator, view)
+        if plan == view.plan:
+            return Decision(None, "no better single domain is left")
+        return Decision(plan, f"fastest single domain: {plan}", predicted_iter_s=ns / 1e9)
+
+
+def fastest_single(estimator: Estimator, view: View) -> tuple[Plan, int]:
+    """The plan inside one domain with the shortest iteration, and its ns.
+
+    Raises:
+        InfeasibleError: the model fits in no domain; the message has the least memory that any of them needs.
+    """
+    links = view.forecast.links()
+    pool = Pool(estimator, links, view.free_gpus, view.slowdown)
+    alive = [k for k in range(estimator.cluster.size) if view.free_gpus[k] > 0]
+    for domain in alive:
+        for profile in profiles(estimator, [domain], view.free_gpus):
+            shape = concrete(estimator, profile, (domain,), view.free_gpus)
+            if shape is not None:
+                pool.start(shape)
+    ranked = pool.ranked()
+    if not ranked:
+        raise InfeasibleError(_why(pool))
+    ns, best, cuts = ranked[0]
+    return build(estimator, best, cuts), ns
+
+
+def _why(pool: Pool) -> str:
+    """What the tightest single-domain plan needs against what there is."""
+    estimator = pool.estimator
+    assert all(ns == DEAD for ns in pool.scores.values())
+    name = estimator.job.model.name
+    needs = []
+    for shape, cuts in pool.scores:
+        domain = estimator.cluster.domains[shape.order[0]]
+        need = max(estimator.peak_mem_bytes(build(estimator, shape, cuts)))
+        needs.append((need - domain.gpu.memory_bytes, need, domain))
+    if not needs:
+        return (
+            f"{name} fits in no single domain: none has a free GPU that divides the batch; use more domains"
+        )
+    _, need, domain = min(needs, key=lambda entry: entry[:2])
+    return (
+        f"{name} fits in no single domain: {domain.name} comes closest and needs {need / GIB:.1f} GiB on a GPU "
+        f"of {domain.gpu.memory_bytes / GIB:.1f} GiB ({domain.gpus} GPUs); use a policy that spans domains"
+    )
