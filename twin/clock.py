@@ -1,4 +1,4 @@
-"""Order in the simulated world: integer nanoseconds, then a fixed rank for what happens at the same instant."""
+"""Order in the world: integer nanoseconds, then a fixed rank for what happens at the same instant."""
 
 from simpy import Environment, Event
 

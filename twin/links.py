@@ -1,6 +1,7 @@
-"""The true state of the wide-area links as the clock runs: the trace drives it, outages override it."""
+"""The true state of the wide-area links as the clock runs: the trace drives it."""
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ Watcher = Callable[[Sequence[Pair]], None]
 class Links:
     """Bandwidth and latency of every directed link now.
 
-    `state` is updated in place. A link that the trace or an outage has brought to 0 bit/s is dead. Watchers
-    are called with the pairs that changed, at the instant of the change; `dies` and `revives` are called for a
-    pair whose bandwidth fell to 0 or rose from it.
+    `state` is updated in place; a link at 0 bit/s is dead. At the instant of a change the watchers are
+    called with the pairs that changed, then `dies` or `revives` for each pair whose bandwidth fell to 0 or
+    rose from it.
     """
 
     def __init__(self, env: Environment, trace: WanTrace) -> None:
@@ -30,8 +31,6 @@ class Links:
         self.watchers: list[Watcher] = []
         self.dies: Callable[[Pair], None] = _ignore
         self.revives: Callable[[Pair], None] = _ignore
-        self._traced = start.bandwidth_bps.copy()
-        self._outages = np.zeros(start.bandwidth_bps.shape, dtype=np.int64)
         self._waiting: dict[Pair, Event] = {}
         env.process(self._follow(trace))
 
@@ -59,36 +58,21 @@ class Links:
             self._waiting[pair] = self.env.event()
         return self._waiting[pair]
 
-    def fail(self, pair: Pair) -> None:
-        """An outage of `pair` begins; outages may overlap."""
-        self._outages[pair] += 1
-        self._publish([pair])
-
-    def restore(self, pair: Pair) -> None:
-        """An outage of `pair` ends."""
-        self._outages[pair] -= 1
-        self._publish([pair])
-
     def _follow(self, trace: WanTrace) -> Generator[Event, Any, None]:
         times, sources, targets, bandwidths, latencies = trace.changes()
-        starts = np.flatnonzero(np.diff(times, prepend=-1))
-        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(times)], strict=True):
+        edges = np.append(np.flatnonzero(np.diff(times, prepend=-1)), len(times))
+        for first, last in pairwise(edges.tolist()):
             yield At(self.env, int(times[first]) - self.env.now, TRUTH)
             pairs = list(zip(sources[first:last].tolist(), targets[first:last].tolist(), strict=True))
-            for pair, bandwidth, latency in zip(
-                pairs, bandwidths[first:last].tolist(), latencies[first:last].tolist(), strict=True
-            ):
-                self._traced[pair] = bandwidth
-                self.state.latency_s[pair] = latency
-            self._publish(pairs)
+            self._set(pairs, bandwidths[first:last].tolist(), latencies[first:last].tolist())
 
-    def _publish(self, pairs: list[Pair]) -> None:
-        bandwidth, turned = self.state.bandwidth_bps, []
-        for pair in pairs:
-            before, after = bandwidth[pair], 0.0 if self._outages[pair] else self._traced[pair]
-            bandwidth[pair] = after
-            if (before > 0) != (after > 0):
+    def _set(self, pairs: list[Pair], bandwidths: list[float], latencies: list[float]) -> None:
+        turned = []
+        for pair, bandwidth, latency in zip(pairs, bandwidths, latencies, strict=True):
+            if (bandwidth > 0) == self.is_dead(pair):
                 turned.append(pair)
+            self.state.bandwidth_bps[pair] = bandwidth
+            self.state.latency_s[pair] = latency
             if pair in self._waiting:
                 self._waiting.pop(pair).succeed()
         for watcher in self.watchers:

@@ -1,7 +1,7 @@
 """A plan: which domain runs which layers, and how; an immutable value that validates itself."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 Schedule = Literal["gpipe", "1f1b"]
 PointToPoint = Literal["blocking", "overlapped"]
@@ -82,3 +82,10 @@ class Plan:
     def __str__(self) -> str:
         shares = " > ".join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
         return f"{shares} dp{self.dp} mbs{self.micro_batch} m{self.micro_batches} {self.schedule}/{self.p2p}"
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON values, field by field."""
+    fields = asdict(plan)
+    fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
+    return fields

@@ -116,6 +116,7 @@ class MovingSettings(Config):
 
     restart_s: NotNegative = 11.35
     bytes_per_parameter: Positive = 14
+    checkpoint_s: Positive = 1800  # a failure of GPUs loses the work since the last multiple of it
 
 
 class Outage(Config):

@@ -1,0 +1,142 @@
+"""Facts about training and what it uses up, made in one place so that they add up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.costs import PlanCosts, egress_usd, plan_costs, triples
+from twin.estimate import Estimator
+from twin.links import Pair
+from twin.plan import Plan, to_json
+
+Emit = Callable[[str, dict[str, Any]], None]
+MAX_RUNS = 1000
+"""Different durations in one `iteration_done`; more are split, so that no payload grows without bound."""
+
+
+class Ledger:
+    """Batches complete iterations and charges pauses and losses to the plan in force."""
+
+    def __init__(self, estimator: Estimator, emit: Emit) -> None:
+        self._estimator = estimator
+        self._emit = emit
+        self._costs: PlanCosts | None = None
+        self._runs: list[list[int]] = []
+        self._start_ns = self._stalled_ns = 0
+        self._completed = self._rolled_back = self._saved = 0
+
+    @property
+    def tokens(self) -> int:
+        """Trained so far: every complete iteration, less those that a failure took back."""
+        return (self._completed - self._rolled_back) * self._estimator.tokens_per_iteration
+
+    def checkpoint(self) -> None:
+        """All work up to now is safe."""
+        self._saved = self._completed - self._rolled_back
+
+    def roll_back(self) -> tuple[int, int]:
+        """Fall back to the last checkpoint. Returns: iterations and tokens that were lost."""
+        lost = self._completed - self._rolled_back - self._saved
+        self._rolled_back += lost
+        return lost, lost * self._estimator.tokens_per_iteration
+
+    def use(self, plan: Plan, slowdown: NDArray[np.float64]) -> None:
+        """From now on iterations and time are those of `plan` at this compute slowdown."""
+        self.flush()
+        self._costs = plan_costs(self._estimator, plan, slowdown)
+
+    def iterated(self, count: int, start_ns: int, duration_ns: int, stalled_ns: int) -> None:
+        """`count` iterations of equal duration were completed, the first one began at `start_ns`."""
+        if len(self._runs) >= MAX_RUNS:
+            self.flush()
+        if not self._runs:
+            self._start_ns = start_ns
+        if self._runs and self._runs[-1][1] == duration_ns:
+            self._runs[-1][0] += count
+        else:
+            self._runs.append([count, duration_ns])
+        self._stalled_ns += stalled_ns
+        self._completed += count
+
+    def flush(self) -> None:
+        """Tell the complete iterations that were not told yet."""
+        if not self._runs:
+            return
+        runs, costs = self._runs, self._costs
+        assert costs is not None, "iterations without a plan"
+        count = sum(n for n, _ in runs)
+        spent_ns = sum(n * ns for n, ns in runs)
+        wan = {pair: count * size for pair, size in costs.wan_bytes.items()}
+        payload = {
+            "count": count,
+            "first": self._completed - count,
+            "start_ns": self._start_ns,
+            "durations": runs,
+            "tokens": count * self._estimator.tokens_per_iteration,
+            "stalled_ns": self._stalled_ns,
+            "compute_ns": [count * ns for ns in costs.compute_ns],
+            "active_ns": [spent_ns if n else 0 for n in costs.gpus],
+            "gpu_compute_ns": count * costs.gpu_compute_ns,
+            "wan_bytes": triples(wan),
+            **self._charge(spent_ns, wan, count),
+        }
+        self._runs, self._stalled_ns = [], 0
+        self._emit("iteration_done", payload)
+
+    def applied(
+        self, plan: Plan, start_ns: int, pause_ns: int, restart_ns: int, moved: dict[Pair, int]
+    ) -> None:
+        """`plan`, already in use, takes effect after a pause that began at `start_ns`."""
+        assert self._costs is not None
+        payload = {
+            "plan": to_json(plan),
+            "gpus": list(self._costs.gpus),
+            "started_ns": start_ns,
+            "pause_ns": pause_ns,
+            "restart_ns": restart_ns,
+            "moved_bytes": triples(moved),
+            **self._charge(pause_ns, moved),
+        }
+        self._emit("plan_applied", payload)
+
+    def lost(
+        self,
+        reason: str,
+        start_ns: int,
+        lost_ns: int,
+        *,
+        stalled_ns: int = 0,
+        done: tuple[int, int] = (0, 1),
+        moved: dict[Pair, int] | None = None,
+        charged: bool = True,
+    ) -> None:
+        """Time went by without a complete iteration; `done` is the fraction of one that was done in vain."""
+        if lost_ns == 0:
+            return
+        self.flush()
+        part, whole = done
+        costs = self._costs if charged else None
+        wan = {pair: size * part // whole for pair, size in costs.wan_bytes.items()} if costs else {}
+        payload = {
+            "reason": reason,
+            "start_ns": start_ns,
+            "lost_ns": lost_ns,
+            "stalled_ns": stalled_ns,
+            "wan_bytes": triples({pair: size for pair, size in wan.items() if size}),
+            "moved_bytes": triples(moved or {}),
+            **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, part / whole),
+        }
+        self._emit("time_lost", payload)
+
+    def _charge(self, held_ns: int, sent: dict[Pair, int], iterations: float = 0) -> dict[str, Any]:
+        costs = self._costs
+        if costs is None:
+            return {"egress_usd": 0.0, "gpu_ns": 0, "gpu_usd": 0.0, "energy_j": 0.0}
+        return {
+            "egress_usd": float(egress_usd(self._estimator.cluster, sent)),
+            "gpu_ns": held_ns * costs.gpu_count,
+            "gpu_usd": costs.gpu_usd(held_ns),
+            "energy_j": costs.energy_j(held_ns, iterations),
+        }
