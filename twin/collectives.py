@@ -1,8 +1,8 @@
 """Collectives by alpha-beta: seconds from bytes, ranks, link speed and latency; ring and hierarchical forms.
 
-Ring all-reduce of x bytes over n ranks: 2(n-1) alpha + 2(n-1)/n x/B (Thakur, Rabenseifner, Gropp 2005). The design
-documents write a log2(n) factor on the bandwidth term; standard texts contradict it and so do the profiles (the
-bus bandwidth of nccl-tests is flat in n), hence it is not used.
+Ring all-reduce of x bytes over n ranks: 2(n-1) alpha + 2(n-1)/n x/B (Thakur, Rabenseifner, Gropp 2005). The
+design documents write a log2(n) factor on the bandwidth term; standard texts contradict it and so do the
+profiles (the bus bandwidth of nccl-tests is flat in n), hence it is not used.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,8 @@ def all_reduce_s(size_bytes: float, ranks: int, path: Path) -> float:
 def hierarchical_all_reduce_s(
     size_bytes: float, ranks_per_node: int, nodes: int, intra: Path, inter: Path
 ) -> float:
-    """All-reduce over `nodes` of `ranks_per_node`: reduce-scatter inside, all-reduce of x/n_local across, all-gather.
+    """All-reduce over `nodes` of `ranks_per_node`: reduce-scatter inside, all-reduce of x/n_local across,
+    all-gather.
 
     Every rank drives its own share of the network, as NCCL does with one ring per NIC.
     """

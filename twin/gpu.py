@@ -20,9 +20,10 @@ def _gpu(
     return GpuType(name, teraflops * TERA, memory_bytes, gigabytes_s * GIGA, idle_w, peak_w)
 
 
-# Data sheets: V100 (2018), A100 (2021), A40 (2021), H100 (2022), H200 (2024), GH200 (2023), GB200 NVL72 (2024, per
-# GPU), whitepapers Turing TU102 and Ampere GA102. Idle power: DCGM of an H100 with a context loaded 70-120 W
-# (telemetry-h100-dcgm-10hz), A100 about 55 W (Acme Kalos, first decile); others in proportion to the board.
+# Data sheets: V100 (2018), A100 (2021), A40 (2021), H100 (2022), H200 (2024), GH200 (2023), GB200 NVL72
+# (2024, per GPU), whitepapers Turing TU102 and Ampere GA102. Idle power: DCGM of an H100 with a context
+# loaded 70-120 W (telemetry-h100-dcgm-10hz), A100 about 55 W (Acme Kalos, first decile); others in
+# proportion to the board.
 PRESETS: dict[str, GpuType] = {
     gpu.name: gpu
     for gpu in (
@@ -54,8 +55,9 @@ class Fabric:
     inter_node_latency_s: float = 8e-6
 
 
-# NVLink totals halved to one direction (V100 300 GB/s, A100 600, H100/H200/GH200 900, GB200 1800); NICs of the DGX
-# of each generation: 4 x 100 Gb/s, 8 x 200 Gb/s, 8 x 400 Gb/s. PCIe 4.0 x16 for cards without NVLink.
+# NVLink totals halved to one direction (V100 300 GB/s, A100 600, H100/H200/GH200 900, GB200 1800); NICs of
+# the DGX of each generation: 4 x 100 Gb/s, 8 x 200 Gb/s, 8 x 400 Gb/s. PCIe 4.0 x16 for cards without
+# NVLink.
 FABRICS: dict[str, Fabric] = {
     "V100-16": Fabric(8, 1.2e12, 50e9),
     "V100-32": Fabric(8, 1.2e12, 50e9),

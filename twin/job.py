@@ -11,8 +11,8 @@ from twin.transformer import Transformer
 class JobSpec:
     """One training job. `micro_batches_allowed` lists the micro-batch sizes a plan may choose from.
 
-    `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the default
-    depth added to 1F1B's warm-up in front of each wide-area boundary.
+    `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
+    default depth added to 1F1B's warm-up in front of each wide-area boundary.
     """
 
     model: Transformer

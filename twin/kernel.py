@@ -1,15 +1,16 @@
-"""Iteration time of a pipeline in integer nanoseconds: the referee's recurrences, compiled, over many plans at once.
+"""Iteration time of a pipeline in integer nanoseconds: the referee's recurrences, compiled, over many plans
+at once.
 
 Semantics (spec 3.4), identical to `twin.referee`. A stage runs its operations in a fixed order. GPipe: all
-forwards, then all backwards. 1F1B: `warmup[i]` forwards, then forward and backward in turn, then the remaining
-backwards. An operation starts when its stage is free and its message has arrived. A message starts when its
-operation ended and the direction of the link is free, occupies it for `occupancy`, and arrives `latency` after
-that. Overlapped: the stage goes on at once. Blocking: it computes again only when its message has arrived.
-T = max over stages of (end of the last backward + tail).
+forwards, then all backwards. 1F1B: `warmup[i]` forwards, then forward and backward in turn, then the
+remaining backwards. An operation starts when its stage is free and its message has arrived. A message
+starts when its operation ended and the direction of the link is free, occupies it for `occupancy`, and
+arrives `latency` after that. Overlapped: the stage goes on at once. Blocking: it computes again only when
+its message has arrived. T = max over stages of (end of the last backward + tail).
 
-The order of evaluation below makes one pass enough. Warm-up depths never grow along the pipeline, so in round j
-the forward `warmup[i] + j` needs only forwards of the same or an earlier round (first sweep, downstream), and
-then backward j needs only backwards of the same round (second sweep, upstream).
+The order of evaluation below makes one pass enough. Warm-up depths never grow along the pipeline, so in
+round j the forward `warmup[i] + j` needs only forwards of the same or an earlier round (first sweep,
+downstream), and then backward j needs only backwards of the same round (second sweep, upstream).
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ Int = NDArray[np.int64]
 DEAD = int(np.iinfo(np.int64).max)
 """Iteration time of a plan that never finishes: a used link has no bandwidth."""
 LONGEST_NS = 10**14
-"""A single operation longer than this (28 hours) counts as never ending; it keeps every sum inside 64 bits."""
+"""A single operation longer than this (28 hours) counts as never ending; it keeps sums inside 64 bits."""
 
 GPIPE, ONE_F_ONE_B = 0, 1
 SCHEDULES = {"gpipe": GPIPE, "1f1b": ONE_F_ONE_B}
@@ -111,13 +112,14 @@ def warmup_depths(stages: int, micro_batches: int, extra_after: ArrayLike = 0) -
 
 def iteration_ns_batch(
     tf: Int, tb: Int, of: Int, lf: Int, ob: Int, lb: Int, tail: Int, *,
-    micro_batches: int, schedule: str, p2p: str, warmup: Int | None = None, dead: NDArray[np.bool_] | None = None,
+    micro_batches: int, schedule: str, p2p: str, warmup: Int | None = None,
+    dead: NDArray[np.bool_] | None = None,
 ) -> tuple[Int, Int]:  # fmt: skip
     """Iteration times (P,) and ends of the last backward (P, S) of P plans with S stages and m micro-batches.
 
-    `tf`, `tb`, `tail` (P, S): forward, backward and synchronisation-and-update nanoseconds. `of`, `lf`, `ob`, `lb`
-    (P, S - 1): occupancy and latency of boundary b, downstream and upstream. `warmup` (S,) or (P, S), default the
-    standard depths. Plans marked in `dead` (P,) are not run; their time is `DEAD`.
+    `tf`, `tb`, `tail` (P, S): forward, backward and synchronisation-and-update nanoseconds. `of`, `lf`,
+    `ob`, `lb` (P, S - 1): occupancy and latency of boundary b, downstream and upstream. `warmup` (S,) or
+    (P, S), default the standard depths. Plans marked in `dead` (P,) are not run; their time is `DEAD`.
     """
     plans, stages = tf.shape
     total = np.zeros(plans, np.int64)
@@ -132,7 +134,8 @@ def iteration_ns_batch(
 
 
 def iteration_ns(
-    tf: ArrayLike, tb: ArrayLike, of: ArrayLike, lf: ArrayLike, ob: ArrayLike, lb: ArrayLike, tail: ArrayLike, *,
+    tf: ArrayLike, tb: ArrayLike, of: ArrayLike, lf: ArrayLike, ob: ArrayLike, lb: ArrayLike,
+    tail: ArrayLike, *,
     micro_batches: int, schedule: str, p2p: str, warmup: ArrayLike | None = None,
 ) -> int:  # fmt: skip
     """Iteration time of one plan; arguments as in `iteration_ns_batch` without the plan axis."""

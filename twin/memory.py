@@ -1,9 +1,10 @@
-"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode, and the design documents' simple forms.
+"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode, and the design documents'
+simple forms.
 
-Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam moments
-12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0. Activations per layer follow
-Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block, here written term by term so that
-grouped-query attention and gated MLPs come out right.
+Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam
+moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0.
+Activations per layer follow Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block,
+here written term by term so that grouped-query attention and gated MLPs come out right.
 """
 
 from math import ceil, floor
@@ -17,7 +18,7 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 
 
 def state_bytes_per_parameter(zero: int, dp: int) -> float:
-    """Weights, gradients and optimiser states per parameter on one GPU, for ZeRO stage 0-3 over `dp` ranks."""
+    """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks."""
     weights, gradients, optimiser = 2.0, 4.0, 12.0
     return (
         weights / (dp if zero >= 3 else 1)
@@ -34,7 +35,9 @@ def attention_matrix_bytes(model: Transformer) -> float:
     return float(per_element * model.heads * model.seq**2)
 
 
-def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool) -> float:
+def block_activation_bytes(
+    model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool
+) -> float:
     """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
 
     `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
@@ -53,7 +56,8 @@ def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, se
 
 
 def head_activation_bytes(model: Transformer, tp: int) -> float:
-    """Bytes of the output layer per sequence: norm and GEMM inputs, logits in fp32 (Megatron's memory report)."""
+    """Bytes of the output layer per sequence: norm and GEMM inputs, logits in fp32 (Megatron's memory
+    report)."""
     return 4.0 * model.seq * model.hidden / tp + 4.0 * model.seq * model.vocab / tp
 
 
@@ -68,7 +72,8 @@ def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool
 
 
 def in_flight(stage: int, stages: int, micro_batches: int, schedule: str, extra: int = 0) -> int:
-    """Micro-batches whose activations stage `stage` (from 0) holds at the peak: min(m, S - i + extra), m for GPipe."""
+    """Micro-batches whose activations stage `stage` (from 0) holds at the peak: min(m, S - i + extra), m
+    for GPipe."""
     return micro_batches if schedule == "gpipe" else min(micro_batches, stages - stage + extra)
 
 
@@ -77,9 +82,7 @@ def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> fl
     return static_bytes + bytes_per_sample * batch
 
 
-def max_batch(
-    gpu_bytes: float, static_bytes: float, reserved_bytes: float, bytes_per_sample: float
-) -> int:
+def max_batch(gpu_bytes: float, static_bytes: float, reserved_bytes: float, bytes_per_sample: float) -> int:
     """The design documents' B_max = floor((M_gpu - M_static - M_reserved) / k), not below 0."""
     return max(0, floor((gpu_bytes - static_bytes - reserved_bytes) / bytes_per_sample))
 

@@ -1,7 +1,8 @@
-"""What a change of plan moves: bytes per directed link, bytes resharded inside a domain, and the seconds it takes.
+"""What a change of plan moves: bytes per directed link, bytes resharded inside a domain, and the seconds it
+takes.
 
-Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home, each
-directed link serialising its own bytes and all links working at once; then the job restarts.
+Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home,
+each directed link serialising its own bytes and all links working at once; then the job restarts.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from twin.plan import Plan, Share
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """Bytes per directed link (K, K), the diagonal holding bytes resharded inside a domain, and expected seconds.
+    """Bytes per directed link (K, K), the diagonal holding bytes resharded inside a domain, and expected
+    seconds.
 
     `seconds` is infinite when a needed link is dead.
     """
@@ -48,8 +50,8 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
 
 
 def needs_restart(old: Plan | None, new: Plan) -> bool:
-    """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for free:
-    schedule, warm-up depth and point-to-point mode."""
+    """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for
+    free: schedule, warm-up depth and point-to-point mode."""
     if old is None:
         return False
     return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero) != (
@@ -60,8 +62,9 @@ def needs_restart(old: Plan | None, new: Plan) -> bool:
 def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:
     """Bytes per directed link (K, K) that `new` needs moved; 0 when nothing was placed before.
 
-    Off the diagonal: layers that change domain, `job.bytes_per_moved_parameter` each parameter. On the diagonal:
-    layers that stay in their domain but change GPUs or tensor width, once per data-parallel replica.
+    Off the diagonal: layers that change domain, `job.bytes_per_moved_parameter` each parameter. On the
+    diagonal: layers that stay in their domain but change GPUs or tensor width, once per data-parallel
+    replica.
     """
     moved = np.zeros((domains, domains))
     if old is None:
@@ -78,8 +81,8 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
 def move_s(cluster: Cluster, moved: Matrix, new: Plan, links: LinkState) -> float:
     """Seconds until the last byte has arrived: max over links of latency + bytes/B, fabrics included.
 
-    Resharding inside a domain spreads over all GPUs of its share, each sending at its fabric's speed (the network
-    between nodes where the share spans several).
+    Resharding inside a domain spreads over all GPUs of its share, each sending at its fabric's speed (the
+    network between nodes where the share spans several).
     """
     slowest = 0.0
     for i, j in zip(*np.nonzero(moved), strict=True):

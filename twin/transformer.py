@@ -1,4 +1,5 @@
-"""Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query attention, gated or plain MLP."""
+"""Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query attention, gated or plain
+MLP."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -136,16 +137,18 @@ class Transformer:
         return replace(self, seq=seq)
 
 
-def classic(name: str, layers: int, hidden: int, heads: int, seq: int, vocab: int, dtype: Dtype) -> Transformer:
-    """A GPT-family model: 4h MLP, biases, LayerNorm, learned positions, tied output, written-out attention."""
+def classic(
+    name: str, layers: int, hidden: int, heads: int, seq: int, vocab: int, dtype: Dtype
+) -> Transformer:
+    """GPT family: 4h MLP, biases, LayerNorm, learned positions, tied output, attention written out."""
     return Transformer(
         name, layers, hidden, heads, heads, 4 * hidden, False, seq, vocab, dtype,
         bias=True, learned_positions=True, layer_norm=True, tied=True, attention="materialised",
     )  # fmt: skip
 
 
-# GPT-2: Radford et al. 2019 (1.5B); GPT-3: Brown et al. 2020, table 2.1; Llama-2: Touvron et al. 2023; Llama-3:
-# Dubey et al. 2024, table 3 (trained at sequence length 8192).
+# GPT-2: Radford et al. 2019 (1.5B); GPT-3: Brown et al. 2020, table 2.1; Llama-2: Touvron et al. 2023;
+# Llama-3: Dubey et al. 2024, table 3 (trained at sequence length 8192).
 PRESETS: dict[str, Transformer] = {
     model.name: model
     for model in (
