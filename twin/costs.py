@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ingest.units import GB, NS_PER_S, to_ns
 from twin.domain import Cluster, LinkState
+from twin.energy import wait_w
 from twin.estimate import Estimator
 from twin.links import Pair
 from twin.plan import Plan
@@ -16,8 +17,8 @@ from twin.plan import Plan
 class PlanCosts:
     """Consumption of a plan that does not depend on the links.
 
-    An iteration of `duration_ns` takes `busy_j + idle_w * duration` joules: GPUs draw their idle power
-    throughout and `busy_j` more for the computation, whatever the links make them wait.
+    An iteration of t seconds takes `busy_j + wait_w * t` joules: GPUs draw the power of waiting throughout and
+    `busy_j` more for the computation, however long the links make them wait. A paused job draws `idle_w`.
     """
 
     gpus: tuple[int, ...]  # (K,)
@@ -25,6 +26,7 @@ class PlanCosts:
     gpu_compute_ns: int  # one iteration, over all GPUs
     wan_bytes: dict[Pair, int]  # one iteration
     busy_j: float
+    wait_w: float
     idle_w: float
     usd_per_hour: float
 
@@ -37,9 +39,10 @@ class PlanCosts:
         """Price of holding the GPUs."""
         return self.usd_per_hour * (held_ns / NS_PER_S) / 3600.0
 
-    def energy_j(self, held_ns: int, iterations: float = 0) -> float:
-        """Energy of holding the GPUs for `held_ns`, `iterations` of work included."""
-        return self.busy_j * iterations + self.idle_w * (held_ns / NS_PER_S)
+    def energy_j(self, held_ns: int, iterations: float | None) -> float:
+        """Energy of `iterations` (a fraction counts) that took `held_ns` in all; None: of a pause that long."""
+        held_s = held_ns / NS_PER_S
+        return self.idle_w * held_s if iterations is None else self.busy_j * iterations + self.wait_w * held_s
 
 
 def plan_costs(estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) -> PlanCosts:
@@ -48,17 +51,18 @@ def plan_costs(estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) 
     estimate = estimator.iteration(plan, _open_links(cluster.size), slowdown)
     gpus, compute = [0] * cluster.size, [0] * cluster.size
     for share, seconds in zip(plan.shares, estimate.compute_s, strict=True):
-        gpus[share.domain], compute[share.domain] = len(share.gpus), to_ns(float(seconds))
-    idle_w = sum(n * domain.gpu.idle_w for n, domain in zip(gpus, cluster.domains, strict=True))
-    usd = sum(n * domain.usd_per_gpu_hour for n, domain in zip(gpus, cluster.domains, strict=True))
+        gpus[share.domain], compute[share.domain] = len(share.gpus), to_ns(seconds)
+    held = list(zip(gpus, cluster.domains, strict=True))
+    waiting_w = sum(n * wait_w(domain.gpu) for n, domain in held)
     return PlanCosts(
         gpus=tuple(gpus),
         compute_ns=tuple(compute),
         gpu_compute_ns=sum(n * ns for n, ns in zip(gpus, compute, strict=True)),
         wan_bytes=_whole(estimate.wan_bytes),
-        busy_j=float(estimate.energy_j) - idle_w * estimate.iter_s,
-        idle_w=idle_w,
-        usd_per_hour=usd,
+        busy_j=estimate.energy_j - waiting_w * estimate.iter_s,
+        wait_w=waiting_w,
+        idle_w=sum(n * domain.gpu.idle_w for n, domain in held),
+        usd_per_hour=sum(n * domain.usd_per_gpu_hour for n, domain in held),
     )
 
 

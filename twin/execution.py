@@ -118,9 +118,9 @@ class Execution:
             self._ledger.lost("waiting", self._still_since_ns, elapsed, charged=False)
 
     def _can_run(self, plan: Plan | None) -> bool:
-        """Whether every GPU that `plan` names is alive."""
+        """Whether enough GPUs are alive for `plan`."""
         free = self._machines.free_gpus
-        return plan is not None and all(max(share.gpus) < free[share.domain] for share in plan.shares)
+        return plan is not None and all(len(share.gpus) <= free[share.domain] for share in plan.shares)
 
     def _halt(self, reason: str) -> None:
         """Stop the running iteration, if there is one; the job stands still from now on."""

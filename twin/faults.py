@@ -44,9 +44,9 @@ def timeline(scenario: Scenario) -> tuple[Fault, ...]:
 class Machines:
     """GPUs alive and compute slowdown of every domain now.
 
-    GPUs of a domain are interchangeable: the survivors of a fault are renumbered from 0, so a plan can run
-    when every GPU number it names is below `free_gpus` of its domain. `slowdown` (K,) is updated in place;
-    of several slowdowns at once the worst counts. `changed` is called after each fault.
+    GPUs of a domain are interchangeable: the survivors of a fault are renumbered, so a plan can run while each
+    of its domains has as many GPUs alive as it uses. `slowdown` (K,) is updated in place; of several slowdowns
+    at once the worst counts. `changed` is called after each fault.
     """
 
     env: Environment

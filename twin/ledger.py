@@ -108,17 +108,21 @@ class Ledger:
         lost_ns: int,
         *,
         stalled_ns: int = 0,
-        done: tuple[int, int] = (0, 1),
+        done: tuple[int, int] | None = None,
         moved: dict[Pair, int] | None = None,
         charged: bool = True,
     ) -> None:
-        """Time went by without a complete iteration; `done` is the fraction of one that was done in vain."""
+        """Time went by without a complete iteration; `done` is the fraction of one that was done in vain, if any.
+
+        `charged`: the plan in force held its GPUs meanwhile.
+        """
         if lost_ns == 0:
             return
         self.flush()
-        part, whole = done
-        costs = self._costs if charged else None
-        wan = {pair: size * part // whole for pair, size in costs.wan_bytes.items()} if costs else {}
+        wan: dict[Pair, int] = {}
+        if done is not None and self._costs is not None:
+            wan = {pair: size * done[0] // done[1] for pair, size in self._costs.wan_bytes.items()}
+        vain = None if done is None else done[0] / done[1]
         payload = {
             "reason": reason,
             "start_ns": start_ns,
@@ -126,11 +130,11 @@ class Ledger:
             "stalled_ns": stalled_ns,
             "wan_bytes": triples({pair: size for pair, size in wan.items() if size}),
             "moved_bytes": triples(moved or {}),
-            **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, part / whole),
+            **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, vain),
         }
         self._emit("time_lost", payload)
 
-    def _charge(self, held_ns: int, sent: dict[Pair, int], iterations: float = 0) -> dict[str, Any]:
+    def _charge(self, held_ns: int, sent: dict[Pair, int], iterations: float | None = None) -> dict[str, Any]:
         costs = self._costs
         if costs is None:
             return {"egress_usd": 0.0, "gpu_ns": 0, "gpu_usd": 0.0, "energy_j": 0.0}

@@ -164,6 +164,7 @@ class RateTraining:
         if key not in self._times:
             if len(self._times) >= REMEMBERED:
                 self._times.clear()
+            assert self._plan is not None
             time_ns = self._estimator.iter_ns(self._plan, state, self._slowdown)
             self._times[key] = None if time_ns >= DEAD else time_ns
         return self._times[key]
