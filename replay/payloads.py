@@ -34,6 +34,10 @@ class RunStarted(Payload):
     config_digest: str = Field(description="SHA-256 of the resolved configuration")
     code: Object = Field(description="version of the program and SHA-256 of its sources")
     traces: Object = Field(description="digest of each series that was read from the lake")
+    note: str = Field(description="modelling steps between the measurements and the links of this world")
+    end_ns: Count = Field(description="length of the simulated time")
+    origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
+    enforce_deadline: bool = Field(description="whether answers over the deadline were replaced")
 
 
 class LinkObserved(Payload):
