@@ -1,0 +1,224 @@
+"""From logits to plans and back: sampling under the masks, and the probability of a plan already chosen."""
+
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policy.hippo.lower import LowerAgent, answer
+from policy.hippo.masks import Masks
+from policy.hippo.observation import Observation
+from policy.hippo.upper import MASKED, Encoded, Partial, UpperAgent
+
+GREEDY = -1.0
+"""A "random number" that means: take the most likely."""
+
+
+class Choices(Protocol):
+    """What decoding needs to know about a cluster and model; see `policy.hippo.problem.Problem`."""
+
+    masks: Masks
+
+    def choice_features(
+        self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
+    ) -> Tensor:
+        """Features (R, Q, CHOICE) of every inner configuration of R shares."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Actions:
+    """B answers. Steps run from the last share to the first; -1 pads. S is at most K."""
+
+    go: Tensor  # (B,) 0 hold, 1 move
+    knob: Tensor  # (B,)
+    domain: Tensor  # (B, S)
+    layers: Tensor  # (B, S)
+    choice: Tensor  # (B, S)
+    open: Tensor  # (B, S, K, N) bool, legal steps at the time
+    legal: Tensor  # (B, S, Q) bool, legal inner configurations at the time
+    behind: Tensor  # (B, S) stages placed before the step
+
+    def take(self, index: Tensor) -> "Actions":
+        """The answers `index` (R,)."""
+        return Actions(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def padded(self, steps: int) -> "Actions":
+        """The same answers with room for `steps` shares."""
+        extra = steps - self.domain.shape[1]
+        if extra <= 0:
+            return self
+        rows = len(self.go)
+
+        def grown(tensor: Tensor, value: int) -> Tensor:
+            return torch.cat([tensor, tensor.new_full((rows, extra, *tensor.shape[2:]), value)], dim=1)
+
+        steps_ = [grown(self.domain, -1), grown(self.layers, 0), grown(self.choice, 0)]
+        masks = [grown(self.open, 0), grown(self.legal, 0), grown(self.behind, 0)]
+        return Actions(self.go, self.knob, *steps_, *masks)
+
+
+def joined(parts: list[Actions]) -> Actions:
+    """Several batches as one."""
+    steps = max(part.domain.shape[1] for part in parts)
+    parts = [part.padded(steps) for part in parts]
+    return Actions(*(torch.cat([getattr(p, field.name) for p in parts]) for field in fields(Actions)))
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Probabilities of B answers: `upper` and its value, and per share the lower agents'."""
+
+    log_prob: Tensor  # (B,)
+    entropy: Tensor  # (B,)
+    value: Tensor  # (B,)
+    lower_log_prob: Tensor  # (B, S), 0 where padded
+    lower_entropy: Tensor  # (B, S)
+    lower_value: Tensor  # (B, S)
+
+
+def pick(logits: Tensor, uniform: NDArray[np.float64]) -> Tensor:
+    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` = mode."""
+    probability = torch.softmax(logits.double(), dim=-1)
+    target = torch.from_numpy(uniform).unsqueeze(-1)
+    drawn = (probability.cumsum(-1) <= target).sum(-1).clamp(max=logits.shape[1] - 1)
+    best = logits.argmax(-1)
+    # Rounding in the running sum could step onto a closed entry; the mode is never closed.
+    closed = logits.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) <= MASKED / 2
+    return torch.where((target.squeeze(-1) < 0) | closed, best, drawn)
+
+
+def sample(
+    upper: UpperAgent,
+    lower: LowerAgent,
+    problem: Choices,
+    observation: Observation,
+    uniform: NDArray[np.float64],
+    state: Encoded | None = None,
+) -> Actions:
+    """One plan (and a hold-or-move choice) per situation; no gradients.
+
+    `uniform` (B, 2 + 3 K): numbers in [0, 1) or `GREEDY`, for go, knob and then domain, layers, (tp, pp) of
+    each step. The plan is completed even where the answer is hold: the coordinator may want to compare it.
+    """
+    with torch.no_grad():  # not inference mode: learning uses the answers again
+        state = upper.encode(observation) if state is None else state
+        go = pick(upper.go_logits(state, observation.may_hold), uniform[:, 0])
+        knob = pick(upper.knob_logits(state, observation), uniform[:, 1])
+        return _place(upper, lower, problem, observation, state, go, knob, uniform[:, 2:])
+
+
+def _place(
+    upper: UpperAgent, lower: LowerAgent, problem: Choices, observation: Observation, state: Encoded,
+    go: Tensor, knob: Tensor, uniform: NDArray[np.float64],
+) -> Actions:  # fmt: skip
+    masks, space = problem.masks, problem.masks.space
+    batch, k = len(go), observation.nodes.shape[1]
+    used = np.zeros((batch, k), dtype=np.bool_)
+    left = np.full(batch, space.n_layers, dtype=np.int64)
+    behind, last = np.zeros(batch, dtype=np.int64), np.full(batch, -1, dtype=np.int64)
+    knob_np, rows = knob.numpy(), np.arange(batch)
+    chosen = observation.knobs[torch.arange(batch), knob]
+    records: list[tuple[NDArray[np.int64] | NDArray[np.bool_], ...]] = []
+    step = 0
+    while left.any():
+        live = left > 0
+        open_ = masks.steps(knob_np, used, left, behind)
+        # Finished rows step on the spot: domain 0, one layer, not recorded.
+        open_[~live, 0, 0] = True
+        partial = Partial(chosen, torch.from_numpy(used), torch.from_numpy(np.maximum(left, 1)),
+                          torch.from_numpy(last), torch.from_numpy(open_))  # fmt: skip
+        context = upper.context(state, partial)
+        domain = pick(upper.domain_logits(state, partial, context), uniform[:, 3 * step])
+        layers = pick(
+            upper.layer_logits(state, partial, context, domain, observation), uniform[:, 3 * step + 1]
+        )
+        domain_np, layers_np = domain.numpy(), layers.numpy() + 1
+        legal = masks.choices(knob_np, used, left, behind, domain_np, layers_np)
+        legal[~live, 0] = True
+        current = observation.current[torch.arange(batch), domain]
+        features = problem.choice_features(
+            knob, domain, layers + 1, partial.left, torch.from_numpy(behind), current
+        )
+        logits, _ = lower.logits(features, torch.from_numpy(legal))
+        choice = pick(logits, uniform[:, 3 * step + 2]).numpy()
+        open_[~live] = False
+        records.append(
+            (
+                np.where(live, domain_np, -1),
+                np.where(live, layers_np, 0),
+                np.where(live, choice, 0),
+                open_,
+                legal & live[:, None],
+                behind.copy(),
+            )
+        )
+        used, left, behind = used.copy(), left.copy(), behind.copy()
+        used[rows[live], domain_np[live]] = True
+        left[live] -= layers_np[live]
+        behind[live] += space.pp[knob_np, space.class_of[domain_np], choice][live]
+        last = np.where(live, domain_np, last)
+        step += 1
+    parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
+    return Actions(go, knob, *parts)
+
+
+def judge(
+    upper: UpperAgent, lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions
+) -> Judged:
+    """Log-probabilities, entropies and values of given answers, all steps at once (teacher forcing).
+
+    A plan counts only where the answer was to move; shares of a held plan were never carried out.
+    """
+    state = upper.encode(observation)
+    go = answer(upper.go_logits(state, observation.may_hold), actions.go)
+    knob = answer(upper.knob_logits(state, observation), actions.knob)
+    moved = actions.go.to(state.graph)
+    log_prob, entropy = go.log_prob + moved * knob.log_prob, go.entropy + moved * knob.entropy
+    live = (actions.domain >= 0) & (actions.go == 1).unsqueeze(1)
+    row, step = live.nonzero(as_tuple=True)
+    shape = actions.domain.shape
+    zeros = torch.zeros(shape, dtype=state.graph.dtype)
+    if len(row) == 0:
+        return Judged(log_prob, entropy, upper.value(state), zeros, zeros, zeros)
+    placed, left, used, last = _prefixes(actions, observation.nodes.shape[1])
+    partial = Partial(
+        observation.knobs[row, actions.knob[row]], used[row, step], left[row, step], last[row, step],
+        actions.open[row, step],
+    )  # fmt: skip
+    there = state.rows(row)
+    context = upper.context(there, partial)
+    domain = actions.domain[row, step]
+    first = answer(upper.domain_logits(there, partial, context), domain)
+    second = answer(
+        upper.layer_logits(there, partial, context, domain, observation.take(row)), placed[row, step] - 1
+    )
+    features = problem.choice_features(
+        actions.knob[row], domain, placed[row, step], partial.left, actions.behind[row, step],
+        observation.current[row, domain],
+    )  # fmt: skip
+    logits, value = lower.logits(features, actions.legal[row, step])
+    third = answer(logits, actions.choice[row, step])
+    index = (row, step)
+    return Judged(
+        log_prob + zeros.index_put(index, first.log_prob + second.log_prob).sum(1),
+        entropy + zeros.index_put(index, first.entropy + second.entropy).sum(1),
+        upper.value(state),
+        zeros.index_put(index, third.log_prob),
+        zeros.index_put(index, third.entropy),
+        zeros.index_put(index, value),
+    )
+
+
+def _prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Per step: layers taken, layers left before it, domains used before it (B, S, K), domain placed before it."""
+    taken = actions.layers
+    left = taken.sum(1, keepdim=True) - taken.cumsum(1) + taken
+    hot = torch.zeros((*actions.domain.shape, k), dtype=torch.bool)
+    hot.scatter_(2, actions.domain.clamp(min=0).unsqueeze(-1), (actions.domain >= 0).unsqueeze(-1))
+    used = (hot.long().cumsum(1) - hot.long()) > 0
+    last = torch.cat([torch.full_like(actions.domain[:, :1], -1), actions.domain[:, :-1]], dim=1)
+    return taken, left, used, last

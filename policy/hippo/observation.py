@@ -1,0 +1,46 @@
+"""What the networks see, as tensors; `policy.hippo.features` computes it from a view, the twins from their state."""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+NODE = 11
+"""utilisation, memory share, free GPUs, share of all GPUs, room, share of the plan, position, slowdown, pace, node
+size, price. The design's queue length Q has no column while one job owns the cluster: it would always be 0."""
+EDGE = 11
+"""log bandwidth, dead, latency, price, forecast at three horizons, deviation now and late, used forward, load."""
+GLOBAL = 17
+"""has a plan, since move, pace of the plan now and later, restart, K, N, load, weights (3), trigger (6)."""
+KNOB = 8
+"""log dp, log micro-batch, log m, current, GPUs used, room, compute time over the best knob's (all, half)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """B situations of one cluster and model: K domains, N layers, C knobs."""
+
+    nodes: Tensor  # (B, K, NODE)
+    edges: Tensor  # (B, K, K, EDGE), [b, i, j] = link i -> j
+    globals: Tensor  # (B, GLOBAL)
+    knobs: Tensor  # (B, C, KNOB)
+    knob_mask: Tensor  # (B, C) bool: the model fits under this knob
+    may_hold: Tensor  # (B,) bool
+    begin: Tensor  # (B, K) first layer of the domain's share in the current plan, -1 unused
+    end: Tensor  # (B, K) one after its last layer, -1 unused
+    pace: Tensor  # (B, K) seconds per layer over the mean domain's
+    current: Tensor  # (B, K) index of the domain's current inner configuration, -1 none
+    current_knob: Tensor  # (B,) index of the current knob, -1 none
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def take(self, index: Tensor) -> "Observation":
+        """The situations `index` (R,)."""
+        return Observation(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+def stack(parts: list[Observation]) -> Observation:
+    """Several batches as one."""
+    names = [field.name for field in fields(Observation)]
+    return Observation(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
