@@ -161,12 +161,36 @@ def _sound(manifest: Manifest) -> bool:
     )
 
 
+def checked(run_dir: Path, manifest: Manifest) -> Path:
+    """Path of a segment's data, its size and digest checked; for engines that read the file themselves.
+
+    Raises:
+        DamageError: the file is missing, or has another length or digest.
+    """
+    _read_data(run_dir, manifest)
+    return run_dir / manifest.data_name
+
+
 def read_rows(run_dir: Path, manifest: Manifest) -> pa.Table:
     """The events of a segment in the columns of `SCHEMA`, its size and digest checked first.
 
     Raises:
         DamageError: the file is missing, has another length or digest, or holds something else than events.
     """
+    path = run_dir / manifest.data_name
+    data = _read_data(run_dir, manifest)
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FileDamageError(path, f"not a Parquet file of events ({error})") from error
+    seq = table.column("seq").to_pylist() if table.schema.equals(SCHEMA) else None
+    if seq != list(range(manifest.first_seq, manifest.last_seq + 1)):
+        raise FileDamageError(path, f"does not hold the events {manifest.first_seq} to {manifest.last_seq}")
+    return table
+
+
+def _read_data(run_dir: Path, manifest: Manifest) -> bytes:
     path = run_dir / manifest.data_name
     try:
         data = read_file(path)
@@ -178,15 +202,7 @@ def read_rows(run_dir: Path, manifest: Manifest) -> pa.Table:
         raise FileDamageError(
             path, f"the content was changed (its SHA-256 is not the one in {manifest.name})"
         )
-    try:
-        table = pq.read_table(pa.BufferReader(data))
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise FileDamageError(path, f"not a Parquet file of events ({error})") from error
-    seq = table.column("seq").to_pylist() if table.schema.equals(SCHEMA) else None
-    if seq != list(range(manifest.first_seq, manifest.last_seq + 1)):
-        raise FileDamageError(path, f"does not hold the events {manifest.first_seq} to {manifest.last_seq}")
-    return table
+    return data
 
 
 def rows_of(table: pa.Table) -> Iterator[Row]:
