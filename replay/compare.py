@@ -1,0 +1,193 @@
+"""Policies in one world, beside the bound of who knows the future: the table that people look at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.errors import InfeasibleError, NotFoundError
+from ingest.progress import SILENT, Progress
+from ingest.units import NS_PER_S
+from policy import bound as clairvoyance
+from policy.bound import Bound
+from replay import runner, runs
+from replay.header import Engine
+from replay.kpis import Kpis
+from replay.log import RunReader
+from replay.observation import plan_from_json
+from twin import scenario as scenarios
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.scenario import Scenario, Setup, Window
+
+Json = dict[str, Any]
+DEFAULT_POLICIES = ("static", "single", "greedy", "mpc", "hippo")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy's outcome. Ratios are shares (0.25 = 25 %); None where there is nothing to compare with."""
+
+    policy: str
+    run_id: str | None
+    problem: str | None  # why the policy could not run
+    kpis: Kpis | None
+    reduction_vs_static: float | None = None  # of time per token; positive = faster than static
+    reduction_vs_single: float | None = None
+    regret: float | None = None  # 1 - tokens / tokens of the dynamic bound
+    regret_static: float | None = None  # the same against the best fixed plan in hindsight; may be negative
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {
+            "policy": self.policy,
+            "run": self.run_id,
+            "problem": self.problem,
+            "kpis": None if self.kpis is None else self.kpis.to_json(),
+            "reduction_vs_static": self.reduction_vs_static,
+            "reduction_vs_single": self.reduction_vs_single,
+            "regret": self.regret,
+            "regret_static": self.regret_static,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All rows of one world, and the bound above them."""
+
+    scenario: str
+    dataset: str
+    window: str
+    seed: int
+    wall_s: float
+    note: str
+    rows: tuple[Row, ...]
+    bound: Bound | None
+
+    def to_json(self) -> Json:
+        """The object of `twin bench --json`."""
+        return {
+            "schema": "twin.compare/1",
+            "scenario": self.scenario,
+            "dataset": self.dataset,
+            "window": self.window,
+            "seed": self.seed,
+            "wall_s": self.wall_s,
+            "note": self.note,
+            "rows": [row.to_json() for row in self.rows],
+            "bound": None if self.bound is None else bound_to_json(self.bound, self.wall_s),
+        }
+
+
+def bound_to_json(bound: Bound, wall_s: float) -> Json:
+    """The bound in the words of the rows."""
+    return {
+        "tokens": bound.tokens,
+        "time_per_token_s": wall_s / bound.tokens if bound.tokens else None,
+        "iterations": bound.iterations,
+        "static_tokens": bound.static_tokens,
+        "static_plan": str(bound.static_plan),
+        "moves": max(0, len(bound.timeline) - 1),
+        "candidates": bound.candidates,
+        "exact": bound.exact,
+        "egress_usd": bound.egress_usd,
+        "utilisation": bound.utilisation,
+    }
+
+
+def compare(
+    store: Path,
+    policies: Sequence[str],
+    scenario: Scenario,
+    *,
+    dataset: str | None = None,
+    window: Window = "test",
+    engine: Engine = "kernel",
+    seed: int | None = None,
+    checkpoint: str | None = None,
+    with_bound: bool = True,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Run every policy in the same world, each as a run of the store, with the clairvoyant bound beside them.
+
+    A policy that cannot place the model, or has no checkpoint, is a row with the reason.
+    """
+    setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
+    rows = []
+    for policy in policies:
+        try:
+            done = runner.run(
+                store, policy=policy, scenario=scenario, dataset=dataset, window=window, engine=engine,
+                seed=seed, checkpoint=checkpoint, progress=progress,
+            )  # fmt: skip
+            rows.append(Row(policy, done.run_id, None, done.kpis))
+        except (InfeasibleError, NotFoundError) as error:
+            rows.append(Row(policy, None, str(error), None))
+    return of_rows(store, setup, rows, with_bound=with_bound, progress=progress)
+
+
+def of_rows(
+    store: Path, setup: Setup, rows: Sequence[Row], *, with_bound: bool = True, progress: Progress = SILENT
+) -> Comparison:
+    """Put finished runs of one world into relation with each other and with the bound."""
+    logged = [row.run_id for row in rows if row.run_id is not None]
+    bound = None
+    if with_bound and logged:
+        progress.start(1, "clairvoyant bound")
+        bound = best_possible(store, setup, logged)
+        progress.advance(1)
+    by_policy = {row.policy: row.kpis for row in rows}
+    related = tuple(_related(row, by_policy, bound) for row in rows)
+    return Comparison(
+        scenario=setup.scenario.name,
+        dataset=setup.dataset,
+        window=setup.window,
+        seed=setup.seed,
+        wall_s=setup.wan.end_ns / NS_PER_S,
+        note=setup.wan.note,
+        rows=related,
+        bound=bound,
+    )
+
+
+def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
+    """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
+    times: set[int] = {0}
+    plans: dict[Plan, None] = {}  # ordered and distinct
+    for run_id in logged:
+        for event in RunReader(runs.folder(store, run_id)).events():
+            if event.type == "decided":
+                times.add(event.sim_ns)
+            elif event.type == "plan_applied":
+                plan = plan_from_json(event.payload["plan"])
+                assert plan is not None
+                plans[plan] = None
+    return clairvoyance.clairvoyant(
+        Estimator(setup.cluster, setup.job),
+        setup.wan,
+        np.array(sorted(times), dtype=np.int64),
+        restart_s=setup.scenario.moving.restart_s,
+        used_plans=tuple(plans),
+    )
+
+
+def _related(row: Row, by_policy: dict[str, Kpis | None], bound: Bound | None) -> Row:
+    if row.kpis is None:
+        return row
+    return replace(
+        row,
+        reduction_vs_static=_reduction(row.kpis, by_policy.get("static")),
+        reduction_vs_single=_reduction(row.kpis, by_policy.get("single")),
+        regret=None if bound is None or not bound.tokens else 1 - row.kpis.tokens / bound.tokens,
+        regret_static=(
+            None if bound is None or not bound.static_tokens else 1 - row.kpis.tokens / bound.static_tokens
+        ),
+    )
+
+
+def _reduction(own: Kpis, base: Kpis | None) -> float | None:
+    if base is None or own.time_per_token_s is None or base.time_per_token_s is None:
+        return None
+    return 1 - own.time_per_token_s / base.time_per_token_s

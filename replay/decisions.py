@@ -1,0 +1,99 @@
+"""One decision of a logged run: found, and made again alone from what is in the log."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.errors import NotFoundError
+from policy import registry
+from policy.protocol import Context, Decision, Policy
+from replay import runner, runs
+from replay.events import Event
+from replay.header import from_payload
+from replay.log import RunReader
+from replay.observation import view_from_json
+from twin.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Decision `number` of a run with everything around it."""
+
+    run_id: str
+    event: Event  # the `decided` event
+    trigger: Event  # the `triggered` event before it
+    views: tuple[View, ...]  # those of all decisions before it, in order, and its own
+    after: tuple[Event, ...]  # what followed, up to the next decision
+
+    @property
+    def view(self) -> View:
+        """What was seen."""
+        return self.views[-1]
+
+
+def find(store: Path, run_id: str, number: int) -> Recorded:
+    """Decision `number` (from 0) of a run.
+
+    Raises:
+        NotFoundError: the run has no such decision.
+    """
+    views: list[View] = []
+    trigger: Event | None = None
+    found: Event | None = None
+    after: list[Event] = []
+    for event in RunReader(runs.folder(store, run_id)).events():
+        if found is not None:
+            if event.type == "decided":
+                break
+            after.append(event)
+        elif event.type == "triggered":
+            trigger = event
+        elif event.type == "decided":
+            views.append(view_from_json(event.payload["observation"]))
+            if event.payload["number"] == number:
+                found = event
+    if found is None or trigger is None:
+        last = f"its last one is {len(views) - 1}" if views else "it made none"
+        raise NotFoundError(f"{run_id}: no decision {number}; {last}")
+    return Recorded(run_id, found, trigger, tuple(views), tuple(after))
+
+
+def stage_of(store: Path, run_id: str) -> runner.Stage:
+    """The stage of a logged run, as the present code makes it."""
+    reader = RunReader(runs.folder(store, run_id))
+    return runner.restage(store, from_payload(reader.header()), ())[0]
+
+
+class Rehearsal:
+    """A policy brought to the state in which it made a decision, by showing it every view before that one.
+
+    `ask` can be called again and again: each time a copy answers, so that no answer changes the next.
+    """
+
+    def __init__(self, policy: Policy, context: Context, earlier: Iterable[View]) -> None:
+        policy.reset(context)
+        for view in earlier:
+            policy.decide(view)
+        self._policy = policy
+        self._context = context
+
+    def ask(self, view: View) -> Decision:
+        """The answer to `view` in this state."""
+        # Cost models hold no state and may be large: all copies share them.
+        shared = {id(self._context.estimator): self._context.estimator}
+        return copy.deepcopy(self._policy, shared).decide(view)
+
+
+def again(stage: runner.Stage, recorded: Recorded) -> Rehearsal:
+    """The run's own policy just before the recorded decision."""
+    return Rehearsal(stage.policy, runner.context_of(stage.header, stage.setup), recorded.views[:-1])
+
+
+def baselines(stage: runner.Stage) -> dict[str, Rehearsal]:
+    """Every other policy that needs no training, without a past: what it would do if it were asked now."""
+    context = runner.context_of(stage.header, stage.setup)
+    others = [name for name, entry in registry.POLICIES.items() if not entry.learned]
+    return {
+        name: Rehearsal(registry.create(name), context, ()) for name in others if name != stage.header.policy
+    }

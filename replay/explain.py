@@ -1,0 +1,267 @@
+"""Why a decision was taken: what was compared, what bound it, what others would do, what would tip it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.errors import InfeasibleError
+from ingest.units import GBPS, NS_PER_S
+from policy.protocol import Candidate, Decision
+from replay import decisions, runner
+from replay.decisions import Recorded, Rehearsal
+from replay.observation import plan_from_json
+from twin.estimate import DEAD, Estimator
+from twin.plan import Plan
+from twin.view import Forecast, View
+
+Json = dict[str, Any]
+
+REACH = 8.0
+"""A tipping point is looked for between 1/8 and 8 times the filtered bandwidth."""
+PROBES = 7
+"""Bandwidths tried on each side before bisection: factors 8^(1/7), 8^(2/7), ..., 8."""
+PRECISION = 1e-3
+"""Relative width at which bisection stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tipping:
+    """The bandwidth of one link at which the answer changes, everything else as it was seen."""
+
+    link: tuple[int, int]
+    seen_bps: float
+    threshold_bps: float
+    direction: str  # "above" or "below": the answer is another one on that side of the threshold
+    answer: str  # what the policy would answer there
+
+    def sentence(self, names: tuple[str, ...]) -> str:
+        """For people: would hold if B(a->b) > 2.1 Gb/s."""
+        source, target = (names[k] for k in self.link)
+        sign = ">" if self.direction == "above" else "<"
+        return (
+            f"would {self.answer} if B({source}->{target}) {sign} {self.threshold_bps / GBPS:.3g} Gb/s "
+            f"(seen: {self.seen_bps / GBPS:.3g})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that can be said about one decision."""
+
+    run_id: str
+    number: int
+    at_s: float
+    trigger: str
+    reasons: Json  # what set it off, with the details that the world gave
+    action: str
+    reason: str
+    fallback: str | None
+    chosen: str | None  # the plan in force afterwards
+    binding: str | None  # what bounds its iteration time under the seen links
+    candidates: tuple[Json, ...]
+    reward: Json  # expected components for the plan in force afterwards
+    baselines: dict[str, Json]
+    tipping: tuple[Tipping, ...]
+    tipping_text: tuple[str, ...]
+    traffic_bytes: tuple[tuple[float, ...], ...]  # (K, K) per iteration of the plan in force afterwards
+    domains: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """The object of `twin audit --decision N --json`, without the record itself."""
+        return {
+            "run": self.run_id,
+            "number": self.number,
+            "at_s": self.at_s,
+            "trigger": self.trigger,
+            "reasons": self.reasons,
+            "action": self.action,
+            "reason": self.reason,
+            "fallback": self.fallback,
+            "chosen": self.chosen,
+            "binding": self.binding,
+            "candidates": list(self.candidates),
+            "reward": self.reward,
+            "baselines": self.baselines,
+            "tipping": [
+                {
+                    "src": self.domains[t.link[0]],
+                    "dst": self.domains[t.link[1]],
+                    "seen_bps": t.seen_bps,
+                    "threshold_bps": t.threshold_bps,
+                    "direction": t.direction,
+                    "answer": t.answer,
+                    "text": text,
+                }
+                for t, text in zip(self.tipping, self.tipping_text, strict=True)
+            ],
+            "traffic_bytes": [list(row) for row in self.traffic_bytes],
+            "domains": list(self.domains),
+        }
+
+
+def explain(store: Path, run_id: str, number: int) -> Explanation:
+    """Explain decision `number` of a run from its log.
+
+    Raises:
+        NotFoundError: no such run or decision, or its data set or checkpoint is gone.
+    """
+    recorded = decisions.find(store, run_id, number)
+    return of_recorded(decisions.stage_of(store, run_id), recorded)
+
+
+def of_recorded(stage: runner.Stage, recorded: Recorded) -> Explanation:
+    """`explain` where the decision and its stage are at hand."""
+    said, view = recorded.event.payload, recorded.view
+    estimator = stage.context.estimator
+    names = tuple(domain.name for domain in stage.setup.cluster.domains)
+    after = plan_from_json(said["plan"]) or view.plan
+    tipping = tipping_points(decisions.again(stage, recorded), view, _links_of(after, view.plan))
+    estimate = estimator.iteration(after, view.forecast.links(), view.slowdown) if after else None
+    traffic = np.zeros((len(names), len(names))) if estimate is None else estimate.wan_bytes
+    return Explanation(
+        run_id=recorded.run_id,
+        number=said["number"],
+        at_s=recorded.event.sim_ns / NS_PER_S,
+        trigger=view.trigger,
+        reasons=dict(recorded.trigger.payload.get("reasons", {})),
+        action=said["action"],
+        reason=said["reason"],
+        fallback=said["fallback"],
+        chosen=None if after is None else str(after),
+        binding=None if estimate is None else estimate.binding,
+        candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
+        reward=reward(stage, view, after),
+        baselines={name: _ask(stage, one, view) for name, one in decisions.baselines(stage).items()},
+        tipping=tipping,
+        tipping_text=tuple(point.sentence(names) for point in tipping),
+        traffic_bytes=tuple(tuple(float(size) for size in row) for row in traffic),
+        domains=names,
+    )
+
+
+def reward(stage: runner.Stage, view: View, plan: Plan | None) -> Json:
+    """The three components of the reward that the plan promises under the seen links, `static` as the base.
+
+    R = w1 (T_base - T)/T_base + w2 utilisation - w3 cost/cost_base (chapter 4.2).
+    """
+    estimator, links = stage.context.estimator, view.forecast.links()
+    base = _static_plan(stage, view)
+    if plan is None or base is None:
+        return {"efficiency": None, "utilisation": None, "cost": None, "total": None}
+    own, other = (
+        estimator.iteration(plan, links, view.slowdown),
+        estimator.iteration(base, links, view.slowdown),
+    )
+    efficiency = (
+        1 - own.iter_s / other.iter_s if np.isfinite(other.iter_s) and np.isfinite(own.iter_s) else None
+    )
+    cost = own.usd / other.usd if other.usd > 0 else None
+    w1, w2, w3 = stage.context.weights
+    total = None if efficiency is None or cost is None else w1 * efficiency + w2 * own.utilisation - w3 * cost
+    return {"efficiency": efficiency, "utilisation": own.utilisation, "cost": cost, "total": total}
+
+
+def tipping_points(rehearsal: Rehearsal, view: View, links: list[tuple[int, int]]) -> tuple[Tipping, ...]:
+    """For each link the nearest bandwidth, up and down, at which the policy answers otherwise."""
+    usual = answer(rehearsal.ask(view), view)
+    found = []
+    for link in links:
+        for direction, sign in (("above", 1), ("below", -1)):
+            point = _tipping(rehearsal, view, link, usual, direction, sign)
+            if point is not None:
+                found.append(point)
+    return tuple(found)
+
+
+def _tipping(
+    rehearsal: Rehearsal, view: View, link: tuple[int, int], usual: str, direction: str, sign: int
+) -> Tipping | None:
+    def other(factor: float) -> bool:
+        return answer(rehearsal.ask(scaled(view, link, factor)), view) != usual
+
+    near, far = 1.0, None
+    for probe in range(1, PROBES + 1):
+        factor = REACH ** (sign * probe / PROBES)
+        if other(factor):
+            far = factor
+            break
+        near = factor
+    if far is None:
+        return None
+    near, far = bisect(other, near, far)
+    seen_bps = float(view.forecast.bandwidth_bps[0][link])
+    there = answer(rehearsal.ask(scaled(view, link, far)), view)
+    return Tipping(link, seen_bps, seen_bps * far, direction, there)
+
+
+def bisect(other: Callable[[float], bool], near: float, far: float) -> tuple[float, float]:
+    """Narrow [near, far], where `other` is false at `near` and true at `far`, to `PRECISION`."""
+    while abs(far / near - 1) > PRECISION:
+        middle = float(np.sqrt(near * far))
+        near, far = (near, middle) if other(middle) else (middle, far)
+    return near, far
+
+
+def scaled(view: View, link: tuple[int, int], factor: float) -> View:
+    """The view with one link's bandwidth multiplied, at the present and at every horizon."""
+    bandwidth = view.forecast.bandwidth_bps.copy()
+    bandwidth[:, link[0], link[1]] *= factor
+    forecast = view.forecast
+    return replace(
+        view, forecast=Forecast(forecast.horizons_s, bandwidth, forecast.sd_log, forecast.latency_s)
+    )
+
+
+def answer(decision: Decision, view: View) -> str:
+    """A decision in three words: hold, or move to a plan."""
+    return "hold" if decision.plan is None or decision.plan == view.plan else f"move to {decision.plan}"
+
+
+def _links_of(*plans: Plan | None) -> list[tuple[int, int]]:
+    """Directed links that any of these plans sends over, each once, in order."""
+    links: set[tuple[int, int]] = set()
+    for plan in plans:
+        if plan is not None:
+            links |= {*zip(plan.order, plan.order[1:], strict=False)}
+    return sorted(links | {(j, i) for i, j in links})
+
+
+def _candidate(candidate: Json) -> Json:
+    return {**candidate, "plan": str(plan_from_json(candidate["plan"]))}
+
+
+def _ask(stage: runner.Stage, rehearsal: Rehearsal, view: View) -> Json:
+    """What a baseline would have answered, and how fast an iteration it expects afterwards."""
+    try:
+        decision = rehearsal.ask(view)
+    except InfeasibleError as error:
+        return {"answer": None, "problem": str(error), "reason": None, "iter_s": None}
+    plan = decision.plan or view.plan
+    return {
+        "answer": answer(decision, view),
+        "problem": None,
+        "reason": decision.reason,
+        "iter_s": _iter_s(stage.context.estimator, plan, view),
+    }
+
+
+def _iter_s(estimator: Estimator, plan: Plan | None, view: View) -> float | None:
+    if plan is None or estimator.problems(plan, view.free_gpus):
+        return None
+    ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
+    return None if ns == DEAD else ns / NS_PER_S
+
+
+def _static_plan(stage: runner.Stage, view: View) -> Plan | None:
+    try:
+        every = decisions.baselines(stage)
+        static = every.get("static") or decisions.Rehearsal(stage.policy, stage.context, ())
+        return static.ask(replace(view, plan=None, trigger="start")).plan
+    except InfeasibleError:
+        return None
+
+
+__all__ = ["Candidate", "Explanation", "Tipping", "explain", "of_recorded"]

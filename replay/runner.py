@@ -1,0 +1,238 @@
+"""The loop of a run: next fact, view, policy, decision, log. The rest of this file prepares or repeats it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingest.errors import NotFoundError, TwinError
+from ingest.progress import SILENT, Progress
+from ingest.units import NS_PER_S
+from policy import registry
+from policy.protocol import Context, Decision, Policy
+from replay import champion, runs
+from replay.coordinator import LATE, Coordinator
+from replay.events import Event
+from replay.header import Engine, Header, code_version, environment, from_payload
+from replay.kpis import Kpis, of_events
+from replay.log import RunReader, RunWriter
+from replay.observation import decision_to_json, digest, view_to_json
+from replay.sinks import Record, Sink, Totals
+from twin import scenario as scenarios
+from twin.cluster import World
+from twin.estimate import Estimator
+from twin.facts import Trigger
+from twin.scenario import Scenario, Setup, Window
+from twin.seeds import generator
+from twin.view import View
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A run ready to go: how it was made, what its world is made from, and who answers it."""
+
+    header: Header
+    setup: Setup
+    context: Context
+    policy: Policy
+    coordinator: Coordinator
+
+
+def play(stage: Stage, sink: Sink, progress: Progress = SILENT) -> Totals:
+    """The whole run: each fact is logged, each trigger is answered, the answer is logged and applied."""
+    world = World(stage.setup, engine=stage.header.engine, seed=stage.header.seed)
+    shown = _Shown(progress, stage.setup.wan.end_ns, stage.header.policy)
+    sink.append(0, "run_started", stage.header.payload(), wall={"environment": environment()})
+    number = 0
+    for fact in world:
+        shown.at(fact.sim_ns)
+        if fact.type == "run_finished":
+            return sink.finish(fact.payload["totals"], sim_ns=fact.sim_ns)
+        sink.append(fact.sim_ns, fact.type, fact.payload)
+        if isinstance(fact, Trigger):
+            assert fact.view is not None
+            decision, wall = stage.coordinator.answer(number, fact.view)
+            sink.append(fact.sim_ns, "decided", decided(number, fact.view, decision), wall=wall)
+            world.apply(decision.plan)
+            number += 1
+    raise AssertionError("a world ends with run_finished")
+
+
+def decided(number: int, view: View, decision: Decision) -> Json:
+    """Payload of `decided`: the observation itself is in it, so that the decision can be made again alone."""
+    observation = view_to_json(view)
+    return {
+        "number": number,
+        "action": "hold" if decision.plan is None or decision.plan == view.plan else "move",
+        **decision_to_json(decision),
+        "observation_digest": digest(observation),
+        "observation": observation,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run."""
+
+    run_id: str
+    digest: str
+    chain_head: str
+    kpis: Kpis
+    notes: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """The object of `twin replay --json`."""
+        return {
+            "schema": "twin.replay/1",
+            "run": self.run_id,
+            "digest": self.digest,
+            "chain_head": self.chain_head,
+            "kpis": self.kpis.to_json(),
+            "notes": list(self.notes),
+        }
+
+
+def run(
+    store: Path,
+    *,
+    policy: str,
+    scenario: Scenario,
+    dataset: str | None = None,
+    window: Window = "test",
+    engine: Engine = "kernel",
+    seed: int | None = None,
+    checkpoint: str | None = None,
+    enforce_deadline: bool = False,
+    progress: Progress = SILENT,
+) -> RunResult:
+    """Run `policy` through a window of the scenario's trace and log everything in a new run of the store.
+
+    `checkpoint` is the digest of one in the store, by default the active one. With `enforce_deadline` an
+    answer later than the scenario's deadline is replaced; without it lateness is only recorded.
+
+    Raises:
+        UsageError, NotFoundError: no such policy, data set or checkpoint.
+        InfeasibleError: the policy cannot place the model. The store is as it was.
+    """
+    digest_ = champion.resolve(store, policy, checkpoint)
+    setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
+    header = Header(setup.header(), policy, engine, digest_, enforce_deadline)
+    prepared = stage(header, setup, load_policy(store, header))
+    run_id = runs.new_id(store, scenario.name, policy, header.seed, header.config_digest)
+    record = Record(runs.folder(store, run_id))
+    try:
+        play(prepared, record, progress)
+    finally:
+        record.close()
+    return result(store, run_id)
+
+
+def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResult:
+    """Finish a run that was killed: compute it again, compare with what is stored, write what is missing.
+
+    Raises:
+        NotFoundError: no such run. LockedError: another process writes it.
+        DamageError: the log is damaged, or the computation does not reproduce it.
+        TwinError: the code or the traces are not those that the run was started with.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    header = from_payload(reader.header())
+    if reader.finished:
+        return result(store, run_id, "the run was complete already; nothing was written")
+    prepared, differences = restage(store, header, reader.events())
+    if differences:
+        raise TwinError(
+            f"{run_id} cannot be resumed: {differences[0]}; start it again, or restore what it was made with"
+        )
+    with RunWriter.open(reader.run_dir) as writer:
+        play(prepared, writer, progress)
+    return result(store, run_id, "resumed; every stored event was computed again and compared")
+
+
+def stage(header: Header, setup: Setup, policy: Policy, missed: dict[int, str] | None = None) -> Stage:
+    """Put a policy before a prepared world; `missed` are deadline misses recorded earlier."""
+    context = context_of(header, setup)
+    policy.reset(context)
+    coordinator = Coordinator(
+        policy,
+        context,
+        deadline_s=setup.scenario.control.deadline_s,
+        enforce=header.enforce_deadline,
+        missed=missed,
+    )
+    return Stage(header, setup, context, policy, coordinator)
+
+
+def context_of(header: Header, setup: Setup) -> Context:
+    """What a policy is given at the start of this run; each call has a generator of its own."""
+    return Context(
+        estimator=Estimator(setup.cluster, setup.job, restart_s=setup.scenario.moving.restart_s),
+        period_s=setup.scenario.control.period_s,
+        restart_s=setup.scenario.moving.restart_s,
+        weights=setup.scenario.weights.vector,
+        rng=generator(header.seed, f"policy/{header.policy}"),
+    )
+
+
+def restage(store: Path, header: Header, stored: Iterable[Event]) -> tuple[Stage, tuple[str, ...]]:
+    """The stage of a logged run, and in what the present code and lake differ from those it was made with.
+
+    Raises:
+        NotFoundError: its data set or checkpoint is no longer in the store.
+    """
+    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
+    differences = []
+    if dict(header.code) != code_version():
+        differences.append(f"its code was {_short(header.code)}, this is {_short(code_version())}")
+    now, then = setup.header()["traces"], header.world["traces"]
+    differences += [f"the {name} trace has changed" for name in sorted(then) if now.get(name) != then[name]]
+    missed = recorded_misses(stored)
+    return stage(header, setup, load_policy(store, header), missed), tuple(differences)
+
+
+def recorded_misses(stored: Iterable[Event]) -> dict[int, str]:
+    """Decision number -> fallback, for the decisions that came too late."""
+    answers = (event.payload for event in stored if event.type == "decided")
+    return {a["number"]: a["fallback"] for a in answers if (a["fallback"] or "").startswith(LATE)}
+
+
+def load_policy(store: Path, header: Header) -> Policy:
+    """The policy that a header names, with its weights."""
+    checkpoint = None if header.checkpoint is None else champion.folder(store, header.checkpoint)
+    return registry.create(header.policy, checkpoint=checkpoint)
+
+
+def result(store: Path, run_id: str, *notes: str) -> RunResult:
+    """What a finished run amounts to, read from its log."""
+    reader = RunReader(runs.folder(store, run_id))
+    if not reader.finished:
+        raise NotFoundError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
+    modelling = reader.header()["note"]
+    return RunResult(
+        run_id, reader.digest(), reader.chain_head(), of_events(reader.events()), (modelling, *notes)
+    )
+
+
+def _short(code: Any) -> str:
+    return f"{code['version']} ({code['sources'][:12]})"
+
+
+class _Shown:
+    """Tells how far the simulated time is, in steps of a thousandth: drawing must not slow a fast run."""
+
+    STEPS = 1000
+
+    def __init__(self, progress: Progress, end_ns: int, what: str) -> None:
+        self._progress = progress
+        self._end_ns = max(end_ns, 1)
+        self._done = 0
+        progress.start(self.STEPS, what)
+
+    def at(self, now_ns: int) -> None:
+        """The world is at `now_ns`."""
+        step = min(self.STEPS, now_ns * self.STEPS // self._end_ns)
+        if step > self._done:
+            self._progress.advance(step - self._done, f"{now_ns / NS_PER_S / 3600:.1f} h")
+            self._done = step

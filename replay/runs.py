@@ -1,0 +1,51 @@
+"""The runs of a store: their names, their places, and how to find one by what people type."""
+
+from pathlib import Path
+
+from ingest.errors import NotFoundError
+
+CHECKPOINTS = "checkpoints"
+RUNS = "runs"
+
+
+def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
+    """`<scenario>-<policy>-s<seed>-<8 hex of the resolved config>`, with -2, -3, ... where it exists."""
+    base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
+    name, number = base, 1
+    while (store / RUNS / name).exists():
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def all_ids(store: Path) -> tuple[str, ...]:
+    """Every run in the store, by name."""
+    folder = store / RUNS
+    if not folder.is_dir():
+        return ()
+    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+
+
+def find(store: Path, name: str) -> str:
+    """The run that `name` means: its id, or a unique beginning of it.
+
+    Raises:
+        NotFoundError: no run or more than one fits.
+    """
+    ids = all_ids(store)
+    if name in ids:
+        return name
+    fitting = [run for run in ids if run.startswith(name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise NotFoundError(
+            f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
+        )
+    known = ", ".join(ids[:5]) or "none yet"
+    raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+
+
+def folder(store: Path, run: str) -> Path:
+    """Directory of a run."""
+    return store / RUNS / run
