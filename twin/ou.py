@@ -58,59 +58,71 @@ def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
     `MIN_SAMPLES` samples keeps its own mean and takes the median dynamics of the others; without any other
     link the defaults of this module hold.
     """
-    fitted = [
-        _fit_one(times, z) if len(z) >= MIN_SAMPLES else None
-        for times, z in zip(times_s, values, strict=True)
-    ]
-    known = np.array([dynamics[1:] for dynamics in fitted if dynamics is not None])
-    pooled = np.median(known, axis=0) if len(known) else np.array([DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO])
-    rows = [
-        dynamics if dynamics is not None else (float(z.mean()), *pooled)
-        for dynamics, z in zip(fitted, values, strict=True)
-    ]
-    mu, tau, s2, rho = np.array(rows).T
+    rows = np.array([[z.mean(), DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO] for z in values])
+    enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
+    for links in _same_times(times_s, enough):
+        rows[links] = _fit_together(times_s[links[0]], np.array([values[link] for link in links]))
+    few = [link for link in range(len(values)) if link not in enough]
+    if enough and few:
+        rows[few, 1:] = np.median(rows[enough, 1:], axis=0)
+    mu, tau, s2, rho = rows.T
     return OuParameters(mu, 1 / tau, np.sqrt(2 * s2 * (1 - rho) / tau), s2 * rho)
 
 
-def _fit_one(times_s: Array, z: Array) -> tuple[float, float, float, float]:
-    """(mu, tau_s, s2, rho) of one series."""
+def _same_times(times_s: Sequence[Array], links: Sequence[int]) -> list[list[int]]:
+    """Links grouped by equal sample times: a group is fitted in one go."""
+    groups: dict[bytes, list[int]] = {}
+    for link in links:
+        groups.setdefault(times_s[link].tobytes(), []).append(link)
+    return list(groups.values())
+
+
+def _fit_together(times_s: Array, z: Array) -> Array:
+    """Rows (mu, tau_s, s2, rho) of B series `z` (B, n) sampled at the same times."""
     steps = np.diff(times_s)
     low, high = np.log(steps.min() / 3), np.log(2 * (times_s[-1] - times_s[0]))
-    tau_axis = np.linspace(low, high, _GRID)
-    rho_axis = np.linspace(-6.0, 6.0, _GRID)  # logit
+    tau_axis = np.tile(np.linspace(low, high, _GRID), (len(z), 1))
+    rho_axis = np.tile(np.linspace(-6.0, 6.0, _GRID), (len(z), 1))  # logit
+    every = np.arange(len(z))
     for _ in range(_REFINEMENTS):
-        log_tau, logit = (axis.ravel() for axis in np.meshgrid(tau_axis, rho_axis, indexing="ij"))
+        log_tau = np.repeat(tau_axis, _GRID, axis=1)
+        logit = np.tile(rho_axis, (1, _GRID))
         mu, s2, likelihood = _profile(np.exp(log_tau), 1 / (1 + np.exp(-logit)), steps, z)
-        best = int(np.argmax(likelihood))
-        tau_axis = _around(tau_axis, log_tau[best])
-        rho_axis = _around(rho_axis, logit[best])
-    return mu[best], np.exp(log_tau[best]), s2[best], 1 / (1 + np.exp(-logit[best]))
+        best = every, np.argmax(likelihood, axis=1)
+        tau_axis, rho_axis = _around(tau_axis, log_tau[best]), _around(rho_axis, logit[best])
+    return np.stack([mu[best], np.exp(log_tau[best]), s2[best], 1 / (1 + np.exp(-logit[best]))], axis=1)
 
 
-def _around(axis: Array, centre: float) -> Array:
-    """A finer axis over the neighbours of `centre`, inside the old one."""
-    width = axis[1] - axis[0]
-    finer: Array = np.linspace(max(axis[0], centre - width), min(axis[-1], centre + width), _GRID)
+def _around(axis: Array, centre: Array) -> Array:
+    """A finer axis (B, G) over the neighbours of `centre` (B,), inside the old one."""
+    width = axis[:, 1] - axis[:, 0]
+    low, high = np.maximum(axis[:, 0], centre - width), np.minimum(axis[:, -1], centre + width)
+    finer: Array = np.linspace(low, high, _GRID, axis=1)
     return finer
 
 
 def _profile(tau_s: Array, rho: Array, steps_s: Array, z: Array) -> tuple[Array, Array, Array]:
-    """mu, s2 and log likelihood (up to a constant) for every grid point; arrays (G,)."""
-    centre = z.mean()
+    """mu, s2 and log likelihood (up to a constant) for every grid point; arrays (B, G), `z` (B, n)."""
+    centre = z.mean(axis=1, keepdims=True)
+    residual = z - centre
     state_z, state_1, p = np.zeros_like(rho), np.zeros_like(rho), 1 - rho
-    cross, square, data, log_f = np.zeros((4, len(rho)))
-    for k, value in enumerate(z - centre):
+    cross, square, data, log_f = np.zeros((4, *rho.shape))
+    a, last = np.zeros_like(rho), 0.0
+    for k in range(z.shape[1]):
         if k:
-            a = np.exp(-steps_s[k - 1] / tau_s)
+            if steps_s[k - 1] != last:
+                last = steps_s[k - 1]
+                a = np.exp(-last / tau_s)
             state_z, state_1, p = a * state_z, a * state_1, a * a * p + (1 - a * a) * (1 - rho)
         f = p + rho
-        e_z, e_1 = value - state_z, 1 - state_1
+        e_z, e_1 = residual[:, k : k + 1] - state_z, 1 - state_1
         cross += e_z * e_1 / f
         square += e_1 * e_1 / f
         data += e_z * e_z / f
         log_f += np.log(f)
         gain = p / f
         state_z, state_1, p = state_z + gain * e_z, state_1 + gain * e_1, (1 - gain) * p
+    n = z.shape[1]
     mu = cross / square
-    s2 = np.maximum((data - mu * cross) / len(z), MIN_SD**2)
-    return mu + centre, s2, -0.5 * (len(z) * np.log(s2) + log_f)
+    s2 = np.maximum((data - mu * cross) / n, MIN_SD**2)
+    return mu + centre, s2, -0.5 * (n * np.log(s2) + log_f)

@@ -1,23 +1,19 @@
 """A scenario file becomes a `Setup`: everything a run is a function of, in one frozen value."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from ingest import config, resources
 from ingest.errors import NotFoundError, UsageError
-from ingest.units import NS_PER_S
-from twin import gpu, measured, ou, transformer
+from twin import gpu, measured, past, transformer
 from twin.domain import Cluster, Domain
 from twin.job import JobSpec
-from twin.kalman import FilterBank, LinkFilter, LinkParameters, LinkStart, pairs
+from twin.kalman import LinkFilter, LinkParameters, LinkStart
 from twin.perturb import cut, perturb
 from twin.settings import ClusterSettings, DomainSettings, Scenario
-from twin.wan import LinkSeries, WanTrace
+from twin.wan import WanTrace
 
 __all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare", "split"]
 
@@ -134,7 +130,8 @@ def assemble(
     """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones."""
     seed = scenario.seed if seed is None else seed
     start_ns, end_ns = split(whole, window)
-    filters = filters or _fit(whole.window(0, split(whole, "test")[0]))
+    period_s = scenario.telemetry.period_s
+    filters = filters or past.fit(whole.window(0, split(whole, "test")[0]), period_s)
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
@@ -142,7 +139,7 @@ def assemble(
         job=_job(scenario),
         wan=cut(truth, scenario.outages),
         filters=filters,
-        start=_warm(filters, whole, start_ns),
+        start=past.warm(filters, whole, start_ns, period_s),
         window=window,
         dataset=scenario.wan.dataset,
         seed=seed,
@@ -163,42 +160,6 @@ def split(wan: WanTrace, window: Window) -> tuple[int, int]:
     if window not in parts:
         raise UsageError(f"no window is called {window!r}{config.suggestion(window, parts)}")
     return parts[window]
-
-
-def _fit(train: WanTrace) -> LinkParameters:
-    links = _in_order(train)
-    times = [link.times_ns / NS_PER_S for link in links]
-    # A dead link has no logarithm; its dynamics come from the times when it was alive.
-    alive = [link.bandwidth_bps > 0 for link in links]
-    if not all(a.any() for a in alive):
-        raise UsageError("a link is dead in all of the training share; choose another data set")
-    bandwidth = ou.fit(
-        [t[a] for t, a in zip(times, alive, strict=True)],
-        [np.log(link.bandwidth_bps[a]) for link, a in zip(links, alive, strict=True)],
-    )
-    latency = ou.fit(times, [np.log(np.maximum(link.latency_s, 1e-6)) for link in links])
-    return LinkParameters(bandwidth, latency)
-
-
-def _warm(filters: LinkParameters, whole: WanTrace, start_ns: int) -> LinkStart | None:
-    """Filter states at `start_ns` after every sample before it; None at the beginning of the series."""
-    if start_ns == 0:
-        return None
-    links = _in_order(whole)
-    bandwidth, latency = FilterBank(filters.bandwidth), FilterBank(filters.latency)
-    for index, link in enumerate(links):
-        one = np.array([index])
-        for k in range(int(np.searchsorted(link.times_ns, start_ns, side="left"))):
-            now = int(link.times_ns[k])
-            if link.bandwidth_bps[k] > 0:
-                bandwidth.observe(now, one, np.log(link.bandwidth_bps[k : k + 1]))
-            latency.observe(now, one, np.log(np.maximum(link.latency_s[k : k + 1], 1e-6)))
-    return LinkStart(bandwidth.state(start_ns), latency.state(start_ns))
-
-
-def _in_order(wan: WanTrace) -> Sequence[LinkSeries]:
-    rows, columns = pairs(len(wan.names))
-    return [wan.series[int(i), int(j)] for i, j in zip(rows, columns, strict=True)]
 
 
 def _cluster(settings: ClusterSettings) -> Cluster:
