@@ -53,6 +53,7 @@ class Group(click.Group):
     command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """In order of definition."""
         return list(self.commands)
 
 
@@ -86,6 +87,184 @@ def twin(ctx: click.Context) -> None:
       twin replay --policy hippo --scenario tri-7b
     """
     ctx.ensure_object(Output)
+
+
+WINDOW = click.Choice(["train", "validate", "test", "all"])
+ENGINE = click.Choice(["kernel", "des"])
+scenario_option = click.option("--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].")
+dataset_option = click.option("--dataset", help="Data set that replaces the scenario's own.")
+seed_option = click.option("--seed", type=int, help="Seed that replaces the scenario's own.")
+checkpoint_option = click.option(
+    "--checkpoint", help="Digest (or its beginning) of a checkpoint [the active one]."
+)
+with_output = click.make_pass_decorator(Output)
+
+
+@twin.command()
+@click.argument("paths", nargs=-1, required=True, type=FOLDER)
+@with_output
+def ingest(out: Output, paths: tuple[Path, ...]) -> None:
+    """Read measurements of any known format into the lake.
+
+    \b
+    Example: twin ingest traces/
+    """
+    from ingest.ingestion import ingest as read
+    from replay import show
+
+    with out.console.progress() as progress:
+        report = read(paths, out.store, progress)
+    out.show(report.to_json(), lambda console: show.ingest(console, report))
+
+
+@twin.command()
+@with_output
+def traces(out: Output) -> None:
+    """List what is in the lake: links, span, gaps, variation, licence.
+
+    \b
+    Example: twin traces
+    """
+    from ingest import summary
+    from replay import show
+
+    found = summary.summarise(out.store)
+    out.show(found.to_json(), lambda console: show.traces(console, found))
+
+
+@twin.command()
+@click.argument("directory", type=FOLDER)
+@with_output
+def synth(out: Output, directory: Path) -> None:
+    """Write the small synthetic traces that ship with the project, byte for byte.
+
+    \b
+    Example: twin synth /tmp/traces
+    """
+    from ingest.synth import write
+
+    written = [str(path) for path in write(directory)]
+    out.show({"schema": "twin.synth/1", "files": written}, lambda console: [console.line(f) for f in written])
+
+
+@twin.command()
+@click.option("--policy", "-p", default="hippo", help="Name of a policy, see `twin policies` [hippo].")
+@scenario_option
+@dataset_option
+@click.option("--window", type=WINDOW, default="test", help="Part of the trace [test].")
+@click.option(
+    "--engine", type=ENGINE, default="kernel", help="One kernel call an iteration, or every micro-batch."
+)
+@seed_option
+@checkpoint_option
+@click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
+@click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
+@with_output
+def replay(
+    out: Output, policy: str, scenario: str, dataset: str | None, window: Any, engine: Any, seed: int | None,
+    checkpoint: str | None, deadline: bool, resume: str | None,
+) -> None:  # fmt: skip
+    """Run the twin on ingested traces under a policy and log everything.
+
+    \b
+    Example: twin replay --policy hippo --scenario quad-70b
+    """
+    from replay import runner, runs, show
+    from twin.scenario import load
+
+    with out.console.progress() as progress:
+        if resume:
+            done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
+        else:
+            done = runner.run(
+                out.store, policy=policy, scenario=load(scenario), dataset=dataset, window=window,
+                engine=engine, seed=seed, checkpoint=checkpoint, enforce_deadline=deadline, progress=progress,
+            )  # fmt: skip
+    out.show(done.to_json(), lambda console: show.run(console, done))
+
+
+@twin.command()
+@click.option(
+    "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
+)
+@scenario_option
+@dataset_option
+@click.option("--window", type=WINDOW, default="test", help="Part of the trace [test].")
+@click.option(
+    "--engine", type=ENGINE, default="kernel", help="One kernel call an iteration, or every micro-batch."
+)
+@seed_option
+@checkpoint_option
+@click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
+@with_output
+def bench(
+    out: Output, policies: tuple[str, ...], scenario: str, dataset: str | None, window: Any, engine: Any,
+    seed: int | None, checkpoint: str | None, bound: bool,
+) -> None:  # fmt: skip
+    """Compare policies in one world, beside the clairvoyant bound.
+
+    \b
+    Example: twin bench --scenario tri-7b -p static -p mpc -p hippo
+    """
+    from replay import compare, show
+    from twin.scenario import load
+
+    with out.console.progress() as progress:
+        result = compare.compare(
+            out.store, policies or compare.DEFAULT_POLICIES, load(scenario), dataset=dataset, window=window,
+            engine=engine, seed=seed, checkpoint=checkpoint, with_bound=bound, progress=progress,
+        )  # fmt: skip
+    out.show(result.to_json(), lambda console: show.comparison(console, result))
+
+
+@twin.command()
+@click.argument("statement")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table")
+@with_output
+def sql(out: Output, statement: str, form: Any) -> None:
+    """Query lake and event logs; `twin sql describe` documents the views.
+
+    \b
+    Example: twin sql "select run, count(*) from decisions group by run"
+    """
+    from replay import sql as engine
+
+    if statement.strip() == "describe":
+        click.echo(engine.describe())
+        return
+    answer = engine.query(out.store, statement)
+    if out.as_json:
+        out.show(engine.to_json(answer), lambda console: None)
+    else:
+        sys.stdout.buffer.write(engine.render(answer, form))
+        sys.stdout.buffer.flush()
+
+
+@twin.command()
+@click.argument("run")
+@click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
+@click.option(
+    "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
+)
+@with_output
+def audit(out: Output, run: str, number: int | None, chain_head: str | None) -> None:
+    """Verify a run: chain, digests, re-execution, no look-ahead, conservation.
+
+    \b
+    Example: twin audit latest
+    """
+    from replay import audit as auditor
+    from replay import runs, show
+
+    run_id = runs.find(out.store, run)
+    if number is not None:
+        found = auditor.decision(out.store, run_id, number)
+        out.show(found.to_json(), lambda console: show.decision(console, found))
+        sys.exit(0 if found.reproduced else 3)
+    with out.console.progress() as progress:
+        report = auditor.audit(out.store, run_id, chain_head=chain_head, progress=progress)
+    out.show(report.to_json(), lambda console: show.audit(console, report))
+    sys.exit(0 if report.ok else 3)
 
 
 def fail(error: TwinError, as_json: bool) -> NoReturn:
