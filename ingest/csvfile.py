@@ -1,0 +1,245 @@
+"""CSV as columns of text, block by block: the records that have a wrong shape are told, the rest goes on.
+
+A block ends at the end of a record, so that blocks can be parsed side by side. Rows count from 1 after the
+header; blank lines are no rows.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from ingest.errors import InputError
+from ingest.reader import Reject
+from ingest.source import Source
+
+BLOCK_BYTES = 4 * 1024**2
+LINE_LIMIT_BYTES = 8 * 1024**2
+"""A longer line is not a record of measurements."""
+_JOIN_LINES = 20
+"""How many lines a quoted cell may span before its quote is taken for a stray one."""
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some records as bytes, the number of the first, and the records already rejected among them."""
+
+    first_row: int
+    data: bytes
+    count: int
+    rejects: tuple[Reject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Parsed records: text columns by header name (blank cells null), row numbers, and what was rejected."""
+
+    columns: dict[str, pa.StringArray]
+    rows: pa.Int64Array
+    rows_in: int
+    rejects: tuple[Reject, ...]
+
+
+def header(head: bytes, delimiter: str = ",") -> list[str]:
+    """Names in the first line, trimmed; empty if it is not text."""
+    line = head.removeprefix(_BOM).split(b"\n", 1)[0].rstrip(b"\r")
+    try:
+        names = next(csv.reader([line.decode()], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
+    return [name.strip() for name in names]
+
+
+def blocks(source: Source) -> Iterator[Block]:
+    """The records after the header.
+
+    Raises:
+        InputError: a line is absurdly long.
+    """
+    row = 0
+    rest = b""
+    first = True
+    with source.open() as stream:
+        while True:
+            chunk = stream.read(BLOCK_BYTES)
+            data = rest + chunk
+            if first and b"\n" in data:
+                data = data.split(b"\n", 1)[1]
+                first = False
+            elif first and chunk:
+                rest = _short(source, data)
+                continue
+            elif first:
+                return
+            cut = data.rfind(b"\n") + 1 if chunk else len(data)
+            block, rest = data[:cut], _short(source, data[cut:])
+            if b'"' in block:
+                block, rest = _balanced(block, rest, last=not chunk)
+            if block.strip():
+                made = _block(row + 1, block)
+                row += made.count
+                yield made
+            if not chunk:
+                return
+
+
+def _short(source: Source, rest: bytes) -> bytes:
+    if len(rest) > LINE_LIMIT_BYTES:
+        raise InputError(
+            f"{source.shown}: a line longer than {LINE_LIMIT_BYTES // 1024**2} MiB; not a CSV file"
+        )
+    return rest
+
+
+def texts(block: Block, names: Sequence[str], delimiter: str = ",") -> Texts:
+    """Parse one block into text columns."""
+    wrong: list[tuple[int, str]] = []
+
+    def note(row: pacsv.InvalidRow) -> str:
+        wrong.append((row.number, row.text))
+        return "skip"
+
+    data = block.data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode("utf-8", "replace").encode()
+    table = pacsv.read_csv(
+        pa.BufferReader(data),
+        pacsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names)),
+        pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+        pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+        ),
+    ).combine_chunks()
+    return _numbered(block, table, wrong, names, replaced=data is not block.data)
+
+
+def _numbered(
+    block: Block, table: pa.Table, wrong: list[tuple[int, str]], names: Sequence[str], *, replaced: bool
+) -> Texts:
+    """Row numbers of what was parsed, rejects for the rest."""
+    gone = {reject.row for reject in block.rejects}
+    numbers = np.arange(block.first_row, block.first_row + block.count, dtype=np.int64)
+    if gone:
+        numbers = numbers[~np.isin(numbers, list(gone))]
+    rejects = list(block.rejects)
+    for at, raw in wrong:
+        fields = f"expected {len(names)} fields"
+        rejects.append(Reject(int(numbers[at - 1]), "", raw, f"{fields}, found another number"))
+    if wrong:
+        numbers = np.delete(numbers, [at - 1 for at, _ in wrong])
+    assert len(numbers) == table.num_rows, "records counted and parsed differ"
+    columns = {name: _whole(table.column(name)) for name in table.column_names}
+    rows = pa.array(numbers)
+    if replaced:
+        columns, rows, not_text = _without_replaced(columns, numbers)
+        rejects.extend(not_text)
+    return Texts(columns, rows, block.count, tuple(rejects))
+
+
+def _without_replaced(
+    columns: dict[str, pa.StringArray], numbers: np.ndarray
+) -> tuple[dict[str, pa.StringArray], pa.Int64Array, list[Reject]]:
+    """Leave out the rows that hold bytes which are no text."""
+    bad = np.zeros(len(numbers), bool)
+    rejects = []
+    for name, column in columns.items():
+        hit = np.asarray(pc.fill_null(pc.match_substring(column, "\ufffd"), False)) & ~bad
+        bad |= hit
+        rejects += [
+            Reject(int(numbers[at]), name, column[int(at)].as_py(), "not UTF-8 text")
+            for at in np.flatnonzero(hit)
+        ]
+    keep = pa.array(~bad)
+    return {name: column.filter(keep) for name, column in columns.items()}, pa.array(numbers[~bad]), rejects
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _block(first_row: int, data: bytes) -> Block:
+    """Count the records; lines whose quote is never closed are rejected here, one by one."""
+    lines = np.frombuffer(data, np.uint8)
+    if b'"' not in data:
+        return Block(first_row, data, _records(lines, data))
+    ends = np.flatnonzero(lines == 10)
+    quotes = np.cumsum(lines == 34)
+    odd = quotes[ends] % 2 if len(ends) else np.array([])
+    if not odd.any() and quotes[-1] % 2 == 0:
+        return Block(first_row, data, _records(lines, data))
+    return _repaired(first_row, data)
+
+
+def _records(raw: np.ndarray, data: bytes) -> int:
+    """Lines that are not blank."""
+    ends = np.flatnonzero(raw == 10)
+    starts = np.concatenate(([0], ends + 1))
+    stops = np.concatenate((ends, [len(raw)]))
+    lengths = stops - starts
+    filled = lengths > 0
+    if b"\r" in data:
+        single = np.flatnonzero(lengths == 1)
+        filled[single[raw[starts[single]] == 13]] = False
+    return int(filled.sum())
+
+
+def _repaired(first_row: int, data: bytes) -> Block:
+    """Join lines of a cell that spans several; reject lines with a stray quote."""
+    kept: list[bytes] = []
+    rejects: list[Reject] = []
+    lines = [line for line in data.split(b"\n") if line.strip(b"\r")]
+    row, at = first_row, 0
+    while at < len(lines):
+        span = _span(lines, at)
+        if span:
+            kept.append(b"\n".join(lines[at : at + span]))
+        else:
+            rejects.append(Reject(row, "", lines[at].decode("utf-8", "replace"), "a quote is not closed"))
+        at, row = at + max(span, 1), row + 1
+    return Block(first_row, b"\n".join(kept), row - first_row, tuple(rejects))
+
+
+def _span(lines: list[bytes], at: int) -> int:
+    """How many lines the record at `at` takes; 0 if its quote is never closed."""
+    quotes = 0
+    for span, line in enumerate(lines[at : at + _JOIN_LINES], 1):
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            return span
+    return 0
+
+
+def _balanced(block: bytes, rest: bytes, *, last: bool) -> tuple[bytes, bytes]:
+    """Move the last lines of a block to the next one while a quote is open at its end."""
+    if last or block.count(b'"') % 2 == 0:
+        return block, rest
+    cut = len(block)
+    for _ in range(_JOIN_LINES):
+        cut = block.rfind(b"\n", 0, cut - 1) + 1
+        if cut <= 0:
+            break
+        if block.count(b'"', 0, cut) % 2 == 0:
+            return block[:cut], block[cut:] + rest
+    return block, rest
+
+
+def first_record(head: bytes, delimiter: str = ",") -> list[str]:
+    """Cells of the first record after the header, for looking at types."""
+    lines = [line for line in head.removeprefix(_BOM).split(b"\n")[1:] if line.strip()]
+    if not lines:
+        return []
+    text = io.StringIO(lines[0].decode("utf-8", "replace"))
+    return next(csv.reader(text, delimiter=delimiter), [])

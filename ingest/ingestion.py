@@ -1,0 +1,254 @@
+"""From paths to the lake: find the data sets, find a reader for every file, store its rows once.
+
+A file is known by its content, its reader with version, and its data set's options: what the lake holds
+already is left alone; the same name with other content, or a newer reader, replaces the old rows in one step.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from ingest import archive, discover, durable, lake, registry
+from ingest.dataset import DatasetOptions
+from ingest.discover import DataSet
+from ingest.errors import InputError
+from ingest.progress import SILENT, Progress
+from ingest.reader import Reader
+from ingest.source import Source, from_file
+from ingest.unit import Taken, Unit
+
+SCHEMA = "twin.ingest/1"
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file (or archive member).
+
+    rows_in = rows stored + rejected, always; a file that was stored before, or is a copy, is `already`, with
+    no rows of its own; one that could not be read has a `skipped_reason`.
+    """
+
+    path: str
+    dataset: str
+    reader: str | None = None
+    rows_in: int = 0
+    stored: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    skipped_reason: str | None = None
+    already: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "path": self.path,
+            "dataset": self.dataset,
+            "reader": self.reader,
+            "rows_in": self.rows_in,
+            "stored": self.stored,
+            "rejected": self.rejected,
+            "skipped": self.skipped_reason,
+            "already": self.already,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What an ingest did, file by file."""
+
+    files: tuple[FileResult, ...]
+    seconds: float
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows added to each table."""
+        total: Counter[str] = Counter()
+        for result in self.files:
+            total.update(result.stored)
+        return dict(sorted(total.items()))
+
+    @property
+    def rejected(self) -> int:
+        """Rows rejected."""
+        return sum(result.rejected for result in self.files)
+
+    @property
+    def skipped(self) -> tuple[FileResult, ...]:
+        """Files that were not read."""
+        return tuple(result for result in self.files if result.skipped_reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, schema `twin.ingest/1`."""
+        return {
+            "schema": SCHEMA,
+            "files": [result.to_json() for result in self.files],
+            "rows": self.rows,
+            "rejected": self.rejected,
+            "rows_in": sum(result.rows_in for result in self.files),
+            "already": sum(result.already for result in self.files),
+            "skipped": len(self.skipped),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None) -> IngestReport:
+    """Read everything under `paths` into the lake of `store`.
+
+    Raises:
+        UsageError: a path does not exist, or a dataset.toml is wrong.
+        InputError: a path holds no data files, or not one file could be read.
+        LockedError: another process ingests into this store.
+    """
+    began = perf_counter()
+    sets = discover.data_sets(paths)
+    results: list[FileResult] = []
+    with _Lake(store) as target:
+        for item in sets:
+            results.extend(_Ingest(target, item.options).run(item, progress or SILENT))
+    report = IngestReport(tuple(results), perf_counter() - began)
+    if len(report.skipped) == len(report.files):
+        raise InputError(_nothing(report))
+    return report
+
+
+def _nothing(report: IngestReport) -> str:
+    lines = [f"{result.path}: {result.skipped_reason}" for result in report.files[:10]]
+    more = len(report.files) - len(lines)
+    return "\n".join(["no file could be read", *lines, *([f"and {more} more"] if more else [])])
+
+
+class _Lake:
+    """The lake as it is now; locked, and cleaned of left-overs, from the first change on."""
+
+    def __init__(self, store: Path):
+        self.store = store
+        self.manifests = lake.live(store)
+        self._lock: durable.Lock | None = None
+
+    def lock(self) -> bool:
+        """Become the only writer; true the first time, when the lake may have changed since it was looked at."""
+        if self._lock is not None:
+            return False
+        self._lock = durable.Lock(lake.folder(self.store) / "lock")
+        lake.clean(self.store)
+        self.refresh()
+        return True
+
+    def refresh(self) -> None:
+        """Read the manifests again."""
+        self.manifests = lake.live(self.store)
+
+    def __enter__(self) -> "_Lake":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+class _Ingest:
+    """The ingest of one data set."""
+
+    def __init__(self, target: _Lake, options: DatasetOptions):
+        self.target, self.options = target, options
+        self.options_digest = options.digest()
+        self.unit = Unit(target.store, options)
+        self.results: list[FileResult | Taken] = []
+        self._look()
+
+    def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
+        """Read every file; what each became, in the order of the files."""
+        progress.start(len(item.files), item.options.name)
+        for path in item.files:
+            for source in self._sources(path, item.name_of(path)):
+                self._one(source)
+            progress.advance(1, path.name)
+        self._commit(self.unit)
+        return [r if isinstance(r, FileResult) else self._result(r) for r in self.results]
+
+    def _look(self) -> None:
+        """Note what the lake holds of this data set, by content and by name."""
+        entries = [e for m in self.target.manifests if m.dataset == self.options.name for e in m.sources]
+        self._keys = {entry.key for entry in entries}
+        self._by_name = {entry.file: entry for entry in entries}
+
+    def _sources(self, path: Path, name: str) -> Iterator[Source]:
+        try:
+            if not archive.is_archive(path):
+                yield from_file(path, name)
+                return
+            held = archive.contents(path, name)
+        except InputError as error:
+            self._skip(str(path), error)
+            return
+        for member, why_not in held.skipped:
+            self._skip(f"{path}/{member}", why_not)
+        yield from held.sources()
+
+    def _one(self, source: Source) -> None:
+        if archive.is_archive(Path(source.name)):
+            self._skip(source.shown, "an archive inside an archive; take it out and give it by itself")
+            return
+        reader, why_not = registry.find(source.path, source.head, self.options)
+        if reader is None:
+            self._skip(source.shown, why_not)
+            return
+        key = source.sha256, reader.name, reader.version, self.options_digest
+        if key not in self._keys and self.target.lock():
+            self._look()
+        if key in self._keys:
+            self.results.append(FileResult(source.shown, self.options.name, reader.name, already=True))
+        else:
+            self._read(source, reader)
+            self._keys.add(key)
+
+    def _read(self, source: Source, reader: Reader) -> None:
+        """Take the source into the common unit, or into one of its own if it is large."""
+        unit = self.unit if source.small else Unit(self.target.store, self.options)
+        try:
+            taken = unit.take(source, reader)
+        except InputError as error:
+            self._skip(source.shown, error)
+            return
+        self.results.append(taken)
+        old = self._by_name.get(source.name)
+        if old is not None:  # its rows go away; a copy of that content elsewhere is to be read again
+            self._keys.discard(old.key)
+        if unit is not self.unit:
+            self._commit(unit)
+        elif unit.full:
+            self._commit(unit)
+            self.unit = Unit(self.target.store, self.options)
+
+    def _commit(self, unit: Unit) -> None:
+        """Make the unit part of the lake, in place of what the lake held of the same files."""
+        if not unit.taken:
+            return
+        files = {taken.source.name for taken in unit.taken}
+        contents = {taken.source.sha256 for taken in unit.taken}
+        replaced: set[str] = set()
+        for manifest in self.target.manifests:
+            if manifest.dataset != self.options.name:
+                continue
+            gone = {e.file for e in manifest.sources if e.file in files or e.sha256 in contents}
+            if gone:
+                unit.retain(*lake.without(self.target.store, manifest, gone))
+                replaced |= {manifest.id, *manifest.replaces}
+        unit.commit(sorted(replaced))
+        self.target.refresh()
+
+    def _skip(self, shown: str, why_not: InputError | str) -> None:
+        reason = str(why_not).removeprefix(f"{shown}: ")
+        self.results.append(FileResult(shown, self.options.name, skipped_reason=reason))
+
+    def _result(self, taken: Taken) -> FileResult:
+        return FileResult(
+            taken.source.shown,
+            self.options.name,
+            taken.reader.name,
+            taken.rows_in,
+            dict(sorted(taken.rows.items())),
+            taken.rejected,
+        )

@@ -1,0 +1,176 @@
+"""Any CSV or Parquet file whose columns are the canonical ones, by name or by a mapping in dataset.toml.
+
+Without a `table` in dataset.toml the header must fit exactly one canonical table: only known columns, all
+required ones, and one measured quantity at least. Times are ISO 8601 (zone `timezone` if they bear none) or seconds
+since 1970; `[units]` says what else.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest import cells, csvfile, units
+from ingest.cells import Column
+from ingest.config import suggestion
+from ingest.dataset import DatasetOptions
+from ingest.errors import InputError
+from ingest.reader import Batch
+from ingest.schema import TABLES
+from ingest.source import Source
+from ingest.validate import ADDED
+
+_PARQUET = b"PAR1"
+_OWN = (*ADDED, "source_row")
+_PARQUET_ROWS = 1 << 16
+_TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+class Columns:
+    """The generic reader."""
+
+    name = "columns"
+    version = 1
+    tables = tuple(table for table in TABLES if table != "rejects")
+
+    def can_read(self, path: PurePath, head: bytes) -> bool:
+        """A CSV whose header fits exactly one canonical table. Parquet needs a `dataset.toml` that says so."""
+        return len(_fitting(csvfile.header(head))) == 1
+
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
+        """Typed columns, block by block."""
+        if source.head.startswith(_PARQUET):
+            yield from _read_parquet(source, options)
+            return
+        names = csvfile.header(source.head)
+        table = _table(source, names, options)
+        columns = _columns(source, table, names, options, csvfile.first_record(source.head))
+        constants = _constants(table, names, options)
+        for block in csvfile.blocks(source):
+            yield cells.batch(table, csvfile.texts(block, names), columns, constants)
+
+    def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
+        """Nothing beyond what dataset.toml states."""
+        return ()
+
+
+def _fitting(names: Sequence[str]) -> list[str]:
+    """Tables whose columns include all these names and whose required columns are among them."""
+    given = set(names)
+    found = []
+    for table in Columns.tables:
+        fields = [field for field in TABLES[table] if field.name not in _OWN]
+        required = {field.name for field in fields if not field.nullable}
+        if required < given <= {field.name for field in fields} and len(given) == len(names):
+            found.append(table)
+    return found
+
+
+def _table(source: Source, names: Sequence[str], options: DatasetOptions) -> str:
+    """The table the file goes to.
+
+    Raises:
+        InputError: neither dataset.toml nor the header tells.
+    """
+    if options.table is not None:
+        return options.table
+    fitting = _fitting(names)
+    if len(fitting) != 1:
+        raise InputError(
+            f"{source.shown}: its columns fit {fitting or 'no table'}; set table in dataset.toml"
+        )
+    return fitting[0]
+
+
+def _columns(
+    source: Source, table: str, names: Sequence[str], options: DatasetOptions, record: Sequence[str]
+) -> list[Column]:
+    """How every canonical column that the file has is made.
+
+    Raises:
+        InputError: a column is missing, named twice or in an unknown unit.
+    """
+    if len(set(names)) != len(names):
+        raise InputError(f"{source.shown}: two columns have one name in the header {', '.join(names)}")
+    made = []
+    for field in TABLES[table]:
+        if field.name in _OWN:
+            continue
+        name = options.columns.get(field.name, field.name)
+        if name in names:
+            at = list(names).index(name)
+            sample = record[at] if at < len(record) else ""
+            made.append(_column(source, field, name, options, sample))
+        elif field.name in options.columns or (
+            not field.nullable and field.name not in _constants(table, names, options)
+        ):
+            raise InputError(f"{source.shown}: no column {name!r} for {field.name}{suggestion(name, names)}")
+    return made
+
+
+def _column(source: Source, field: pa.Field, name: str, options: DatasetOptions, sample: str) -> Column:
+    unit = options.units.get(field.name)
+    if pa.types.is_timestamp(field.type):
+        return _time(source, field.name, name, unit, options.timezone, sample)
+    if pa.types.is_string(field.type):
+        return cells.text(field.name, name)
+    factors = units.units_of(field.name)
+    if unit is not None and unit not in factors:
+        raise InputError(f"{source.shown}: {field.name} in {unit!r} is unknown{suggestion(unit, factors)}")
+    factor = 1.0 if unit is None else factors[unit]
+    if pa.types.is_integer(field.type):
+        return cells.whole(field.name, name, factor)
+    return cells.number(field.name, name, factor)
+
+
+def _time(source: Source, target: str, name: str, unit: str | None, timezone: str, sample: str) -> Column:
+    if unit is not None and unit not in _TIME_UNITS:
+        raise InputError(f"{source.shown}: {target} in {unit!r} is unknown{suggestion(unit, _TIME_UNITS)}")
+    if unit is not None:
+        return cells.epoch(target, name, _TIME_UNITS[unit])
+    if sample.strip().replace(".", "", 1).isdigit():
+        return cells.epoch(target, name)
+    return cells.instant(target, name, timezone)
+
+
+def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dict[str, object]:
+    """What dataset.toml says of all link samples and the file does not say of each."""
+    if table != "link_samples":
+        return {}
+    stated = {"streams": options.streams, "kind": options.kind}
+    return {
+        name: value
+        for name, value in stated.items()
+        if value is not None and options.columns.get(name, name) not in names
+    }
+
+
+def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:
+    """Parquet takes the way of text, so that both forms of a file mean the same."""
+    try:
+        with source.seekable() as stream:
+            file = pq.ParquetFile(stream)
+            names = file.schema_arrow.names
+            table = _table(source, names, options)
+            row = 1
+            columns: list[Column] = []
+            for rows in file.iter_batches(_PARQUET_ROWS):
+                texts = csvfile.Texts(_as_text(rows), pa.array(range(row, row + len(rows))), len(rows), ())
+                row += len(rows)
+                columns = columns or _columns(source, table, names, options, _first(texts))
+                yield cells.batch(table, texts, columns, _constants(table, names, options))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
+
+
+def _as_text(rows: pa.RecordBatch) -> dict[str, pa.StringArray]:
+    plain = (
+        values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        for values in rows.columns
+    )
+    return {name: values.cast(pa.string()) for name, values in zip(rows.schema.names, plain, strict=True)}
+
+
+def _first(texts: csvfile.Texts) -> list[str]:
+    return [column[0].as_py() or "" for column in texts.columns.values()]

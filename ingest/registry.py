@@ -1,0 +1,42 @@
+"""The readers, and which of them a file belongs to."""
+
+from pathlib import PurePath
+
+from ingest.dataset import DatasetOptions
+from ingest.errors import UsageError
+from ingest.reader import Reader
+from ingest.readers.columns import Columns
+from ingest.readers.iperf3 import Iperf3
+
+READERS: tuple[Reader, ...] = (
+    Iperf3(),
+    Columns(),
+)
+
+
+def by_name(name: str) -> Reader:
+    """The reader of this name.
+
+    Raises:
+        UsageError: there is none; names those that exist.
+    """
+    for reader in READERS:
+        if reader.name == name:
+            return reader
+    known = ", ".join(sorted(reader.name for reader in READERS))
+    raise UsageError(f"no reader is called {name!r}; readers: {known}")
+
+
+def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader | None, str]:
+    """The one reader of a file, or None and the reason: nothing is guessed."""
+    if options.reader is not None:
+        return by_name(options.reader), ""
+    if not head:
+        return None, "empty file"
+    claims = [reader for reader in READERS if reader.can_read(path, head)]
+    if len(claims) == 1:
+        return claims[0], ""
+    if not claims:
+        return None, "no reader knows this format; describe it in dataset.toml (reader, table, columns)"
+    names = ", ".join(reader.name for reader in claims)
+    return None, f"several readers claim it ({names}); name one in dataset.toml"

@@ -1,0 +1,103 @@
+"""Rules that hold for every row of a canonical table, whatever reader made it, checked column by column."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.schema import TABLES
+
+FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_active"})
+"""Columns that lie between 0 and 1."""
+SIGNED = frozenset({"temp_c", "source_row", "step"})
+"""Numbers that may be negative; all others may not."""
+POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes"})
+MEASURES = {
+    "link_samples": ("bandwidth_bps", "rtt_s", "loss"),
+    "gpu_samples": ("util", "power_w", "mem_used_bytes", "sm_active", "temp_c", "energy_j"),
+}
+"""Tables of which a row must hold at least one of these: a row that measures nothing is no sample."""
+ADDED = ("dataset", "source_file", "ingest_id")
+"""Columns that the ingest adds after this check."""
+_FIRST_NS, _LAST_NS = 0, 7_258_118_400_000_000_000
+"""Instants a measurement can bear: 1970 to 2200."""
+_SLACK = 1e-9
+"""By how much a fraction may exceed one through rounding."""
+
+Fault = tuple[str, pa.BooleanArray, str]
+"""Column, mask of the rows at fault, reason."""
+
+
+def canonical(table: str, columns: Mapping[str, Any]) -> pa.Table:
+    """The columns as an Arrow table in the schema's order and types, missing ones null."""
+    schema = TABLES[table]
+    length = len(columns["source_row"])
+    arrays = []
+    fields = [f for f in schema if f.name not in ADDED]
+    for field in fields:
+        given = columns.get(field.name)
+        arrays.append(_as(given, field.type) if given is not None else pa.nulls(length, field.type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in fields]))
+
+
+def _as(values: Any, kind: pa.DataType) -> Any:
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        return pa.array(values, kind)
+    if pa.types.is_dictionary(values.type) or values.type == kind:
+        return values if values.type == kind else values.cast(kind)
+    return values.cast(kind)
+
+
+def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
+    """Every rule that some row breaks, with the mask of those rows."""
+    schema = TABLES[table]
+    for field in schema:
+        if field.name in ADDED:
+            continue
+        column = rows.column(field.name)
+        if not field.nullable and column.null_count:
+            yield field.name, pc.is_null(column), "a required value is missing"
+        if column.null_count == len(column):
+            continue
+        if pa.types.is_floating(field.type) or pa.types.is_integer(field.type):
+            yield from _number(field.name, column)
+        elif pa.types.is_timestamp(field.type):
+            yield from _instant(field.name, column)
+        elif not field.nullable:
+            yield from _any(field.name, pc.equal(column, ""), "a required value is blank")
+    if table in MEASURES:
+        measures = [rows.column(name) for name in MEASURES[table]]
+        if all(column.null_count for column in measures):
+            nothing = pc.is_null(pc.coalesce(*[c.cast(pa.float64()) for c in measures]))
+            yield from _any(MEASURES[table][0], nothing, "the row measures nothing")
+
+
+def _number(name: str, column: pa.ChunkedArray) -> Iterator[Fault]:
+    ends = pc.min_max(column).as_py()
+    low, high = ends["min"], ends["max"]
+    floating = pa.types.is_floating(column.type)
+    if floating and not pc.all(pc.is_finite(column)).as_py():
+        yield name, pc.fill_null(pc.invert(pc.is_finite(column)), False), "not a finite number"
+    if name in SIGNED:
+        return
+    if not low >= 0:
+        yield from _any(name, pc.less(column, 0), "negative")
+    if name in POSITIVE and low <= 0:
+        yield from _any(name, pc.equal(column, 0), "must be at least 1")
+    if name in FRACTIONS and not high <= 1 + _SLACK:
+        yield from _any(name, pc.greater(column, 1 + _SLACK), "above 1, not a fraction")
+
+
+def _instant(name: str, column: pa.ChunkedArray) -> Iterator[Fault]:
+    ticks = column.cast(pa.int64())
+    ends = pc.min_max(ticks).as_py()
+    if ends["min"] < _FIRST_NS or ends["max"] > _LAST_NS:
+        outside = pc.or_(pc.less(ticks, _FIRST_NS), pc.greater(ticks, _LAST_NS))
+        yield from _any(name, outside, "outside the years 1970 to 2200")
+
+
+def _any(name: str, mask: pa.ChunkedArray, reason: str) -> Iterator[Fault]:
+    mask = pc.fill_null(mask, False)
+    if pc.any(mask).as_py():
+        yield name, mask, reason
