@@ -142,7 +142,7 @@ def layer_times(
         block_backward += _attention_s(model, gpu, eff, tp, micro_batch)[0]
     embedding = _embedding_s(model, gpu, eff, micro_batch)
     head = _head_s(model, gpu, eff, tp, micro_batch)
-    n = model.layers
+    n = model.blocks
     return LayerTimes(
         np.array([embedding[0], *[block_forward] * n, head[0]]),
         np.array([embedding[1], *[block_backward] * n, head[1]]),

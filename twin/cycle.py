@@ -16,11 +16,14 @@ GPipe has one cycle per phase: P = max_i f_i + max_i g_i with f_i = max(tf_i, of
 blocking.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
-Ints = Sequence[int]
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +46,72 @@ class Cycle:
         )
 
 
-def _heavier(best: Cycle | None, other: Cycle) -> Cycle:
-    return other if best is None or other.period_ns > best.period_ns else best
+def binding(pipeline: Pipeline, plan: int = 0) -> Cycle:
+    """The cycle that paces plan `plan` of `pipeline`."""
+    rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
+    one = _Rows(*(_column(row, plan) for row in rows))
+    if pipeline.schedule == "gpipe":
+        return _gpipe(one, pipeline.blocking)
+    return _one_f_one_b(one, pipeline.warmup.tolist(), pipeline.blocking)
 
 
-def one_f_one_b(
-    tf: Ints, tb: Ints, of: Ints, lf: Ints, ob: Ints, lb: Ints, warmup: Ints, *, blocking: bool
-) -> Cycle:
-    """The binding cycle of steady 1F1B; integer nanoseconds as in `twin.kernel`, one plan."""
-    stages, best = len(tf), None
-    down = [o + latency for o, latency in zip(of, lf, strict=True)]
-    up = [o + latency for o, latency in zip(ob, lb, strict=True)]
-    for i in range(stages):
-        length = 0
-        for j in range(i, stages):
-            length += tf[j] + tb[j] + (down[j - 1] + up[j - 1] if j > i else 0)
-            turns = (down[j] if j < stages - 1 else 0) + (up[i - 1] if i > 0 else 0) if blocking else 0
-            period = Fraction(length + turns, warmup[i] - warmup[j] + 1)
-            best = _heavier(best, Cycle(period, i, j, "stage" if i == j else "stages"))
-    if not blocking:
-        for b in range(stages - 1):
-            best = _heavier(best, Cycle(Fraction(of[b]), b, b + 1, "link forward"))
-            best = _heavier(best, Cycle(Fraction(ob[b]), b, b + 1, "link backward"))
-    assert best is not None
-    return best
-
-
-def gpipe(tf: Ints, tb: Ints, of: Ints, lf: Ints, ob: Ints, lb: Ints, *, blocking: bool) -> Cycle:
-    """Pace of GPipe: the slowest forward step and the slowest backward step; names their stages."""
-    last = len(tf) - 1
-
-    def step(own: int, occupancy: int, latency: int) -> int:
-        return own + occupancy + latency if blocking else max(own, occupancy)
-
-    forward = [step(t, *((of[i], lf[i]) if i < last else (0, 0))) for i, t in enumerate(tf)]
-    backward = [step(t, *((ob[i - 1], lb[i - 1]) if i > 0 else (0, 0))) for i, t in enumerate(tb)]
-    period = Fraction(max(forward) + max(backward))
-    return Cycle(period, forward.index(max(forward)), backward.index(max(backward)), "phases")
-
-
-def iteration_ns(
-    cycle: Cycle, tf: Ints, tb: Ints, of: Ints, lf: Ints, ob: Ints, lb: Ints, micro_batches: int
-) -> Fraction:
+def iteration_ns(pipeline: Pipeline, plan: int = 0) -> Fraction:
     """Closed form T = sum t_i + sum L_b + (m - 1) P: one micro-batch through the pipe and back, then the
     pace.
 
     Exact for equal stages without delays, close otherwise: the pace holds in the steady part only.
     """
-    once = sum(tf) + sum(tb) + sum(of) + sum(lf) + sum(ob) + sum(lb)
-    return once + (micro_batches - 1) * cycle.period_ns
+    rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
+    once = sum(sum(_column(row, plan)) for row in rows)
+    return once + (pipeline.micro_batches - 1) * binding(pipeline, plan).period_ns
+
+
+class _Rows(NamedTuple):
+    """One pipeline in Python integers; names as in `Pipeline`."""
+
+    tf: list[int]
+    tb: list[int]
+    of: list[int]
+    lf: list[int]
+    ob: list[int]
+    lb: list[int]
+
+
+def _column(row: NDArray[np.int64], plan: int) -> list[int]:
+    return [int(x) for x in row[:, plan if row.shape[1] > 1 else 0]]
+
+
+def _one_f_one_b(one: _Rows, warmup: list[int], blocking: bool) -> Cycle:
+    """Heaviest of the S(S+1)/2 stage cycles and, overlapped, the links' own."""
+    stages = len(one.tf)
+    down = [o + latency for o, latency in zip(one.of, one.lf, strict=True)]
+    up = [o + latency for o, latency in zip(one.ob, one.lb, strict=True)]
+    found = []
+    for i in range(stages):
+        length = 0
+        for j in range(i, stages):
+            length += one.tf[j] + one.tb[j] + (down[j - 1] + up[j - 1] if j > i else 0)
+            turns = (down[j] if j < stages - 1 else 0) + (up[i - 1] if i > 0 else 0) if blocking else 0
+            period = Fraction(length + turns, warmup[i] - warmup[j] + 1)
+            found.append(Cycle(period, i, j, "stage" if i == j else "stages"))
+    if not blocking:
+        for b in range(stages - 1):
+            found.append(Cycle(Fraction(one.of[b]), b, b + 1, "link forward"))
+            found.append(Cycle(Fraction(one.ob[b]), b, b + 1, "link backward"))
+    return max(found, key=lambda cycle: cycle.period_ns)  # the first of equals
+
+
+def _gpipe(one: _Rows, blocking: bool) -> Cycle:
+    """The slowest forward step and the slowest backward step, and their stages."""
+    last = len(one.tf) - 1
+
+    def step(own: int, occupancy: int, latency: int) -> int:
+        return own + occupancy + latency if blocking else max(own, occupancy)
+
+    forward = [step(t, *((one.of[i], one.lf[i]) if i < last else (0, 0))) for i, t in enumerate(one.tf)]
+    backward = [step(t, *((one.ob[i - 1], one.lb[i - 1]) if i > 0 else (0, 0))) for i, t in enumerate(one.tb)]
+    period = Fraction(max(forward) + max(backward))
+    return Cycle(period, forward.index(max(forward)), backward.index(max(backward)), "phases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +128,10 @@ class Additive:
         return self.compute_ns + self.comm_ns + self.bubble_ns
 
 
-def additive(tf: Ints, tb: Ints, of: Ints, lf: Ints, ob: Ints, lb: Ints, micro_batches: int) -> Additive:
-    """Slowest stage over all micro-batches, each boundary crossed once each way, (S - 1) slowest
+def additive(pipeline: Pipeline, plan: int = 0) -> Additive:
+    """Slowest stage over all micro-batches, each boundary crossed once each way, S - 1 slowest
     micro-batches."""
-    slowest = max(f + b for f, b in zip(tf, tb, strict=True))
-    comm = sum(of) + sum(lf) + sum(ob) + sum(lb)
-    return Additive(micro_batches * slowest, comm, (len(tf) - 1) * slowest)
+    slowest = int(np.max(pipeline.tf[:, plan] + pipeline.tb[:, plan]))
+    rows = (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
+    comm = sum(sum(_column(row, plan)) for row in rows)
+    return Additive(pipeline.micro_batches * slowest, comm, (pipeline.stages - 1) * slowest)

@@ -7,18 +7,21 @@ both always mean the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
-from ingest.units import BITS_PER_BYTE, GB, GIB, NS_PER_S, to_s
+from ingest.units import GB, GIB, NS_PER_S, to_s
 from twin import cycle, energy, kernel, moving, placement
+from twin.boundaries import Crossings, crossings
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
 from twin.kernel import DEAD, LONGEST_NS
 from twin.moving import Move
+from twin.pipeline import Pipeline
 from twin.placement import Layout
 from twin.plan import Plan, Share
 from twin.stages import Slot, StageCosts, StageModel, slots
@@ -26,6 +29,8 @@ from twin.stages import Slot, StageCosts, StageModel, slots
 __all__ = ["DEAD", "Estimate", "Estimator", "Move"]
 
 Int = NDArray[np.int64]
+Slowdown = NDArray[np.float64] | None
+"""(K,) compute time over nominal of each domain; None is nominal."""
 RESTART_S = 11.35
 """Reconfiguration measured by Sailor (SOSP 2025): stop, re-plan, restart of the processes."""
 
@@ -53,21 +58,6 @@ class Estimate:
     binding: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Boundaries:
-    """Occupancy and latency nanoseconds of each boundary, downstream and upstream; None where a link is
-    dead."""
-
-    of: Int
-    lf: Int
-    ob: Int
-    lb: Int
-
-
-def _ns(seconds: NDArray[np.float64]) -> Int:
-    return np.rint(np.minimum(seconds * NS_PER_S, LONGEST_NS)).astype(np.int64)
-
-
 class Estimator:
     """Cost models over (cluster, job). Deterministic, without visible state; keeps what it computed."""
 
@@ -82,7 +72,7 @@ class Estimator:
         self.cluster = cluster
         self.job = job
         self.restart_s = restart_s
-        self.n_layers = len(job.model.layer_list)
+        self.n_layers = len(job.model.layers())
         self.tokens_per_iteration = job.tokens_per_iteration
         self._model = StageModel(cluster.domains, job, compute)
         self._plan_costs = lru_cache(maxsize=1024)(self._compute_plan_costs)
@@ -173,76 +163,67 @@ class Estimator:
 
     def peak_mem_bytes(self, plan: Plan) -> tuple[int, ...]:
         """Peak bytes per GPU of each stage, in pipeline order."""
-        return tuple(int(x) for x in self._plan_costs(plan).peak_bytes[0])
+        return tuple(int(x) for x in self._plan_costs(plan).peak_bytes[:, 0])
 
     # -- one plan
 
-    def iter_ns(self, plan: Plan, links: LinkState, slowdown: NDArray[np.float64] | None = None) -> int:
+    def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:
         """Iteration time in nanoseconds; `DEAD` when a used link has no bandwidth."""
-        costs = self._plan_costs(plan)
-        boundaries = self._boundaries(plan, links)
-        if boundaries is None:
+        across = self._crossings(plan, links)
+        if across is None:
             return DEAD
-        total, _ = self._run(costs, boundaries, plan, slowdown)
-        return int(total[0])
+        return int(kernel.iteration_ns(self._timing(plan, self._plan_costs(plan), across, slowdown))[0])
 
-    def iteration(
-        self, plan: Plan, links: LinkState, slowdown: NDArray[np.float64] | None = None
-    ) -> Estimate:
-        """Everything about one iteration. With a dead link the time is `DEAD`, utilisation 0 and money
-        infinite."""
+    def iteration(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Estimate:
+        """Everything about one iteration; with a dead link the time is infinite and utilisation 0."""
         costs = self._plan_costs(plan)
-        busy_s = self._busy_s(costs, plan, slowdown)
-        boundaries = self._boundaries(plan, links)
-        if boundaries is None:
+        free = self._timing(plan, costs, Crossings.none(len(costs.slots)), slowdown, sync=False)
+        busy_s = (free.busy_ns + free.tail)[:, 0] / NS_PER_S
+        across = self._crossings(plan, links)
+        if across is None:
             return self._describe(plan, costs, busy_s, DEAD, DEAD, "a dead link")
-        total, _ = self._run(costs, boundaries, plan, slowdown)
-        still = _Boundaries(
-            *(np.zeros_like(a) for a in (boundaries.of, boundaries.lf, boundaries.ob, boundaries.lb))
-        )
-        alone, _ = self._run(costs, still, plan, slowdown, sync=False)
-        return self._describe(
-            plan,
-            costs,
-            busy_s,
-            int(total[0]),
-            int(alone[0]),
-            self._binding(plan, costs, boundaries, slowdown),
-        )
+        timing = self._timing(plan, costs, across, slowdown)
+        total, alone = int(kernel.iteration_ns(timing)[0]), int(kernel.iteration_ns(free)[0])
+        return self._describe(plan, costs, busy_s, total, alone, self._binding(timing, costs))
+
+    def _binding(self, timing: Pipeline, costs: StageCosts) -> str:
+        found = cycle.binding(timing)
+        first, last = costs.slots[found.first].domain, costs.slots[found.last].domain
+        return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"
 
     def _describe(
         self, plan: Plan, costs: StageCosts, busy_s: NDArray[np.float64], total: int, alone: int, binding: str
     ) -> Estimate:
         iter_s = float("inf") if total == DEAD else to_s(total)
-        alone_s = float("inf") if alone == DEAD else to_s(alone)
-        compute = tuple(
-            float(np.mean([busy_s[i] for i, slot in enumerate(costs.slots) if slot.share == n]))
-            for n in range(len(plan.shares))
-        )
+        share_of = np.array([slot.share for slot in costs.slots])
+        compute = tuple(float(np.mean(busy_s[share_of == n])) for n in range(len(plan.shares)))
         by_domain = {share.domain: c / iter_s for share, c in zip(plan.shares, compute, strict=True)}
         sent = self.wan_bytes(plan)
-        prices = np.array(self.cluster.usd_per_gb)
-        gpu_usd = joules = 0.0
-        for share, c in zip(plan.shares, compute, strict=True):
-            domain = self.cluster.domains[share.domain]
-            gpu_usd += len(share.gpus) * domain.usd_per_gpu_hour * iter_s / 3600.0
-            joules += energy.energy_j(domain.gpu, len(share.gpus), c, iter_s)
-        stage_mean = float(np.mean(busy_s))
+        gpu_usd, joules = self._held(plan, compute, iter_s)
         return Estimate(
             iter_ns=total,
             iter_s=iter_s,
             compute_s=compute,
             utilisation_by_domain=by_domain,
             utilisation=float(np.mean(list(by_domain.values()))),
-            bubble_s=max(0.0, alone_s - stage_mean),
-            exposed_comm_s=0.0 if total == DEAD else max(0.0, iter_s - alone_s),
+            bubble_s=0.0 if total == DEAD else to_s(alone) - float(np.mean(busy_s)),
+            exposed_comm_s=iter_s if total == DEAD else to_s(total - alone),
             wan_bytes=sent,
-            usd=float(np.sum(np.where(sent > 0, sent * prices, 0.0)) / GB),
+            usd=float(np.sum(sent * np.array(self.cluster.usd_per_gb)) / GB),
             gpu_usd=gpu_usd,
             energy_j=joules,
-            peak_mem_bytes=tuple(int(x) for x in costs.peak_bytes[0]),
+            peak_mem_bytes=tuple(int(x) for x in costs.peak_bytes[:, 0]),
             binding=binding,
         )
+
+    def _held(self, plan: Plan, compute_s: tuple[float, ...], iter_s: float) -> tuple[float, float]:
+        """USD and joules of holding the plan's GPUs for one iteration."""
+        usd = joules = 0.0
+        for share, busy_s in zip(plan.shares, compute_s, strict=True):
+            domain = self.cluster.domains[share.domain]
+            usd += len(share.gpus) * domain.usd_per_gpu_hour * iter_s / 3600.0
+            joules += energy.energy_j(domain.gpu, len(share.gpus), busy_s, iter_s)
+        return usd, joules
 
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
@@ -265,30 +246,32 @@ class Estimator:
 
     def iter_ns_cuts(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
-        links: LinkState, slowdown: NDArray[np.float64] | None = None,
+        links: LinkState, slowdown: Slowdown = None,
     ) -> Int:  # fmt: skip
         """Iteration times (P,) of the plans `cuts` (P, n + 1) over the domains `order`, default placement.
 
-        `DEAD` where memory does not suffice, a stage stays empty, the batch does not divide or a used link
-        is dead.
+        `DEAD` where memory does not suffice, a stage stays empty, the batch does not divide or a used link is
+        dead.
         """
-        dead = np.full(len(cuts), DEAD)
+        times = np.full(len(cuts), DEAD)
         sketch = self._sketch(order, dp, inner, micro_batch)
-        if sketch is None:
-            return dead
-        boundaries = self._boundaries(sketch, links)
-        if boundaries is None:
-            return dead
-        costs = self._cut_costs(sketch, cuts)
-        total, _ = self._run(costs, boundaries, sketch, slowdown, fits=self._fits(costs))
-        return total
+        across = None if sketch is None else self._crossings(sketch, links)
+        if sketch is None or across is None:
+            return times
+        costs = self._costs(sketch, np.asarray(cuts, dtype=np.int64))
+        fits = self._fits(costs)
+        if fits.any():
+            times[fits] = kernel.iteration_ns(self._timing(sketch, costs.where(fits), across, slowdown))
+        return times
 
     def fits_cuts(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
     ) -> NDArray[np.bool_]:
         """Which of the plans `cuts` (P, n + 1) fit in memory with a layer in every stage (P,)."""
         sketch = self._sketch(order, dp, inner, micro_batch)
-        return np.zeros(len(cuts), bool) if sketch is None else self._fits(self._cut_costs(sketch, cuts))
+        if sketch is None:
+            return np.zeros(len(cuts), dtype=np.bool_)
+        return self._fits(self._costs(sketch, np.asarray(cuts, dtype=np.int64)))
 
     def _sketch(
         self, order: Sequence[int], dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
@@ -301,12 +284,10 @@ class Estimator:
             return None
         return self.make(order, [pp for _, pp in inner], dp, inner, micro_batch)
 
-    def _cut_costs(self, sketch: Plan, cuts: Int) -> StageCosts:
-        return self._costs(sketch, np.asarray(cuts, dtype=np.int64))
-
     def _fits(self, costs: StageCosts) -> NDArray[np.bool_]:
         have = np.array([self.cluster.domains[slot.domain].gpu.memory_bytes for slot in costs.slots])
-        return costs.filled & np.all(costs.peak_bytes <= have, axis=1)
+        enough: NDArray[np.bool_] = np.all(costs.peak_bytes <= have[:, None], axis=0)
+        return costs.filled & enough
 
     # -- parts
 
@@ -316,83 +297,32 @@ class Estimator:
     def _compute_layout(self, domain: int, gpus: tuple[int, ...], dp: int, tp: int, pp: int) -> Layout:
         return placement.layout(gpus, self.cluster.domains[domain], dp, tp, pp)
 
+    def _layouts(self, plan: Plan) -> list[Layout]:
+        return [self._layout(s.domain, s.gpus, plan.dp, s.tp, s.pp) for s in plan.shares]
+
     def _compute_plan_costs(self, plan: Plan) -> StageCosts:
         return self._costs(plan, np.array([plan.cuts], dtype=np.int64))
 
-    def _costs(self, plan: Plan, cuts: Int) -> StageCosts:
-        layouts = [self._layout(s.domain, s.gpus, plan.dp, s.tp, s.pp) for s in plan.shares]
-        return self._model.costs(
-            self._slots(plan), cuts, plan.dp, plan.micro_batch, plan.micro_batches, layouts,
-            schedule=plan.schedule, recompute=plan.recompute, zero=plan.zero, extra=plan.extra_warmup,
-        )  # fmt: skip
+    def _costs(self, sketch: Plan, cuts: Int) -> StageCosts:
+        return self._model.costs(self._slots(sketch), cuts, self._layouts(sketch), sketch)
 
-    def _boundaries(self, plan: Plan, links: LinkState) -> _Boundaries | None:
-        """Boundary costs: dp messages share a wide-area link; inside a domain every GPU sends its tensor
-        slice."""
-        size = self.job.message_bytes(plan.micro_batch)
-        rows: list[tuple[float, float, float, float]] = []
-        previous: Share | None = None
-        for share in plan.shares:
-            if previous is not None:
-                i, j = previous.domain, share.domain
-                rows.append((*_wan(plan.dp * size, links, i, j), *_wan(plan.dp * size, links, j, i)))
-            domain = self.cluster.domains[share.domain]
-            for crosses in self._layout(share.domain, share.gpus, plan.dp, share.tp, share.pp).crosses:
-                bps = domain.inter_node_bps if crosses else domain.intra_node_bps
-                latency = domain.inter_node_latency_s if crosses else domain.intra_node_latency_s
-                rows.append((size / share.tp * BITS_PER_BYTE / bps, latency) * 2)
-            previous = share
-        table = np.array(rows).reshape(-1, 4)
-        if not np.all(table * NS_PER_S < LONGEST_NS):
-            return None
-        return _Boundaries(*(_ns(table[:, c]) for c in range(4)))
-
-    def _durations(
-        self, costs: StageCosts, slowdown: NDArray[np.float64] | None, sync: bool
-    ) -> tuple[Int, Int, Int]:
-        slow = 1.0 if slowdown is None else np.asarray(slowdown)[[slot.domain for slot in costs.slots]]
+    def _timing(
+        self, plan: Plan, costs: StageCosts, crossings: Crossings, slowdown: Slowdown, *, sync: bool = True
+    ) -> Pipeline:
+        """What the kernel reads: every duration rounded once."""
+        slow: Any = 1.0 if slowdown is None else slowdown[[slot.domain for slot in costs.slots]][:, None]
         tail = costs.update_s + (costs.sync_s if sync else 0.0)
-        return _ns(costs.forward_s * slow), _ns(costs.backward_s * slow), _ns(tail)
-
-    def _run(
-        self, costs: StageCosts, boundaries: _Boundaries, plan: Plan, slowdown: NDArray[np.float64] | None,
-        *, sync: bool = True, fits: NDArray[np.bool_] | None = None,
-    ) -> tuple[Int, Int]:  # fmt: skip
-        tf, tb, tail = self._durations(costs, slowdown, sync)
-        wide = [
-            np.broadcast_to(a, (len(tf), len(a)))
-            for a in (boundaries.of, boundaries.lf, boundaries.ob, boundaries.lb)
-        ]
-        return kernel.iteration_ns_batch(
-            tf, tb, *wide, tail, micro_batches=plan.micro_batches, schedule=plan.schedule, p2p=plan.p2p,
-            warmup=costs.warmup, dead=None if fits is None else ~fits,
+        return Pipeline(
+            _ns(costs.forward_s * slow), _ns(costs.backward_s * slow),
+            crossings.of, crossings.lf, crossings.ob, crossings.lb, _ns(tail),
+            costs.warmup, plan.micro_batches, plan.schedule, plan.p2p,
         )  # fmt: skip
 
-    def _busy_s(
-        self, costs: StageCosts, plan: Plan, slowdown: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """Seconds per iteration that each stage computes (S,): all micro-batches and the update."""
-        tf, tb, tail = self._durations(costs, slowdown, sync=False)
-        return (plan.micro_batches * (tf[0] + tb[0]) + tail[0]) / NS_PER_S
-
-    def _binding(
-        self, plan: Plan, costs: StageCosts, boundaries: _Boundaries, slowdown: NDArray[np.float64] | None
-    ) -> str:
-        tf, tb, _ = self._durations(costs, slowdown, sync=False)
-        rows = (tf[0], tb[0], boundaries.of, boundaries.lf, boundaries.ob, boundaries.lb)
-        lists = [[int(x) for x in row] for row in rows]
-        blocking = plan.p2p == "blocking"
-        if plan.schedule == "gpipe":
-            found = cycle.gpipe(*lists, blocking=blocking)
-        else:
-            found = cycle.one_f_one_b(*lists, [int(w) for w in costs.warmup], blocking=blocking)
-        domains = [slot.domain for slot in costs.slots]
-        return f"{found} (d{domains[found.first]}" + (
-            ")" if domains[found.first] == domains[found.last] else f"-d{domains[found.last]})"
+    def _crossings(self, plan: Plan, links: LinkState) -> Crossings | None:
+        return crossings(
+            self.cluster, plan, self._layouts(plan), self.job.message_bytes(plan.micro_batch), links
         )
 
 
-def _wan(size_bytes: float, links: LinkState, i: int, j: int) -> tuple[float, float]:
-    """Occupancy and one-way latency in seconds of a message over the directed link (i, j)."""
-    bps = float(links.bandwidth_bps[i, j])
-    return (size_bytes * BITS_PER_BYTE / bps if bps > 0 else float("inf"), float(links.latency_s[i, j]))
+def _ns(seconds: NDArray[np.float64]) -> Int:
+    return np.rint(np.minimum(seconds * NS_PER_S, LONGEST_NS)).astype(np.int64)

@@ -69,7 +69,7 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
     moved = np.zeros((domains, domains))
     if old is None:
         return moved
-    for layer, was, now in zip(job.model.layer_list, owners(old), owners(new), strict=True):
+    for layer, was, now in zip(job.model.layers(), owners(old), owners(new), strict=True):
         size = layer.parameters * job.bytes_per_moved_parameter
         if was[0] != now[0]:
             moved[was[0], now[0]] += size

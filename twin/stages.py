@@ -5,7 +5,7 @@ All plans of a batch share the order of domains, dp, the inner (tp, pp) and the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from twin.collectives import Path, all_gather_s
 from twin.compute import ComputeModel
 from twin.domain import Domain
 from twin.job import JobSpec
-from twin.kernel import warmup_depths
+from twin.pipeline import warmup_depths
 from twin.placement import Layout
-from twin.plan import Recompute
+from twin.plan import Plan, Recompute
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -41,17 +41,28 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StageCosts:
-    """Seconds per micro-batch and stage (P, S), tail seconds after the last backward, warm-up depths (S,),
-    peak bytes per GPU (P, S), and which plans give every stage a layer (P,)."""
+    """Per stage and plan (S, P): seconds of one micro-batch, seconds after the last backward, peak bytes
+    per GPU.
+
+    `warmup` (S,): depths of 1F1B. `filled` (P,): plans that give every stage a layer.
+    """
 
     slots: tuple[Slot, ...]
     forward_s: Float
     backward_s: Float
     sync_s: Float
     update_s: Float
-    warmup: Int
     peak_bytes: Float
+    warmup: Int
     filled: NDArray[np.bool_]
+
+    def where(self, chosen: NDArray[np.bool_]) -> "StageCosts":
+        """Only the plans `chosen` (P,)."""
+        return replace(
+            self, forward_s=self.forward_s[:, chosen], backward_s=self.backward_s[:, chosen],
+            sync_s=self.sync_s[:, chosen], update_s=self.update_s[:, chosen],
+            peak_bytes=self.peak_bytes[:, chosen], filled=self.filled[chosen],
+        )  # fmt: skip
 
 
 def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot, ...]:
@@ -63,16 +74,17 @@ def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot,
     )
 
 
-def stage_bounds(cuts: Int, positions: Sequence[Slot]) -> tuple[Int, Int]:
-    """First and past-the-last layer (P, S) of every stage: shares split evenly, the remainder to the last
-    stages."""
-    columns = []
+def stage_bounds(cuts: Int, positions: Sequence[Slot]) -> Int:
+    """First layer of every stage, and N at the end (S + 1, P), from cuts (P, n + 1).
+
+    Shares split evenly by count, the remainder to their last stages.
+    """
+    rows = []
     for slot in positions:
         start, count = cuts[:, slot.share], cuts[:, slot.share + 1] - cuts[:, slot.share]
         base, rest = np.divmod(count, slot.pp)
-        columns.append(start + slot.inner * base + np.maximum(0, slot.inner - (slot.pp - rest)))
-    starts = np.stack(columns, axis=1)
-    return starts, np.concatenate([starts[:, 1:], cuts[:, -1:]], axis=1)
+        rows.append(start + slot.inner * base + np.maximum(0, slot.inner - (slot.pp - rest)))
+    return np.stack([*rows, cuts[:, -1]])
 
 
 def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
@@ -99,58 +111,56 @@ class StageModel:
         self._compute = compute
         self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float]] = {}
         model = job.model
-        self._parameters = _prefix([float(layer.parameters) for layer in model.layer_list])
-        blocks = np.zeros(len(model.layer_list))
+        self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
+        blocks = np.zeros(len(model.layers()))
         blocks[1:-1] = 1.0
         self._blocks = _prefix(blocks)
 
-    def _layer_prefix(
-        self, domain: int, tp: int, micro_batch: int, recompute: Recompute
-    ) -> tuple[Float, Float]:
-        key = (domain, tp, micro_batch, recompute)
+    def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float]:
+        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute)
         if key not in self._times:
-            times = self._compute(self._job.model, self._domains[domain], tp, micro_batch, recompute)
+            domain = self._domains[slot.domain]
+            times = self._compute(self._job.model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
             self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s))
         return self._times[key]
 
     def costs(
-        self, positions: tuple[Slot, ...], cuts: Int, dp: int, micro_batch: int, micro_batches: int,
-        layouts: Sequence[Layout], *, schedule: str, recompute: Recompute, zero: int, extra: int,
-    ) -> StageCosts:  # fmt: skip
-        """Stage costs of the plans `cuts` (P, n + 1), whose shares have `layouts` (n,)."""
-        starts, ends = stage_bounds(cuts, positions)
-        ends = np.maximum(ends, starts)
-        forward, backward = np.empty(starts.shape), np.empty(starts.shape)
-        sync, update = np.empty(starts.shape), np.empty(starts.shape)
-        for i, slot in enumerate(positions):
-            first, past = starts[:, i], ends[:, i]
-            prefix_f, prefix_b = self._layer_prefix(slot.domain, slot.tp, micro_batch, recompute)
-            forward[:, i] = prefix_f[past] - prefix_f[first]
-            backward[:, i] = prefix_b[past] - prefix_b[first]
-            parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
-            sync[:, i] = self._sync_s(parameters, slot, dp, zero, layouts[slot.share])
-            speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
-            update[:, i] = parameters / (dp if zero >= 1 else 1) * OPTIMISER_BYTES / speed
-        warmup = warmup_of(positions, micro_batches, extra)
-        flight = (
-            np.full(len(positions), micro_batches)
-            if schedule == "gpipe"
-            else np.minimum(warmup + 1, micro_batches)
-        )
-        peak = self._peak_bytes(positions, starts, ends, dp, micro_batch, flight, recompute, zero)
-        return StageCosts(
-            positions, forward, backward, sync, update, warmup, peak, np.all(ends > starts, axis=1)
-        )
+        self, positions: tuple[Slot, ...], cuts: Int, layouts: Sequence[Layout], sketch: Plan
+    ) -> StageCosts:
+        """Stage costs of the plans `cuts` (P, n + 1), all like `sketch` but for their cuts.
 
-    def _sync_s(self, parameters: Float, slot: Slot, dp: int, zero: int, shape: Layout) -> Float:
+        `layouts` (n,): one per share.
+        """
+        bounds = stage_bounds(cuts, positions)
+        shape = (len(positions), len(cuts))
+        forward, backward, sync, update, peak = (np.empty(shape) for _ in range(5))
+        warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
+        gpipe = sketch.schedule == "gpipe"
+        for i, slot in enumerate(positions):
+            first, past = bounds[i], bounds[i + 1]
+            ahead = self._layer_prefix(slot, sketch)
+            forward[i], backward[i] = (prefix[past] - prefix[first] for prefix in ahead)
+            parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
+            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share])
+            update[i] = self._update_s(parameters, slot, sketch)
+            flight = sketch.micro_batches if gpipe else min(int(warmup[i]) + 1, sketch.micro_batches)
+            peak[i] = self._peak_bytes(parameters, first, past, slot, sketch, flight)
+        filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
+        return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled)
+
+    def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
+        speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
+        return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
+
+    def _sync_s(self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout) -> Float:
         """Gradients reduced over dp, weights gathered where the optimiser is sharded: reduce-scatter +
         all-gather."""
-        if dp == 1:
+        if sketch.dp == 1:
             return np.zeros_like(parameters)
         gradient_bytes = (
             2.0 if self._job.model.dtype == "fp16" else 4.0
         )  # Megatron reduces bf16 gradients in fp32
-        gathered_bytes = 2.0 if zero >= 1 else gradient_bytes
+        gathered_bytes = 2.0 if sketch.zero >= 1 else gradient_bytes
         domain = self._domains[slot.domain]
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
@@ -161,27 +171,21 @@ class StageModel:
         return fixed + size * per_byte
 
     def _peak_bytes(
-        self, positions: tuple[Slot, ...], starts: Int, ends: Int, dp: int, micro_batch: int,
-        flight: Int, recompute: Recompute, zero: int,
-    ) -> Float:  # fmt: skip
-        """Peak bytes per GPU (P, S): states, activations in flight, the largest temporary, workspace."""
-        model = self._job.model
-        n = len(model.layer_list)
-        per_parameter = memory.state_bytes_per_parameter(zero, dp)
-        peak = np.empty(starts.shape)
-        for i, slot in enumerate(positions):
-            first, past = starts[:, i], ends[:, i]
-            parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
-            if model.tied:  # one copy where the first and the last layer share a GPU
-                parameters -= np.where((first == 0) & (past == n), model.vocab * model.hidden / slot.tp, 0.0)
-            blocks = self._blocks[past] - self._blocks[first]
-            sharded = slot.tp > 1
-            stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
-            stored += (first == 0) * memory.embedding_activation_bytes(model, slot.tp)
-            temporary = (past == n) * memory.head_activation_bytes(model, slot.tp)
-            if recompute == "full":
-                working = memory.recompute_working_bytes(model, slot.tp, sharded)
-                temporary = np.maximum(temporary, (blocks > 0) * working)
-            activations = micro_batch * (stored * flight[i] + temporary)
-            peak[:, i] = parameters * per_parameter + activations + memory.WORKSPACE_BYTES
+        self, parameters: Float, first: Int, past: Int, slot: Slot, sketch: Plan, flight: int
+    ) -> Float:
+        """Peak bytes per GPU (P,): states, activations of `flight` micro-batches, largest temporary,
+        workspace."""
+        model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
+        n = len(model.layers())
+        if model.tied:  # one copy where the first and the last layer share a GPU
+            parameters = parameters - ((first == 0) & (past == n)) * (model.vocab * model.hidden / slot.tp)
+        blocks = self._blocks[past] - self._blocks[first]
+        stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
+        stored += (first == 0) * memory.embedding_activation_bytes(model, slot.tp)
+        temporary = (past == n) * memory.head_activation_bytes(model, slot.tp)
+        if recompute == "full":
+            working = memory.recompute_working_bytes(model, slot.tp, sharded)
+            temporary = np.maximum(temporary, (blocks > 0) * working)
+        states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp)
+        peak: Float = states + sketch.micro_batch * (stored * flight + temporary) + memory.WORKSPACE_BYTES
         return peak

@@ -27,14 +27,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Transformer:
-    """Shape of a model. `seq` and `vocab` belong to it because layer costs depend on them.
+    """Shape of a model with `blocks` Transformer blocks. `seq` and `vocab` belong to it because layer costs
+    depend on them.
 
     `bias`, `learned_positions`, `layer_norm` and `tied` distinguish the GPT family (all true) from the Llama
     family (all false). `attention` says whether the s x s score matrix is written to memory.
     """
 
     name: str
-    layers: int
+    blocks: int
     hidden: int
     heads: int
     kv_heads: int
@@ -50,7 +51,7 @@ class Transformer:
     attention: Attention = "flash"
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"):
+        for name in ("blocks", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"):
             if getattr(self, name) < 1:
                 raise UsageError(f"model {self.name}: {name} must be at least 1")
         if self.hidden % self.heads:
@@ -98,7 +99,7 @@ class Transformer:
     @property
     def parameters(self) -> int:
         """Parameters of the model, a tied matrix counted once."""
-        held = self.embedding_parameters + self.layers * self.block_parameters + self.head_parameters
+        held = self.embedding_parameters + self.blocks * self.block_parameters + self.head_parameters
         return held - (self.vocab * self.hidden if self.tied else 0)
 
     @property
@@ -120,15 +121,18 @@ class Transformer:
     @property
     def flops_per_sequence(self) -> float:
         """Model FLOPs (forward and backward, no recompute) of one sequence: the numerator of MFU."""
-        return 3.0 * (self.layers * self.block_flops + self.head_flops)
+        return 3.0 * (self.blocks * self.block_flops + self.head_flops)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Embedding, blocks, head: the N = blocks + 2 units that cuts separate."""
+        return self._layers
 
     @cached_property
-    def layer_list(self) -> tuple[Layer, ...]:
-        """Embedding, `layers` blocks, head: the N = layers + 2 units that cuts separate."""
+    def _layers(self) -> tuple[Layer, ...]:
         block = Layer("block", self.block_parameters, self.block_flops)
         return (
             Layer("embedding", self.embedding_parameters, 0.0),
-            *(block for _ in range(self.layers)),
+            *(block for _ in range(self.blocks)),
             Layer("head", self.head_parameters, self.head_flops),
         )
 
@@ -138,11 +142,11 @@ class Transformer:
 
 
 def classic(
-    name: str, layers: int, hidden: int, heads: int, seq: int, vocab: int, dtype: Dtype
+    name: str, blocks: int, hidden: int, heads: int, seq: int, vocab: int, dtype: Dtype
 ) -> Transformer:
     """GPT family: 4h MLP, biases, LayerNorm, learned positions, tied output, attention written out."""
     return Transformer(
-        name, layers, hidden, heads, heads, 4 * hidden, False, seq, vocab, dtype,
+        name, blocks, hidden, heads, heads, 4 * hidden, False, seq, vocab, dtype,
         bias=True, learned_positions=True, layer_norm=True, tied=True, attention="materialised",
     )  # fmt: skip
 
