@@ -29,8 +29,8 @@ _SERIES = {
 """Table -> (SQL naming a series, SQL of the value that varies, what a series is)."""
 # fmt: off
 COLUMNS = (
-    "dataset", "table", "rows", "series", "series_kind", "first", "last", "interval_s", "gaps", "coverage", "cv",
-    "autocorrelation_time_s", "spark", "licence", "synthetic",
+    "dataset", "table", "rows", "series", "series_kind", "first", "last", "interval_s", "gaps", "coverage",
+    "cv", "autocorrelation_time_s", "spark", "licence", "synthetic",
 )
 # fmt: on
 _BARS = " ▁▂▃▄▅▆▇█"
