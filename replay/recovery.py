@@ -54,13 +54,17 @@ def _check_link(run_dir: Path, chain: list[Manifest], manifest: Manifest) -> Non
         )
     data = run_dir / manifest.data_name
     try:
-        size = data.lstat().st_size
+        status = data.lstat()
     except OSError as error:
         raise segment.FileDamageError(
-            data, f"cannot be read ({error.strerror}), though its manifest is there"
+            data, f"missing, though its manifest {manifest.name} is there ({error.strerror})"
         ) from error
-    if size != manifest.size_bytes:
-        raise segment.FileDamageError(data, f"{size} bytes, its manifest says {manifest.size_bytes}")
+    if not stat.S_ISREG(status.st_mode):
+        raise segment.FileDamageError(data, "not a regular file")
+    if status.st_size != manifest.size_bytes:
+        raise segment.FileDamageError(
+            data, f"{status.st_size} bytes, its manifest says {manifest.size_bytes}"
+        )
 
 
 def _later(run_dir: Path, first: int) -> str | None:

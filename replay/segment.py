@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ingest.durable import DISK, Disk, put
 from ingest.errors import DamageError
-from replay.events import MAX_INTEGER, EventError, canonical
+from replay.events import MAX_INTEGER, canonical
 
 COMMITTED = re.compile(r"([0-9]{20})\.(parquet|json)")
 """Names of committed files; matched in full, so that no temporary file is ever taken for one."""
@@ -77,8 +77,13 @@ class Manifest:
         return f"{self.first_seq:020d}.json"
 
     def text(self) -> bytes:
-        """The only bytes that a manifest file with these contents may hold."""
-        return canonical(asdict(self)).encode() + b"\n"
+        """The only bytes that a manifest file with these contents may hold.
+
+        `check` is the SHA-256 of all other fields, so that a changed manifest is known as such by itself.
+        """
+        fields = asdict(self)
+        check = hashlib.sha256(canonical(fields).encode()).hexdigest()
+        return canonical({**fields, "check": check}).encode() + b"\n"
 
     @property
     def hash(self) -> str:
@@ -137,9 +142,10 @@ def read_manifest(path: Path) -> Manifest:
     data = read_file(path)
     try:
         fields = json.loads(data)
+        del fields["check"]  # what it must be follows from the others
         manifest = Manifest(**fields)
         sound = _sound(manifest) and manifest.text() == data
-    except (ValueError, TypeError, EventError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         sound = False
     if not sound or manifest.name != path.name:
         raise FileDamageError(path, "not a manifest that was written under this name; the file was changed")

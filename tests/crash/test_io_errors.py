@@ -1,0 +1,65 @@
+"""Each call to the disk fails once, in every way: the log stays valid and the writer says so and stops."""
+
+from pathlib import Path
+
+import pytest
+import workload
+from disks import Crash, FailingDisk
+
+from ingest.errors import StorageError
+from replay.log import RunReader, RunWriter
+
+EVENTS, PER_FLUSH = 6, 3
+HARMLESS = ("short write", "interrupted")
+"""The program goes on as if nothing had been: the rest is written with further calls."""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return workload.write(tmp_path_factory.mktemp("whole") / "run", EVENTS, PER_FLUSH)[0]
+
+
+def attempt(run_dir: Path, disk: FailingDisk) -> tuple[int, bool]:
+    """Write the run on a failing disk; returns (last acknowledged number, whether it came to its end)."""
+    acknowledged = [-1]
+    try:
+        workload.write(run_dir, EVENTS, PER_FLUSH, disk=disk, acknowledge=acknowledged.append)
+    except (StorageError, Crash):
+        return acknowledged[-1], False
+    return acknowledged[-1], True
+
+
+@pytest.mark.parametrize("mode", FailingDisk.MODES)
+def test_whatever_call_fails_nothing_is_lost_and_the_run_resumes(
+    tmp_path: Path, mode: str, uninterrupted: str
+) -> None:
+    failures = 0
+    for at in range(1, 1000):
+        run_dir, disk = tmp_path / str(at), FailingDisk(mode, at)
+        durable, ended = attempt(run_dir, disk)
+        assert ended or mode not in HARMLESS
+        failures += not ended
+        if run_dir.exists():
+            assert workload.stored(run_dir) >= durable
+        assert workload.write(run_dir, EVENTS, PER_FLUSH)[0] == uninterrupted
+        if disk.calls < at:  # the whole run passed untouched
+            break
+    assert at > 30, "the loop saw every call"
+    assert failures > 0 or mode in HARMLESS
+
+
+@pytest.mark.parametrize("mode", ["fsync error", "no space", "error"])
+def test_a_writer_that_met_an_error_refuses_to_go_on(tmp_path: Path, mode: str) -> None:
+    disk = FailingDisk(mode, 0)
+    writer = RunWriter.create(tmp_path / "run", disk=disk)
+    writer.append(*workload.event(0))
+    writer.append(*workload.event(1))
+    disk.mode, disk.at = "error", disk.calls + 1
+    with pytest.raises(StorageError, match="cannot be written"):
+        writer.flush()
+    for again in (writer.flush, lambda: writer.append(*workload.event(2)), lambda: writer.finish({})):
+        with pytest.raises(StorageError, match="a write failed before; resume"):
+            again()
+    writer.close()
+    assert RunReader(tmp_path / "run").verify() == []
+    assert workload.stored(tmp_path / "run") == 0
