@@ -14,6 +14,7 @@ from ingest.units import to_ns, to_s
 from twin.clock import END, At
 from twin.controller import Controller
 from twin.estimate import Estimator
+from twin.event_training import MicrobatchTraining
 from twin.execution import Execution
 from twin.facts import Fact, Trigger
 from twin.faults import Fault, Machines, timeline
@@ -28,6 +29,10 @@ from twin.training import RateTraining
 from twin.view import Forecast, View
 
 Engine = Literal["kernel", "des"]
+ENGINES: dict[Engine, type[RateTraining] | type[MicrobatchTraining]] = {
+    "kernel": RateTraining,
+    "des": MicrobatchTraining,
+}
 
 
 class World:
@@ -50,9 +55,7 @@ class World:
         estimator = Estimator(setup.cluster, setup.job)
         self._ledger = Ledger(estimator, self._emit)
         self._controller = Controller(self._env, to_ns(scenario.control.period_s), self._decide)
-        training = RateTraining(
-            self._env, self._links, estimator, self._machines.slowdown, self._ledger.iterated
-        )
+        training = ENGINES[engine](self._links, estimator, self._machines.slowdown, self._ledger.iterated)
         self._job = Execution(
             self._env,
             self._links,

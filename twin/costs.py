@@ -17,8 +17,8 @@ from twin.plan import Plan
 class PlanCosts:
     """Consumption of a plan that does not depend on the links.
 
-    An iteration of t seconds takes `busy_j + wait_w * t` joules: GPUs draw the power of waiting throughout and
-    `busy_j` more for the computation, however long the links make them wait. A paused job draws `idle_w`.
+    An iteration of t seconds takes `busy_j + wait_w * t` joules: GPUs draw the power of waiting throughout
+    and `busy_j` more for the computation, however long the links make them wait. A paused job draws `idle_w`.
     """
 
     gpus: tuple[int, ...]  # (K,)
@@ -40,7 +40,7 @@ class PlanCosts:
         return self.usd_per_hour * (held_ns / NS_PER_S) / 3600.0
 
     def energy_j(self, held_ns: int, iterations: float | None) -> float:
-        """Energy of `iterations` (a fraction counts) that took `held_ns` in all; None: of a pause that long."""
+        """Energy of `iterations` (a fraction counts) that took `held_ns` in all; None: of a pause."""
         held_s = held_ns / NS_PER_S
         return self.idle_w * held_s if iterations is None else self.busy_j * iterations + self.wait_w * held_s
 
@@ -48,7 +48,7 @@ class PlanCosts:
 def plan_costs(estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) -> PlanCosts:
     """Consumption of `plan` when domain k computes `slowdown[k]` times slower than nominal."""
     cluster = estimator.cluster
-    estimate = estimator.iteration(plan, _open_links(cluster.size), slowdown)
+    estimate = estimator.iteration(plan, open_links(cluster.size), slowdown)
     gpus, compute = [0] * cluster.size, [0] * cluster.size
     for share, seconds in zip(plan.shares, estimate.compute_s, strict=True):
         gpus[share.domain], compute[share.domain] = len(share.gpus), to_ns(seconds)
@@ -80,6 +80,6 @@ def _whole(sizes_bytes: NDArray[np.float64]) -> dict[Pair, int]:
     return {(int(i), int(j)): round(float(sizes_bytes[i, j])) for i, j in np.argwhere(sizes_bytes > 0)}
 
 
-def _open_links(size: int) -> LinkState:
+def open_links(size: int) -> LinkState:
     """Links without any limit that matters: consumption is asked for, not time."""
     return LinkState(np.full((size, size), 1e15), np.zeros((size, size)))

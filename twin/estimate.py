@@ -169,10 +169,13 @@ class Estimator:
 
     def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:
         """Iteration time in nanoseconds; `DEAD` when a used link has no bandwidth."""
+        timing = self.pipeline(plan, links, slowdown)
+        return DEAD if timing is None else int(kernel.iteration_ns(timing)[0])
+
+    def pipeline(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Pipeline | None:
+        """Every duration of one iteration, as kernel and event engine read it; None: a link is dead."""
         across = self._crossings(plan, links)
-        if across is None:
-            return DEAD
-        return int(kernel.iteration_ns(self._timing(plan, self._plan_costs(plan), across, slowdown))[0])
+        return None if across is None else self._timing(plan, self._plan_costs(plan), across, slowdown)
 
     def iteration(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Estimate:
         """Everything about one iteration; with a dead link the time is infinite and utilisation 0."""

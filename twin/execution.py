@@ -49,7 +49,7 @@ class Execution:
         self.applied_ns = 0
 
     def goal(self, answer: Plan | None) -> Plan | None:
-        """What the answer of a controller asks to be done: a plan to go to, or None when nothing is to change.
+        """What an answer of the controller asks for: a plan to go to, or None when nothing is to change.
 
         Holding a job that a failure has stopped starts it again, as soon as enough GPUs are alive.
 
@@ -66,7 +66,7 @@ class Execution:
         return None if self._running or not self._can_run(self.plan) else self.plan
 
     def switch(self, goal: Plan) -> Generator[Event, Any, None]:
-        """Process fragment: bring `goal` into effect; given up when a failure on the way makes it impossible."""
+        """Process fragment: bring `goal` into effect, unless a failure meanwhile makes it impossible."""
         if self._running:
             yield from self._training.finish()
         if not self._can_run(goal):
@@ -138,7 +138,7 @@ class Execution:
         )
 
     def _move(self, old: Plan | None, new: Plan, stopped: bool) -> Generator[Event, Any, None]:
-        """Pause, copy, restart; nothing of it for the first plan and for knobs that place nothing elsewhere."""
+        """Pause, copy, restart; none of it for the first plan and for knobs that place nothing elsewhere."""
         start_ns, restart_ns = self._env.now, 0
         cluster = self._estimator.cluster
         moved = move_bytes(self._estimator.job, old, new, cluster.size)

@@ -112,7 +112,7 @@ class Ledger:
         moved: dict[Pair, int] | None = None,
         charged: bool = True,
     ) -> None:
-        """Time went by without a complete iteration; `done` is the fraction of one that was done in vain, if any.
+        """Time went by without a complete iteration; `done`: the fraction of one that was done in vain.
 
         `charged`: the plan in force held its GPUs meanwhile.
         """

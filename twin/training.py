@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from simpy import Environment, Event
+from simpy import Event
 
 from twin.estimate import Estimator
 from twin.kernel import DEAD
@@ -21,14 +21,14 @@ from twin.pace import Work
 from twin.plan import Plan
 
 Iterated = Callable[[int, int, int, int], None]
-"""Called with (count, start_ns of the first, duration_ns of each, stalled_ns in all) of complete iterations."""
+"""Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all."""
 REMEMBERED = 4096
 """Iteration times kept per plan; more than the distinct link states between two moves of most runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An iteration that was given up: when it began, for how long it ran and stood still, what share was done."""
+    """An iteration that was given up: when it began, how long it ran and stood still, what share was done."""
 
     start_ns: int
     elapsed_ns: int
@@ -71,13 +71,12 @@ class RateTraining:
 
     def __init__(
         self,
-        env: Environment,
         links: Links,
         estimator: Estimator,
         slowdown: NDArray[np.float64],
         iterated: Iterated,
     ) -> None:
-        self._env = env
+        self._env = links.env
         self._links = links
         self._estimator = estimator
         self._slowdown = slowdown  # (K,), updated in place by the world
@@ -87,7 +86,7 @@ class RateTraining:
         self._times: dict[tuple[float, ...], int | None] = {}
         self._work = Work(0, None)
         self._began_ns = self._stalled_ns = 0
-        self._disturbed = env.event()
+        self._disturbed = self._env.event()
         links.watchers.append(self._links_changed)
 
     def start(self, plan: Plan) -> None:
@@ -110,7 +109,7 @@ class RateTraining:
         self._work.settle(now)
 
     def repace(self) -> None:
-        """The state of a used link, or the compute speed of a domain, has changed: carry on at the new pace."""
+        """A used link, or the compute speed of a domain, has changed: carry on at the new pace."""
         if self._plan is None:
             return
         self.settle()
@@ -135,7 +134,7 @@ class RateTraining:
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, self._work.done)
 
     def _count(self, now: int) -> None:
-        """The running iteration has ended, and perhaps whole ones after it; the rest of the time is the next one's."""
+        """The running iteration has ended, perhaps whole ones after it; the rest is the next one's."""
         work = self._work
         end = work.since_ns + work.left_ns
         self._iterated(1, self._began_ns, end - self._began_ns, self._stalled_ns)

@@ -50,7 +50,7 @@ class Transfers:
 
 
 def directed(sizes_bytes: Matrix) -> dict[Pair, int]:
-    """The links with something to send, in order, in whole bytes; the diagonal (inside a domain) is left out."""
+    """The links with something to send, in order, in whole bytes; not the diagonal (inside a domain)."""
     size = len(sizes_bytes)
     return {
         (i, j): round(float(sizes_bytes[i, j]))

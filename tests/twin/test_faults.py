@@ -1,0 +1,168 @@
+"""GPUs that die and come back, domains that slow down."""
+
+import numpy as np
+import pytest
+
+from ingest.units import to_ns
+from tests.plays import durations, hold, of_type, plan_over, play, totals
+from tests.worlds import toy_setup
+from twin.estimate import Estimator
+from twin.facts import Trigger
+from twin.plan import Plan
+from twin.scenario import Setup
+
+
+def _narrow(setup: Setup) -> Plan:
+    return plan_over(setup, (0, 1), (17, 17))
+
+
+def _iter_ns(setup: Setup, plan: Plan) -> int:
+    return Estimator(setup.cluster, setup.job).iter_ns(plan, setup.wan.at(0))
+
+
+FAULT = [{"domain": "d1", "gpus": 2, "at_s": 130, "for_s": 100}]
+OFTEN = {"checkpoint_s": 60}
+
+
+def test_a_lost_gpu_stops_the_job_until_the_repair_when_nothing_else_is_decided() -> None:
+    setup = toy_setup(seconds=600, gpu_faults=FAULT, moving=OFTEN)
+    plan = _narrow(setup)
+    one = _iter_ns(setup, plan)
+    facts = play(setup, hold(plan))
+    failure, waiting = of_type(facts, "time_lost")[:2]
+    again = of_type(facts, "plan_applied")[1]
+    assert failure.payload["reason"] == "failure" and failure.sim_ns == to_ns(130)
+    assert failure.payload["lost_ns"] == to_ns(130) % one
+    assert waiting.payload["reason"] == "waiting" and waiting.payload["lost_ns"] == to_ns(100)
+    assert waiting.payload["gpu_ns"] == 0
+    assert again.payload["pause_ns"] == to_ns(11.35) and again.payload["moved_bytes"] == []
+
+
+def test_work_since_the_last_checkpoint_is_done_again() -> None:
+    setup = toy_setup(seconds=600, gpu_faults=FAULT, moving=OFTEN)
+    plan = _narrow(setup)
+    one = _iter_ns(setup, plan)
+    facts = play(setup, hold(plan))
+    (failed,) = of_type(facts, "gpu_failed")
+    lost = to_ns(130) // one - to_ns(120) // one
+    assert lost > 0 or to_ns(130) // one == to_ns(120) // one
+    assert failed.payload == {
+        "domain": 1,
+        "gpus": 2,
+        "free": 2,
+        "lost_iterations": lost,
+        "lost_tokens": lost * setup.job.tokens_per_iteration,
+    }
+    assert totals(facts)["iterations"] == len(durations(facts)) - lost
+
+
+@pytest.mark.parametrize(("checkpoint_s", "kept_s"), [(10_000, 0), (50, 100), (130, 130)])
+def test_the_checkpoint_period_decides_what_survives(checkpoint_s: float, kept_s: float) -> None:
+    setup = toy_setup(seconds=200, gpu_faults=FAULT, moving={"checkpoint_s": checkpoint_s})
+    plan = _narrow(setup)
+    one = _iter_ns(setup, plan)
+    facts = play(setup, hold(plan))
+    # A checkpoint at the very instant of the fault comes too late: the fault strikes first.
+    kept = 0 if kept_s == 130 else to_ns(kept_s) // one
+    assert totals(facts)["iterations"] == kept
+    assert totals(facts)["lost_iterations"] == to_ns(130) // one - kept
+
+
+def test_the_view_of_a_failure_shows_the_gpus_left_and_a_legal_plan_goes_on() -> None:
+    setup = toy_setup(seconds=600, gpu_faults=FAULT)
+    narrow, elsewhere = _narrow(setup), plan_over(setup, (0, 2), (17, 17))
+
+    def answer(trigger: Trigger) -> Plan | None:
+        assert trigger.view is not None
+        if trigger.payload["trigger"] == "failure":
+            assert trigger.view.free_gpus == (4, 2, 4) and trigger.view.plan == narrow
+            return elsewhere
+        return narrow if trigger.payload["trigger"] == "start" else None
+
+    facts = play(setup, answer)
+    move = of_type(facts, "plan_applied")[1].payload
+    assert [reason.payload["reason"] for reason in of_type(facts, "time_lost")] == ["failure", "horizon"]
+    assert move["started_ns"] == to_ns(130) and move["gpus"] == [4, 0, 4]
+
+
+def test_a_plan_on_lost_gpus_is_refused() -> None:
+    setup = toy_setup(seconds=600, gpu_faults=FAULT)
+    narrow = _narrow(setup)
+    other = plan_over(setup, (0, 1), (16, 18))
+    with pytest.raises(ValueError, match="needs 4 GPUs of 2"):
+        play(setup, lambda t: {"start": narrow, "failure": other}.get(t.payload["trigger"]))
+
+
+def test_a_fault_in_an_unused_domain_disturbs_nothing() -> None:
+    calm, hurt = (
+        toy_setup(seconds=600, gpu_faults=faults)
+        for faults in ([], [{"domain": "d2", "gpus": 4, "at_s": 130, "for_s": 100}])
+    )
+    assert durations(play(calm, hold(_narrow(calm)))) == durations(play(hurt, hold(_narrow(hurt))))
+
+
+def test_spare_gpus_take_over_after_a_restart() -> None:
+    setup = toy_setup(seconds=600, gpu_faults=[{"domain": "d1", "gpus": 1, "at_s": 130, "for_s": 100}])
+    plan = plan_over(setup, (0, 1, 2), (12, 12, 10), dp=1, tp=2)  # two of four GPUs in each domain
+    facts = play(setup, hold(plan))
+    again = of_type(facts, "plan_applied")[1]
+    assert again.payload["started_ns"] == to_ns(130) and again.payload["pause_ns"] == to_ns(11.35)
+
+
+def test_a_failure_during_a_move_to_that_domain_leaves_the_job_waiting_for_a_decision() -> None:
+    fault = [{"domain": "d1", "gpus": 2, "at_s": 75, "for_s": 1_000}]
+    setup = toy_setup(seconds=600, gpu_faults=fault, control={"period_s": 50})
+    alone = plan_over(setup, (0, 2), (17, 17))
+    narrow = _narrow(setup)
+    seen = []
+
+    def answer(trigger: Trigger) -> Plan | None:
+        seen.append((trigger.payload["trigger"], trigger.sim_ns))
+        return {0: alone, 1: narrow}.get(
+            trigger.payload["number"], alone if trigger.payload["trigger"] == "failure" else None
+        )
+
+    facts = play(setup, answer)
+    arrived = of_type(facts, "plan_applied")[1]
+    assert ("failure", arrived.sim_ns) in seen
+    assert of_type(facts, "plan_applied")[2].payload["started_ns"] == arrived.sim_ns
+    assert durations(facts)[-1] == _iter_ns(setup, alone)
+
+
+def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view() -> None:
+    slow = [{"domain": "d0", "factor": 1.5, "at_s": 100, "for_s": 100}]
+    setup = toy_setup(seconds=300, slowdowns=slow)
+    plan = _narrow(setup)
+    seen = {}
+
+    def answer(trigger: Trigger) -> Plan | None:
+        assert trigger.view is not None
+        seen[trigger.sim_ns] = trigger.view.slowdown.tolist()
+        return plan if trigger.payload["trigger"] == "start" else None
+
+    facts = play(setup, answer)
+    assert [f.payload for f in of_type(facts, "domain_slowed")] == [
+        {"domain": 0, "factor": 1.5},
+        {"domain": 0, "factor": 1.0},
+    ]
+    assert (seen[0], seen[to_ns(100)], seen[to_ns(200)]) == ([1, 1, 1], [1.5, 1, 1], [1, 1, 1])
+    estimator = Estimator(setup.cluster, setup.job)
+    slowed = estimator.iter_ns(plan, setup.wan.at(0), np.array([1.5, 1.0, 1.0]))
+    one = _iter_ns(setup, plan)
+    assert slowed > one and {one, slowed} <= set(durations(facts))
+
+
+def test_time_is_accounted_for_to_the_nanosecond_whatever_fails() -> None:
+    faults = [
+        {"domain": "d0", "gpus": 1, "at_s": 33, "for_s": 44},
+        {"domain": "d1", "gpus": 4, "at_s": 60, "for_s": 100},
+        {"domain": "d0", "gpus": 4, "at_s": 111.5, "for_s": 20},
+    ]
+    setup = toy_setup(seconds=400, gpu_faults=faults, moving=OFTEN)
+    facts = play(setup, hold(_narrow(setup)))
+    total = totals(facts)
+    assert total["iteration_ns"] + total["pause_ns"] + total["lost_ns"] == setup.wan.end_ns
+    assert total["iteration_ns"] == sum(durations(facts))
+    assert (
+        total["tokens"] == (len(durations(facts)) - total["lost_iterations"]) * setup.job.tokens_per_iteration
+    )

@@ -1,0 +1,164 @@
+"""A pipeline running: every forward, backward and message of every micro-batch is an event of the world.
+
+The same semantics as `twin.referee` (spec 3.4). Messages of one direction arrive in the order in which they
+were sent, so counters stand for inboxes.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from simpy import Event
+
+from twin.estimate import Estimator
+from twin.links import Links, Pair
+from twin.messages import Fabric, Wire
+from twin.pipeline import Pipeline
+from twin.plan import Plan
+from twin.referee import FORWARD, operations
+
+
+class Stage:
+    """Runs its operations in order; starts one when the stage is free and its message has arrived."""
+
+    def __init__(self, run: "Run", index: int, down: Fabric | None, up: Fabric | None) -> None:
+        pipeline = run.pipeline
+        self._run = run
+        self._env = run.env
+        self._down = down
+        self._up = up
+        self._blocking = pipeline.blocking
+        self._every = pipeline.micro_batches
+        self.operations = [
+            kind == FORWARD
+            for kind, _ in operations(pipeline.schedule, int(pipeline.warmup[index]), self._every)
+        ]
+        self.pace(pipeline, index)
+
+    def pace(self, pipeline: Pipeline, index: int) -> None:
+        """Durations of the operations that begin from now on."""
+        self._forward_ns = int(pipeline.tf[index, 0])
+        self._backward_ns = int(pipeline.tb[index, 0])
+        self._tail_ns = int(pipeline.tail[index, 0])
+
+    def begin(self, first: bool, last: bool) -> None:
+        """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody."""
+        self.done = self._forwards = self._backwards = 0
+        self._activations = self._every if first else 0
+        self._gradients = self._every if last else 0
+        self._free = True
+        self.advance()
+
+    def activation_arrived(self) -> None:
+        """The next micro-batch has come down the pipeline."""
+        self._activations += 1
+        self.advance()
+
+    def gradient_arrived(self) -> None:
+        """The next micro-batch's gradient has come up the pipeline."""
+        self._gradients += 1
+        self.advance()
+
+    def released(self) -> None:
+        """What this stage sent has arrived: in blocking mode it may compute again."""
+        if self._blocking:
+            self._free = True
+            self.advance()
+
+    def advance(self) -> None:
+        """Start the next operation if it can start."""
+        if not self._free or self.done == len(self.operations):
+            return
+        if self.operations[self.done]:
+            if self._activations > self._forwards:
+                self._free = False
+                self._env.timeout(self._forward_ns).callbacks.append(self._forward_done)
+        elif self._gradients > self._backwards:
+            self._free = False
+            self._env.timeout(self._backward_ns).callbacks.append(self._backward_done)
+
+    def _forward_done(self, _: Event) -> None:
+        self._forwards += 1
+        self._pass_on(self._down)
+
+    def _backward_done(self, _: Event) -> None:
+        self._backwards += 1
+        if self._backwards == self._every:
+            self._env.timeout(self._tail_ns).callbacks.append(self._run.stage_done)
+        self._pass_on(self._up)
+
+    def _pass_on(self, direction: Fabric | None) -> None:
+        if not self._run.live:
+            return
+        self.done += 1
+        self._free = direction is None or not self._blocking
+        if direction is not None:
+            direction.send()
+        self.advance()
+
+
+class Run:
+    """One plan's pipeline, iterating until it is dropped; `ended` is called at the end of every iteration."""
+
+    def __init__(
+        self, links: Links, estimator: Estimator, plan: Plan, pipeline: Pipeline, ended: Callable[[], None]
+    ) -> None:
+        self.env = links.env
+        self.pipeline = pipeline
+        self.live = True
+        self._ended = ended
+        size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
+        pairs = _boundary_pairs(plan)
+        down = [self._direction(links, pair, size, b, "of", "lf") for b, pair in enumerate(pairs)]
+        back = [pair and (pair[1], pair[0]) for pair in pairs]
+        up = [self._direction(links, pair, size, b, "ob", "lb") for b, pair in enumerate(back)]
+        self.wires = {d.pair: d for d in (*down, *up) if isinstance(d, Wire)}
+        self.stages = [
+            Stage(self, i, d, u) for i, (d, u) in enumerate(zip([*down, None], [None, *up], strict=True))
+        ]
+        for b, (there, back_again) in enumerate(zip(down, up, strict=True)):
+            there.arrived = self._arrival(self.stages[b + 1].activation_arrived, self.stages[b].released)
+            back_again.arrived = self._arrival(self.stages[b].gradient_arrived, self.stages[b + 1].released)
+
+    def begin(self) -> None:
+        """Start an iteration now."""
+        self._open = last = len(self.stages)
+        for i, stage in enumerate(self.stages):
+            stage.begin(i == 0, i == last - 1)
+
+    def pace(self, pipeline: Pipeline) -> None:
+        """Other compute durations from the next operation on."""
+        for i, stage in enumerate(self.stages):
+            stage.pace(pipeline, i)
+
+    def stage_done(self, _: Event) -> None:
+        """A stage has done its last backward and what follows it."""
+        self._open -= 1
+        if self._open == 0 and self.live:
+            self._ended()
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """Operations done in the running iteration, and operations of a whole one."""
+        return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
+
+    def _direction(
+        self, links: Links, pair: Pair | None, size: int, boundary: int, occupancy: str, latency: str
+    ) -> Fabric:
+        if pair is not None:
+            return Wire(links, pair, size)
+        fixed = [int(getattr(self.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
+        return Fabric(self.env, *fixed)
+
+    def _arrival(self, receive: Callable[[], None], release: Callable[[], None]) -> Callable[[], None]:
+        def arrived() -> None:
+            if self.live:
+                receive()
+                release()
+
+        return arrived
+
+
+def _boundary_pairs(plan: Plan) -> list[Pair | None]:
+    """The link that each boundary between stages crosses downstream; None inside a domain."""
+    domains = [share.domain for share in plan.shares for _ in range(share.pp)]
+    return [(a, b) if a != b else None for a, b in pairwise(domains)]
