@@ -1,6 +1,7 @@
 """Measurements of the lake as a `WanTrace`: the stated steps between a sample and an available bandwidth."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -32,26 +33,25 @@ def load(store: Path, spec: WanSettings, domains: Sequence[str]) -> WanTrace:
     """
     sites = [spec.sites.get(name, name) for name in domains]
     columns = _columns(store, spec, sites)
-    if len(columns["ns"]) == 0:
-        raise _explain(store, spec, sites)
-    start, end = int(columns["ns"].min()), int(columns["ns"].max())
+    found = {}
+    for i, j in permutations(range(len(sites)), 2):
+        rows = (columns["src"] == sites[i]) & (columns["dst"] == sites[j])
+        if not rows.any():
+            raise _explain(store, spec, sites, f"from {sites[i]!r} to {sites[j]!r}")
+        bandwidth = np.minimum(columns["single_bps"][rows] * spec.streams, spec.cap_bps)
+        found[i, j] = (
+            columns["ns"][rows],
+            bandwidth,
+            _latency(columns["rtt_s"][rows], spec, domains[i], domains[j]),
+        )
+    start = int(columns["ns"].min())
+    end = int(columns["ns"].max())
     if start == end:
         raise UsageError(
             f"data set {spec.dataset!r} has one instant only, so its links do not vary; "
             "choose another with --dataset (see `twin traces`)"
         )
-    single, rtt = columns["single_bps"], columns["rtt_s"]
-    series = {}
-    for i, src in enumerate(sites):
-        for j, dst in enumerate(sites):
-            if i == j:
-                continue
-            rows = (columns["src"] == src) & (columns["dst"] == dst)
-            if not rows.any():
-                raise UsageError(f"data set {spec.dataset!r} has no bandwidth sample from {src!r} to {dst!r}")
-            bandwidth = np.minimum(single[rows] * spec.streams, spec.cap_bps)
-            latency = _latency(rtt[rows], spec, domains[i], domains[j])
-            series[i, j] = LinkSeries(columns["ns"][rows] - start, bandwidth, latency)
+    series = {pair: LinkSeries(times - start, *values) for pair, (times, *values) in found.items()}
     return trace(tuple(domains), series, end - start, start, note(spec))
 
 
@@ -98,8 +98,8 @@ def _latency(rtt_s: Values, spec: WanSettings, src: str, dst: str) -> Values:
     return rtt_s[known[last]] / 2
 
 
-def _explain(store: Path, spec: WanSettings, sites: list[str]) -> NotFoundError | UsageError:
-    """Why no sample was found, and the way out."""
+def _explain(store: Path, spec: WanSettings, sites: list[str], link: str) -> NotFoundError | UsageError:
+    """Why a link has no sample, and the way out."""
     from ingest import query  # brings duckdb, needed here only
 
     with query.connect(store) as connection:
@@ -120,6 +120,5 @@ def _explain(store: Path, spec: WanSettings, sites: list[str]) -> NotFoundError 
             f"data set {spec.dataset!r} has no site {unknown[0]!r}{suggestion(unknown[0], known)}; "
             "name the site of each domain under `wan.sites`"
         )
-    return UsageError(
-        f"data set {spec.dataset!r} has no bandwidth sample of at least {spec.min_duration_s} s"
-    )
+    least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
+    return UsageError(f"data set {spec.dataset!r} has no bandwidth sample{least} {link}")
