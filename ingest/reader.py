@@ -44,9 +44,20 @@ class Batch:
 class Reader(Protocol):
     """Knows one format. `name` is stable; a change of `version` makes old files be read again."""
 
-    name: str
-    version: int
-    tables: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """Stable name, as in dataset.toml and in the lake."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised with every change of what rows the reader makes."""
+        ...
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Canonical tables it may fill."""
+        ...
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Whether a file of this name that begins with `head` (some kilobytes) is in this format."""

@@ -6,11 +6,23 @@ from ingest.dataset import DatasetOptions
 from ingest.errors import UsageError
 from ingest.reader import Reader
 from ingest.readers.columns import Columns
+from ingest.readers.dcgm_wide import DcgmWide
 from ingest.readers.iperf3 import Iperf3
+from ingest.readers.nvidia_smi import NvidiaSmi
+from ingest.readers.philly import Philly
+from ingest.readers.region_pairs import RegionPairs
+from ingest.readers.rtt_matrix import RttMatrix
+from ingest.readers.wanify import Wanify
 
 READERS: tuple[Reader, ...] = (
-    Iperf3(),
     Columns(),
+    DcgmWide(),
+    Iperf3(),
+    NvidiaSmi(),
+    Philly(),
+    RegionPairs(),
+    RttMatrix(),
+    Wanify(),
 )
 
 

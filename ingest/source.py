@@ -5,13 +5,13 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ingest.errors import InputError
 
 SMALL_BYTES = 16 * 1024**2
 """Sources up to this size are held in memory while they are read."""
-HEAD_BYTES = 4096
+HEAD_BYTES = 16 * 1024
 """How much of a file a reader sees to recognise it."""
 _CHUNK = 1 << 20
 
@@ -96,7 +96,7 @@ def from_file(path: Path, name: str) -> Source:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); check the file and its rights"
         ) from error
-    return Source(name, digest, size, head, str(path), lambda: _Bounded(path.open("rb"), size), path)
+    return Source(name, digest, size, head, str(path), lambda: cast(BinaryIO, _Bounded(path.open("rb"), size)), path)
 
 
 def digest_of(stream: BinaryIO) -> tuple[str, int]:

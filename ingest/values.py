@@ -34,6 +34,18 @@ def number(value: Any) -> float:
         raise ValueError(f"{_shown(value)} is not a number") from None
 
 
+def amount(value: Any) -> float:
+    """A float that is finite and not negative.
+
+    Raises:
+        ValueError: it is not.
+    """
+    made = number(value)
+    if not 0 <= made < float("inf"):
+        raise ValueError(f"{_shown(value)} is {'negative' if made < 0 else 'not finite'}")
+    return made
+
+
 def whole(value: Any, limit: int = 2**63 - 1) -> int:
     """An integer of at most `limit` in size; 3.0 and "3" count.
 

@@ -18,7 +18,7 @@ from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, Reject, rejected_file
 from ingest.source import Source
 from ingest.units import NS_PER_S, US, to_ns
-from ingest.values import document, number, text, whole
+from ingest.values import amount, document, number, text, whole
 
 _TABLE = "link_samples"
 _ROLES = re.compile(r"(?:^|[_-])(host|target|proxy)_(host|target|proxy)(?:_|\.|$)")
@@ -127,7 +127,7 @@ def _run_row(end: dict[str, Any], start_ns: int) -> Row:
     return (
         0,
         start_ns,
-        number(received["bits_per_second"]),
+        amount(received["bits_per_second"]),
         _rtt_s(sender.get("mean_rtt")),
         None if again is None else whole(again),
         number(received["seconds"]),
@@ -141,7 +141,7 @@ def _second_row(
     return (
         position,
         whole(start_ns + to_ns(warm_up_s + number(total["start"]))),
-        number(total["bits_per_second"]),
+        amount(total["bits_per_second"]),
         _rtt_s(interval["streams"][0].get("rtt")),
         None if again is None else whole(again),
         number(total["seconds"]),
