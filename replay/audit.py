@@ -217,7 +217,7 @@ class DecisionAudit:
         }
 
 
-def decision(store: Path, run_id: str, number: int) -> DecisionAudit:
+def decision(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> DecisionAudit:
     """Audit decision `number` of a run: made again alone from the recorded views, explained, and followed up.
 
     Raises:
@@ -234,7 +234,7 @@ def decision(store: Path, run_id: str, number: int) -> DecisionAudit:
         checkpoint=stage.header.checkpoint,
         reproduced=what is None,
         difference=what,
-        explanation=explain.of_recorded(stage, recorded),
+        explanation=explain.of_recorded(stage, recorded, progress),
         aftermath=aftermath(recorded),
     )
 

@@ -87,7 +87,7 @@ class Books:
             self._expect(event, f"totals.{name}", totals[name], dict(sorted(sums.items())))
 
     def _charges(self, event: Event, payload: Json, held_ns: int) -> None:
-        """GPU time and money of GPUs held for `held_ns`, egress of the bytes sent, and the bounds of energy."""
+        """GPU time and money of GPUs held for `held_ns`, egress of the bytes sent, energy not negative."""
         self._expect(event, "gpu_ns", payload["gpu_ns"], held_ns * sum(self._gpus))
         prices = (domain["usd_per_gpu_hour"] for domain in self._domains)
         hourly = sum(n * price for n, price in zip(self._gpus, prices, strict=True))

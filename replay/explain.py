@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from ingest.errors import InfeasibleError
+from ingest.progress import SILENT, Progress
 from ingest.units import GBPS, NS_PER_S
-from policy.protocol import Candidate, Decision
+from policy.objective import Objective, Outcome
+from policy.protocol import Decision
+from policy.static import base_plan
 from replay import decisions, runner
 from replay.decisions import Recorded, Rehearsal
 from replay.observation import plan_from_json
@@ -19,11 +22,11 @@ from twin.view import Forecast, View
 
 Json = dict[str, Any]
 
-REACH = 8.0
-"""A tipping point is looked for between 1/8 and 8 times the filtered bandwidth."""
-PROBES = 7
-"""Bandwidths tried on each side before bisection: factors 8^(1/7), 8^(2/7), ..., 8."""
-PRECISION = 1e-3
+REACH = 4.0
+"""A tipping point is looked for between 1/4 and 4 times the filtered bandwidth."""
+PROBES = 3
+"""Bandwidths tried on each side before bisection: factors 4^(1/3), 4^(2/3), 4 and their inverses."""
+PRECISION = 0.01
 """Relative width at which bisection stops."""
 
 
@@ -102,23 +105,23 @@ class Explanation:
         }
 
 
-def explain(store: Path, run_id: str, number: int) -> Explanation:
+def explain(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> Explanation:
     """Explain decision `number` of a run from its log.
 
     Raises:
         NotFoundError: no such run or decision, or its data set or checkpoint is gone.
     """
     recorded = decisions.find(store, run_id, number)
-    return of_recorded(decisions.stage_of(store, run_id), recorded)
+    return of_recorded(decisions.stage_of(store, run_id), recorded, progress)
 
 
-def of_recorded(stage: runner.Stage, recorded: Recorded) -> Explanation:
+def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SILENT) -> Explanation:
     """`explain` where the decision and its stage are at hand."""
     said, view = recorded.event.payload, recorded.view
     estimator = stage.context.estimator
     names = tuple(domain.name for domain in stage.setup.cluster.domains)
     after = plan_from_json(said["plan"]) or view.plan
-    tipping = tipping_points(decisions.again(stage, recorded), view, _links_of(after, view.plan))
+    tipping = tipping_points(decisions.again(stage, recorded), view, _links_of(after, view.plan), progress)
     estimate = estimator.iteration(after, view.forecast.links(), view.slowdown) if after else None
     traffic = np.zeros((len(names), len(names))) if estimate is None else estimate.wan_bytes
     return Explanation(
@@ -143,32 +146,40 @@ def of_recorded(stage: runner.Stage, recorded: Recorded) -> Explanation:
 
 
 def reward(stage: runner.Stage, view: View, plan: Plan | None) -> Json:
-    """The three components of the reward that the plan promises under the seen links, `static` as the base.
+    """The components of the objective that the plan promises under the seen links, `static` as the base.
 
-    R = w1 (T_base - T)/T_base + w2 utilisation - w3 cost/cost_base (chapter 4.2).
+    Moving is not part of it: what a move costs stands beside it, as seconds until training goes on.
     """
-    estimator, links = stage.context.estimator, view.forecast.links()
-    base = _static_plan(stage, view)
+    nothing: Json = {"efficiency": None, "utilisation": None, "cost": None, "total": None, "move_s": None}
+    base = base_plan(stage.context.estimator, view)
     if plan is None or base is None:
-        return {"efficiency": None, "utilisation": None, "cost": None, "total": None}
-    own, other = (
-        estimator.iteration(plan, links, view.slowdown),
-        estimator.iteration(base, links, view.slowdown),
-    )
-    efficiency = (
-        1 - own.iter_s / other.iter_s if np.isfinite(other.iter_s) and np.isfinite(own.iter_s) else None
-    )
-    cost = own.usd / other.usd if other.usd > 0 else None
-    w1, w2, w3 = stage.context.weights
-    total = None if efficiency is None or cost is None else w1 * efficiency + w2 * own.utilisation - w3 * cost
-    return {"efficiency": efficiency, "utilisation": own.utilisation, "cost": cost, "total": total}
+        return nothing
+    own, other = _outcome(stage, view, plan), _outcome(stage, view, base)
+    if not (np.isfinite(own.iter_s) and np.isfinite(other.iter_s)):
+        return nothing
+    parts = {
+        name: Objective(weights, other).value(own)
+        for name, weights in (("efficiency", (1, 0, 0)), ("utilisation", (0, 1, 0)), ("cost", (0, 0, 1)))
+    }
+    move_s = stage.context.estimator.move(view.plan, plan, view.forecast.links()).seconds
+    total = Objective(stage.context.weights, other).value(own)
+    return {**parts, "total": total, "move_s": move_s if np.isfinite(move_s) else None}
 
 
-def tipping_points(rehearsal: Rehearsal, view: View, links: list[tuple[int, int]]) -> tuple[Tipping, ...]:
+def _outcome(stage: runner.Stage, view: View, plan: Plan) -> Outcome:
+    estimate = stage.context.estimator.iteration(plan, view.forecast.links(), view.slowdown)
+    return Outcome(estimate.iter_s, estimate.utilisation, estimate.usd)
+
+
+def tipping_points(
+    rehearsal: Rehearsal, view: View, links: list[tuple[int, int]], progress: Progress = SILENT
+) -> tuple[Tipping, ...]:
     """For each link the nearest bandwidth, up and down, at which the policy answers otherwise."""
     usual = answer(rehearsal.ask(view), view)
     found = []
+    progress.start(len(links), "tipping points")
     for link in links:
+        progress.advance()
         for direction, sign in (("above", 1), ("below", -1)):
             point = _tipping(rehearsal, view, link, usual, direction, sign)
             if point is not None:
@@ -253,15 +264,3 @@ def _iter_s(estimator: Estimator, plan: Plan | None, view: View) -> float | None
         return None
     ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S
-
-
-def _static_plan(stage: runner.Stage, view: View) -> Plan | None:
-    try:
-        every = decisions.baselines(stage)
-        static = every.get("static") or decisions.Rehearsal(stage.policy, stage.context, ())
-        return static.ask(replace(view, plan=None, trigger="start")).plan
-    except InfeasibleError:
-        return None
-
-
-__all__ = ["Candidate", "Explanation", "Tipping", "explain", "of_recorded"]

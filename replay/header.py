@@ -20,6 +20,22 @@ Engine = Literal["kernel", "des"]
 PACKAGES = ("ingest", "twin", "policy", "replay")
 
 
+@cache
+def code_version() -> dict[str, str]:
+    """Version of the distribution and SHA-256 over the sources of its packages."""
+    total = hashlib.sha256()
+    root = Path(__file__).resolve().parents[1]
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
+            total.update(path.relative_to(root).as_posix().encode() + b"\0")
+            total.update(hashlib.sha256(path.read_bytes()).digest())
+    try:
+        version = metadata.version("twin")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        version = "source"
+    return {"version": version, "sources": total.hexdigest()}
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """The recipe of a run. Runs with equal headers have equal digests."""
@@ -29,7 +45,7 @@ class Header:
     engine: Engine
     checkpoint: str | None  # digest; the files lie in the store under this name
     enforce_deadline: bool
-    code: Mapping[str, str] = field(default_factory=lambda: dict(code_version()))
+    code: Mapping[str, str] = field(default_factory=code_version)
 
     @property
     def seed(self) -> int:
@@ -77,22 +93,6 @@ def from_payload(payload: Mapping[str, Any]) -> Header:
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
     world = {name: value for name, value in payload.items() if name not in (*own, "config_digest")}
     return Header(world, **{name: payload[name] for name in own})
-
-
-@cache
-def code_version() -> dict[str, str]:
-    """Version of the distribution and SHA-256 over the sources of its packages."""
-    total = hashlib.sha256()
-    root = Path(__file__).resolve().parents[1]
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
-            total.update(path.relative_to(root).as_posix().encode() + b"\0")
-            total.update(hashlib.sha256(path.read_bytes()).digest())
-    try:
-        version = metadata.version("twin")
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
-        version = "source"
-    return {"version": version, "sources": total.hexdigest()}
 
 
 def environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ from ingest.errors import NotFoundError
 
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
+LATEST = "latest"
 
 
 def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
@@ -27,7 +28,7 @@ def all_ids(store: Path) -> tuple[str, ...]:
 
 
 def find(store: Path, name: str) -> str:
-    """The run that `name` means: its id, or a unique beginning of it.
+    """The run that `name` means: its id, or a unique beginning of it, or `latest`.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -35,6 +36,8 @@ def find(store: Path, name: str) -> str:
     ids = all_ids(store)
     if name in ids:
         return name
+    if name == LATEST and ids:
+        return max(ids, key=lambda run: (folder(store, run).stat().st_mtime_ns, run))
     fitting = [run for run in ids if run.startswith(name)]
     if len(fitting) == 1:
         return fitting[0]

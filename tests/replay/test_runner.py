@@ -1,0 +1,230 @@
+"""A run is logged completely, is the same every time, survives kill -9; no answer of a policy breaks it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingest.errors import InfeasibleError, NotFoundError, TwinError, UsageError
+from policy import registry
+from policy.protocol import Decision
+from replay import header, runner, runs
+from replay.coordinator import Coordinator
+from replay.log import RunReader
+from replay.observation import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
+from tests.replay.toys import Threshold, register, toy_run, without_lake
+from tests.worlds import toy_scenario, toy_setup
+from twin.cluster import World
+from twin.estimate import Estimator
+from twin.facts import Trigger
+from twin.view import Forecast, View
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    without_lake(monkeypatch)
+    return tmp_path / "store"
+
+
+def elsewhere(
+    repository: Path, store: Path, policy: str, *more: str, hash_seed: str = "0"
+) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.replay.toys", str(store), policy, *more]
+    return subprocess.run(
+        command, cwd=repository, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_everything_that_happened_is_in_the_log(store: Path) -> None:
+    done = toy_run(store)
+    events = list(RunReader(runs.folder(store, done.run_id)).events())
+    assert [event.seq for event in events] == list(range(len(events)))
+    assert events[0].type == "run_started" and events[-1].type == "run_finished"
+    triggered = [e.payload["number"] for e in events if e.type == "triggered"]
+    answered = [e.payload["number"] for e in events if e.type == "decided"]
+    assert triggered == answered == list(range(len(answered))) and len(answered) >= 10
+    moves = sum(e.type == "plan_applied" for e in events)
+    assert moves == sum(e.type == "decided" and e.payload["action"] == "move" for e in events) > 1
+    assert done.digest == RunReader(runs.folder(store, done.run_id)).digest()
+    assert done.kpis.tokens == events[-1].payload["totals"]["tokens"] > 0
+
+
+def test_latency_is_measured_and_stays_outside_the_digest(store: Path) -> None:
+    done = toy_run(store)
+    decided = [e for e in RunReader(runs.folder(store, done.run_id)).events() if e.type == "decided"]
+    assert all(e.wall["coordination_s"] >= e.wall["latency_s"] > 0 for e in decided)
+    assert "latency" not in json.dumps([list(e.payload) for e in decided])
+    assert toy_run(store).digest == done.digest
+
+
+def test_json_has_its_schema(store: Path) -> None:
+    shown = json.loads(json.dumps(toy_run(store, "static").to_json(), allow_nan=False))
+    assert shown["schema"] == "twin.replay/1"
+    assert set(shown) == {"schema", "run", "digest", "kpis", "chain_head", "notes"}
+    assert len(shown["digest"]) == len(shown["chain_head"]) == 64
+
+
+def test_names_of_runs(store: Path) -> None:
+    first, second = toy_run(store, "static"), toy_run(store, "static")
+    assert second.run_id == f"{first.run_id}-2"
+    assert runs.find(store, first.run_id) == first.run_id
+    assert runs.find(store, "latest") == second.run_id
+    with pytest.raises(NotFoundError, match="2 runs begin so"):
+        runs.find(store, "toy-3-static")
+    with pytest.raises(NotFoundError, match="no such run"):
+        runs.find(store, "other")
+
+
+def test_another_seed_is_another_run(store: Path) -> None:
+    assert toy_run(store, seed=1).digest != toy_run(store, seed=2).digest
+
+
+@pytest.mark.parametrize("policy", ["greedy", "mpc"])
+def test_two_processes_with_different_hash_seeds_agree(repository: Path, store: Path, policy: str) -> None:
+    one = elsewhere(repository, store / "a", policy, hash_seed="1")
+    two = elsewhere(repository, store / "b", policy, hash_seed="2")
+    assert one.returncode == two.returncode == 0, one.stderr + two.stderr
+    assert one.stdout == two.stdout == toy_run(store, policy).digest + "\n"
+
+
+@pytest.mark.parametrize("permille", [150, 800])
+def test_kill_and_resume_ends_with_the_same_digest(repository: Path, store: Path, permille: int) -> None:
+    killed = elsewhere(repository, store, "greedy", str(permille))
+    assert killed.returncode == -9
+    (run_id,) = runs.all_ids(store)
+    reader = RunReader(runs.folder(store, run_id))
+    stored = list(reader.events())
+    assert stored and not reader.finished
+    with pytest.raises(NotFoundError, match="not finished"):
+        runner.result(store, run_id)
+    done = runner.resume(store, run_id)
+    assert done.digest == toy_run(store, "greedy").digest
+    assert list(reader.events())[: len(stored)] == stored
+    assert "complete already" in runner.resume(store, run_id).notes[-1]
+
+
+def test_resume_refuses_other_code(repository: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere(repository, store, "greedy", "500")
+    (run_id,) = runs.all_ids(store)
+    monkeypatch.setattr(runner, "code_version", lambda: {"version": "9", "sources": "f" * 64})
+    with pytest.raises(TwinError, match="its code was"):
+        runner.resume(store, run_id)
+
+
+def test_a_run_that_cannot_start_leaves_nothing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: Threshold, view: View) -> Decision:
+        raise InfeasibleError("nothing fits")
+
+    register(monkeypatch, "threshold", "Threshold")
+    monkeypatch.setattr(Threshold, "decide", never)
+    with pytest.raises(InfeasibleError, match="nothing fits"):
+        toy_run(store, "threshold")
+    with pytest.raises(UsageError, match="unknown policy"):
+        toy_run(store, "gredy")
+    with pytest.raises(NotFoundError, match="twin train"):
+        toy_run(store, "hippo")
+    assert not store.exists()
+
+
+def first_view() -> tuple[Estimator, View]:
+    setup = toy_setup()
+    world = World(setup)
+    trigger = next(fact for fact in world if isinstance(fact, Trigger))
+    assert trigger.view is not None
+    return Estimator(setup.cluster, setup.job), trigger.view
+
+
+def test_views_and_plans_survive_json_exactly() -> None:
+    estimator, view = first_view()
+    plan = estimator.make((0, 1), (17, 17), 2, ((2, 1), (2, 1)), 1)
+    rng = np.random.default_rng(0)
+    for case in range(50):
+        noisy = view.forecast.bandwidth_bps * np.exp(rng.standard_normal(view.forecast.bandwidth_bps.shape))
+        forecast = Forecast(view.forecast.horizons_s, noisy, view.forecast.sd_log, view.forecast.latency_s)
+        made = replace(view, forecast=forecast, plan=plan if case % 2 else None, now_ns=case, tokens=case / 3)
+        text = json.dumps(view_to_json(made), allow_nan=False)
+        back = view_from_json(json.loads(text))
+        assert digest(view_to_json(back)) == digest(view_to_json(made))
+        assert np.array_equal(back.forecast.bandwidth_bps, noisy)
+        assert (back.plan, back.free_gpus, back.now_ns) == (made.plan, made.free_gpus, made.now_ns)
+    assert plan_from_json(plan_to_json(plan)) == plan and plan_to_json(None) is None
+    assert math.isinf(view_from_json(view_to_json(view)).forecast.bandwidth_bps[0, 0, 0])
+
+
+def coordinator(
+    decision: Decision, *, took_s: float = 0.0, **options: object
+) -> tuple[Coordinator, View, Estimator]:
+    estimator, view = first_view()
+    setup = toy_setup()
+    made = header.Header(setup.header(), "static", "kernel", None, False)
+    context = runner.context_of(made, setup)
+    ticks = iter([0.0, took_s, took_s])
+
+    class Fixed:
+        name = "fixed"
+
+        def reset(self, context: object) -> None: ...
+
+        def decide(self, view: View) -> Decision:
+            return decision
+
+    asked = Coordinator(Fixed(), context, deadline_s=1.0, clock=lambda: next(ticks), **options)  # type: ignore[arg-type]
+    return asked, view, estimator
+
+
+def test_a_late_answer_is_replaced_only_where_the_deadline_is_enforced() -> None:
+    plan = first_view()[0].make((0, 1), (17, 17), 2, ((2, 1), (2, 1)), 1)
+    asked, view, _ = coordinator(Decision(plan, "mine"), took_s=1.5)
+    decision, wall = asked.answer(0, view)
+    assert decision.plan == plan and decision.fallback is None
+    assert wall == {"latency_s": 1.5, "late": True, "coordination_s": 1.5}
+
+    asked, view, _ = coordinator(Decision(plan, "mine"), took_s=1.5, enforce=True)
+    decision, _ = asked.answer(0, view)
+    assert decision.plan is not None and decision.fallback == "deadline of 1 s missed"
+
+    running = replace(view, plan=plan)
+    asked, _, _ = coordinator(Decision(plan, "mine"), took_s=1.5, enforce=True)
+    assert asked.answer(0, running)[0].plan is None  # hold what runs
+
+
+def test_a_recorded_miss_replaces_the_clock() -> None:
+    plan = first_view()[0].make((0, 1), (17, 17), 2, ((2, 1), (2, 1)), 1)
+    asked, view, _ = coordinator(Decision(plan, "mine"), took_s=9.0, enforce=True, missed={})
+    assert asked.answer(0, replace(view, plan=plan))[0].fallback is None
+    asked, view, _ = coordinator(Decision(plan, "mine"), enforce=True, missed={0: "deadline of 1 s missed"})
+    assert asked.answer(0, replace(view, plan=plan))[0].fallback == "deadline of 1 s missed"
+
+
+def test_an_illegal_answer_is_replaced_and_named() -> None:
+    estimator, view = first_view()
+    plan = estimator.make((0, 1), (17, 17), 2, ((2, 1), (2, 1)), 1)
+    asked, _, _ = coordinator(Decision(plan, "mine"))
+    decision, _ = asked.answer(0, replace(view, free_gpus=(0, 4, 4)))
+    assert decision.fallback is not None and decision.fallback.startswith("illegal plan: d0")
+    assert decision.plan is not None and 0 not in decision.plan.order
+    asked, _, _ = coordinator(Decision(None, "hold"))
+    decision, _ = asked.answer(0, view)
+    assert decision.plan is not None and decision.fallback == "illegal plan: nothing to hold"
+
+
+def test_every_registered_baseline_runs(store: Path) -> None:
+    for name, entry in registry.POLICIES.items():
+        if not entry.learned:
+            assert toy_run(store, name).kpis.fallbacks == 0, name
+
+
+def test_headers_survive_json() -> None:
+    setup = toy_setup()
+    made = header.Header(setup.header(), "mpc", "kernel", None, False)
+    back = header.from_payload(json.loads(json.dumps(made.payload())))
+    assert back.payload() == made.payload() and back.config_digest == made.config_digest
+    assert back.scenario() == toy_scenario()
+    assert header.Header(setup.header(), "mpc", "des", None, False).config_digest != made.config_digest

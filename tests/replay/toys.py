@@ -1,0 +1,121 @@
+"""Runs of toy worlds in a store without a lake, in this process or in one of their own."""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest import MonkeyPatch
+
+from policy import registry
+from policy.protocol import Context, Decision
+from policy.static import base_plan
+from replay import runner, sinks
+from replay.log import RunWriter
+from replay.runner import RunResult
+from tests.worlds import toy_scenario, toy_setup
+from twin import scenario as scenarios
+from twin.scenario import Scenario, Setup
+from twin.view import View
+
+BPS = 2e10
+STEPS = {(0, 1): [(200.0, 3e9), (400.0, 2e10)]}
+
+
+def prepare(
+    scenario: Scenario, store: Path, *, window: str = "test", dataset: Any = None, seed: Any = None
+) -> Setup:
+    """Stands for `twin.scenario.prepare`: links that step at 200 s and 400 s instead of the lake's."""
+    used = scenario.seed if seed is None else seed
+    setup = toy_setup(bps=BPS, latency_s=0.01, steps=STEPS, seed=used, gpu_faults=scenario.gpu_faults)
+    return replace(setup, scenario=scenario, window=window)
+
+
+def without_lake(monkeypatch: MonkeyPatch) -> None:
+    """Let every run of this test be of the toy world."""
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+
+
+def toy_run(store: Path, policy: str = "greedy", **arguments: Any) -> RunResult:
+    """A run of the toy world; `without_lake` must have been called."""
+    return runner.run(store, policy=policy, scenario=toy_scenario(), **arguments)
+
+
+class Threshold:
+    """Uses domain 0 alone while the forecast of 0->1 is under `BOUND_BPS`, else equal cuts."""
+
+    name = "threshold"
+    BOUND_BPS = 1e10
+
+    def reset(self, context: Context) -> None:
+        self.estimator = context.estimator
+
+    def decide(self, view: View) -> Decision:
+        wide = view.forecast.bandwidth_bps[0, 0, 1] >= self.BOUND_BPS
+        free = view.free_gpus if wide else (view.free_gpus[0], *[0] * (len(view.free_gpus) - 1))
+        plan = base_plan(self.estimator, replace(view, free_gpus=free))
+        return Decision(None if plan == view.plan else plan, "wide" if wide else "narrow")
+
+
+class Peeking(Threshold):
+    """Knows what no policy may know: whether the world's trace is the one it was told of."""
+
+    name = "peeking"
+    future: Any = None
+
+    def decide(self, view: View) -> Decision:
+        later = Peeking.future.series[0, 1].bandwidth_bps[-1]
+        return replace(super().decide(view), reason=f"it will be {later:.0f}")
+
+
+class FromCheckpoint:
+    """A learned policy of the simplest kind: its checkpoint names the baseline that it behaves like."""
+
+    name = "hippo"
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.inner = registry.create((checkpoint / "kind").read_text())
+
+    def reset(self, context: Context) -> None:
+        self.inner.reset(context)
+
+    def decide(self, view: View) -> Decision:
+        return self.inner.decide(view)
+
+
+def register(monkeypatch: MonkeyPatch, name: str, target: str, learned: bool = False) -> None:
+    """Make a policy of this file known under `name`."""
+    entry = registry.Entry(f"tests.replay.toys:{target}", "for tests", learned)
+    monkeypatch.setitem(registry.POLICIES, name, entry)
+
+
+class Dying:
+    """Progress that kills its process, without a farewell, at a share of the run."""
+
+    def __init__(self, permille: int) -> None:
+        self.left = permille
+
+    def start(self, total: int | None, what: str) -> None:
+        """Nothing is drawn."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        self.left -= steps
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class SmallSegments:
+    """A `RunWriter` class that commits every 7 events, so that a short run has many segments."""
+
+    @staticmethod
+    def create(run_dir: Path) -> RunWriter:
+        return RunWriter.create(run_dir, flush_events=7)
+
+
+if __name__ == "__main__":  # STORE POLICY [PERMILLE]: run, and die on the way if a share is given
+    scenarios.prepare = prepare  # type: ignore[assignment]
+    sinks.RunWriter = SmallSegments  # type: ignore[misc,assignment]
+    dying = {"progress": Dying(int(sys.argv[3]))} if len(sys.argv) > 3 else {}
+    print(toy_run(Path(sys.argv[1]), sys.argv[2], **dying).digest)
