@@ -49,9 +49,9 @@ class Masks:
         self._counts = counts
         stages = int((space.pp.max(axis=(0, 2), initial=1) * counts).sum())
         self.depths = int(min(stages, space.micro_batches.max())) + 1
-        self._limit, self._whole = _limits(*self._tables(), self.depths)
+        self.limit, self.whole = _limits(*self._tables(), self.depths)
         self._reach = _reach(
-            self._limit, self._whole, space.pp, counts, self._strides, space.n_layers, self.depths
+            self.limit, self.whole, space.pp, counts, self._strides, space.n_layers, self.depths
         )
 
     def _tables(self) -> tuple[Int, Int, Int, int, bool]:
@@ -73,7 +73,7 @@ class Masks:
         """
         space = self.space
         out = np.zeros((len(knob), len(space.class_of), space.n_layers), dtype=np.bool_)
-        _steps(self._limit, self._whole, self._reach, space.pp, space.class_of, self._strides,
+        _steps(self.limit, self.whole, self._reach, space.pp, space.class_of, self._strides,
                knob, used, self.codes(used), left, behind, out)  # fmt: skip
         return out
 
@@ -81,7 +81,7 @@ class Masks:
         """Legal inner configurations (B, Q) for the share (domain, layers) of each partial plan."""
         space = self.space
         out = np.zeros((len(knob), space.tp.shape[2]), dtype=np.bool_)
-        _choices(self._limit, self._whole, self._reach, space.pp, space.class_of, self._strides,
+        _choices(self.limit, self.whole, self._reach, space.pp, space.class_of, self._strides,
                  knob, self.codes(used), left, behind, domain, layers, out)  # fmt: skip
         return out
 

@@ -1,0 +1,330 @@
+"""One cluster, model and set of living GPUs, tabulated: what may be chosen and what each choice would cost.
+
+Everything comes from the Estimator's own stage model, so a plan timed here (`policy.hippo.timing`) is timed as the
+Estimator would; a test holds the two together. Index names: c knob, y kind of domain, z class of domains, q inner
+configuration, j stage inside a share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ingest.errors import InfeasibleError
+from ingest.units import BITS_PER_BYTE, NS_PER_S
+from policy.hippo.lower import CHOICE
+from policy.hippo.masks import Masks, Space, merge_classes
+from twin import placement
+from twin.estimate import Estimator
+from twin.plan import Plan, Share
+from twin.stages import StageCosts, StageModel, slots
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+LEAST_USE = 0.5
+"""Inner configurations that leave more than this share of a domain's GPUs idle are not offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Common to all domains of a plan."""
+
+    dp: int
+    micro_batch: int
+    micro_batches: int
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """P plans as numbers, in pipeline order; -1 and 0 pad up to K shares."""
+
+    knob: Int  # (P,)
+    count: Int  # (P,) shares
+    domain: Int  # (P, K)
+    layers: Int  # (P, K)
+    choice: Int  # (P, K)
+
+    def __len__(self) -> int:
+        return len(self.knob)
+
+    def take(self, index: Int | Sequence[int]) -> "Codes":
+        """The plans `index`."""
+        at = np.asarray(index, dtype=np.int64)
+        return Codes(self.knob[at], self.count[at], self.domain[at], self.layers[at], self.choice[at])
+
+    def key(self, row: int) -> tuple[int, ...]:
+        """Identity of one plan."""
+        n = int(self.count[row])
+        return (int(self.knob[row]), *map(int, self.domain[row, :n]), *map(int, self.layers[row, :n]),
+                *map(int, self.choice[row, :n]))  # fmt: skip
+
+
+def concatenate(parts: Sequence[Codes]) -> Codes:
+    """Several lists of plans as one."""
+    return Codes(
+        *(np.concatenate([getattr(p, n) for p in parts])
+          for n in ("knob", "count", "domain", "layers", "choice"))
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Seconds, as prefix sums over layers, and fabric costs; see `policy.hippo.timing`."""
+
+    kind_of: Int  # (K,)
+    class_of: Int  # (K,)
+    pp: Int  # (C, Z, Q)
+    forward: Float  # (C, Y, Q, N + 1)
+    backward: Float  # (C, Y, Q, N + 1)
+    sync_fixed: Float  # (C, Y, Q, J)
+    sync_per_parameter: Float  # (C, Y, Q, J)
+    update_per_parameter: Float  # (C, Y, Q, J)
+    inner_occupancy_ns: Int  # (C, Y, Q, J)
+    inner_latency_ns: Int  # (C, Y, Q, J)
+    parameters: Float  # (N + 1,) prefix sum of parameters per layer, one tensor rank's share is / tp
+    tp: Int  # (C, Z, Q)
+    micro_batches: Int  # (C,)
+    message_bytes: Float  # (C,) one activation of all dp pipelines
+
+
+class Problem:
+    """What the agents choose from on one cluster; `free_gpus` are those alive per domain.
+
+    Raises:
+        InfeasibleError: nothing fits.
+    """
+
+    def __init__(self, estimator: Estimator, free_gpus: Sequence[int] | None = None):
+        self.estimator, cluster = estimator, estimator.cluster
+        self.free = tuple(free_gpus) if free_gpus is not None else tuple(d.gpus for d in cluster.domains)
+        self.k, self.n = cluster.size, estimator.n_layers
+        self._model: StageModel = estimator._model
+        kinds = [
+            (d.gpu.name, free, d.gpus_per_node, d.intra_node_bps, d.inter_node_bps)
+            for d, free in zip(cluster.domains, self.free, strict=True)
+        ]
+        self._members = sorted(set(kinds))
+        self.kind_of = np.array([self._members.index(kind) for kind in kinds], dtype=np.int64)
+        groups = merge_classes(kinds)
+        self.class_of = np.empty(self.k, dtype=np.int64)
+        for z, group in enumerate(groups):
+            self.class_of[group] = z
+        self._example = [kinds.index(kind) for kind in self._members]
+        self._inner = {}
+        self.knobs = self._knobs(groups)
+        if not self.knobs:
+            raise InfeasibleError("no parallel sizes suit the GPUs and the global batch")
+        self.choices = [[self._inner[c.dp, z] for z in range(len(groups))] for c in self.knobs]
+        self.tables, space = self._tabulate(len(groups))
+        self.masks = Masks(space)
+        self.knob_mask = self.masks.knobs()
+        if not self.knob_mask.any():
+            raise InfeasibleError(
+                f"no plan fits {estimator.job.model.name} into {sum(self.free)} GPUs of {self.k} domains; "
+                "add GPUs, take a smaller model or allow a smaller micro-batch"
+            )
+        self._features = self._choice_tables()
+        self._usd_per_gb = np.array(cluster.usd_per_gb)
+
+    # -- what may be chosen
+
+    def _knobs(self, groups: Sequence[Sequence[int]]) -> list[Knob]:
+        job, found = self.estimator.job, []
+        for dp in range(1, max(self.free) + 1):
+            for z, group in enumerate(groups):
+                legal = [set(self._legal(k, dp)) for k in group]
+                self._inner[dp, z] = sorted(set.intersection(*legal), reverse=True)
+            if not any(self._inner[dp, z] for z in range(len(groups))):
+                continue
+            for size in sorted(job.micro_batches_allowed):
+                m = job.micro_batches(dp, size)
+                if m is not None:
+                    found.append(Knob(dp, size, m))
+        return found
+
+    def _legal(self, k: int, dp: int) -> list[tuple[int, int]]:
+        free = self.free[k]
+        return [
+            (tp, pp)
+            for tp, pp in self.estimator.local_choices(k, dp)
+            if LEAST_USE * free <= dp * tp * pp <= free
+        ]
+
+    def encode(self, plan: Plan) -> Codes | None:
+        """The plan as numbers; None where it lies outside of what is offered here (then nothing is wrong)."""
+        knob = [
+            c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)
+        ]
+        if not knob:
+            return None
+        domain, layers, choice = (np.zeros((1, self.k), dtype=np.int64) for _ in range(3))
+        domain[:] = -1
+        for i, share in enumerate(plan.shares):
+            inner = self.choices[knob[0]][self.class_of[share.domain]]
+            packed = share.gpus == placement.packed(plan.dp, share.tp, share.pp)
+            if (share.tp, share.pp) not in inner or not packed:
+                return None
+            domain[0, i], layers[0, i] = share.domain, share.layers
+            choice[0, i] = inner.index((share.tp, share.pp))
+        return Codes(np.array(knob[:1]), np.array([len(plan.shares)]), domain, layers, choice)
+
+    def plan(self, codes: Codes, row: int) -> Plan:
+        """Plan number `row`, packed as `Estimator.make` does."""
+        n, c = int(codes.count[row]), int(codes.knob[row])
+        order = [int(k) for k in codes.domain[row, :n]]
+        inner = [
+            self.choices[c][self.class_of[k]][q]
+            for k, q in zip(order, codes.choice[row, :n], strict=True)
+        ]
+        counts = [int(x) for x in codes.layers[row, :n]]
+        knob = self.knobs[c]
+        return self.estimator.make(order, counts, knob.dp, inner, knob.micro_batch, extra_warmup=0)
+
+    # -- what it costs
+
+    def _tabulate(self, classes: int) -> tuple[Tables, Space]:
+        c_, y_ = len(self.knobs), len(self._members)
+        q_ = max(len(inner) for row in self.choices for inner in row)
+        j_ = max(pp for row in self.choices for inner in row for _, pp in inner)
+        pp, tp = np.zeros((c_, classes, q_), np.int64), np.zeros((c_, classes, q_), np.int64)
+        seconds = np.zeros((2, c_, y_, q_, self.n + 1))
+        tails = np.zeros((3, c_, y_, q_, j_))
+        fabric = np.zeros((2, c_, y_, q_, j_), np.int64)
+        most = max(k.micro_batches for k in self.knobs)
+        gpipe = self.estimator.job.schedule == "gpipe"
+        flights = most if gpipe else min(most, j_ * self.k)
+        capacity = np.full((c_, classes, q_, flights, 2, 2), self.n, np.int64)
+        for c, knob in enumerate(self.knobs):
+            for y, k in enumerate(self._example):
+                z = self.class_of[k]
+                for q, (t, p) in enumerate(self.choices[c][z]):
+                    tp[c, z, q], pp[c, z, q] = t, p
+                    seconds[:, c, y, q, 1:] = np.cumsum(self._layer_seconds(k, t, knob), axis=1)
+                    tails[:, c, y, q, :p] = self._tails(k, t, p, knob)
+                    fabric[:, c, y, q, : p - 1] = self._fabric(k, t, p, knob)
+                    fits = self._capacity(k, t, knob, flights)
+                    capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
+        parameters = np.array([float(layer.parameters) for layer in self.estimator.job.model.layers()])
+        m = np.array([k.micro_batches for k in self.knobs], dtype=np.int64)
+        size = [float(self.estimator.job.message_bytes(k.micro_batch) * k.dp) for k in self.knobs]
+        prefix = np.concatenate([[0.0], np.cumsum(parameters)])
+        tables = Tables(self.kind_of, self.class_of, pp, seconds[0], seconds[1], *tails, *fabric, prefix, tp, m,
+                        np.array(size))  # fmt: skip
+        return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
+
+    def _layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
+        """Forward and backward seconds of every layer on its own, (2, N)."""
+        cuts = np.stack([np.arange(self.n), np.arange(self.n) + 1], axis=1)
+        costs = self._costs(k, tp, 1, knob, cuts)
+        return np.stack([costs.forward_s[0], costs.backward_s[0]])
+
+    def _tails(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
+        """Seconds after the last backward: synchronisation is affine in a stage's parameters, the update linear."""
+        cuts = np.array([[0, self.n], [0, pp]])
+        costs = self._costs(k, tp, pp, knob, cuts)
+        held = np.stack([_stage_parameters(self.estimator, cut[1], pp) for cut in cuts]) / tp
+        change, sync = held[0] - held[1], costs.sync_s.T
+        slope = np.where(change > 0, (sync[0] - sync[1]) / np.where(change > 0, change, 1), 0)
+        return np.stack([sync[0] - slope * held[0], slope, costs.update_s[:, 0] / held[0]])
+
+    def _fabric(self, k: int, tp: int, pp: int, knob: Knob) -> Int:
+        """Occupancy and latency of the boundaries inside a share, ns (2, pp - 1)."""
+        domain, size = self.estimator.cluster.domains[k], self.estimator.job.message_bytes(knob.micro_batch)
+        layout = placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
+        rows = [
+            (
+                size / tp * BITS_PER_BYTE / (domain.inter_node_bps if far else domain.intra_node_bps),
+                domain.inter_node_latency_s if far else domain.intra_node_latency_s,
+            )
+            for far in layout.crosses
+        ]
+        return np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
+
+    def _capacity(self, k: int, tp: int, knob: Knob, flights: int) -> Int:
+        """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or without the
+        embedding and the head. Memory is affine in the micro-batches in flight."""
+        memory = self.estimator.cluster.domains[k].gpu.memory_bytes
+        n = self.n
+        counts = np.arange(1, n)
+        starts = {(0, 0): np.ones_like(counts), (1, 0): np.zeros_like(counts), (0, 1): n - counts}
+        result = np.zeros((flights, 2, 2), np.int64)
+        flight = np.arange(1, flights + 1)[:, None]
+        for (first, last), start in starts.items():
+            cuts = np.stack([start, start + counts], axis=1)[: n - 2 if (first, last) == (0, 0) else None]
+            one, two = (self._costs(k, tp, 1, knob, cuts, flight=f).peak_bytes[0] for f in (1, 2))
+            fits = one + (flight - 1) * (two - one) <= memory
+            result[:, first, last] = np.where(fits.all(1), fits.shape[1], fits.argmin(1))
+        whole = np.array([[0, n]])
+        one, two = (self._costs(k, tp, 1, knob, whole, flight=f).peak_bytes[0] for f in (1, 2))
+        result[:, 1, 1] = np.where((one + (flight - 1) * (two - one) <= memory)[:, 0], n, 0)
+        return result
+
+    def _costs(self, k: int, tp: int, pp: int, knob: Knob, cuts: Int, flight: int = 1) -> StageCosts:
+        """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches, which probes the memory."""
+        job, domain, gpus = self.estimator.job, self.estimator.cluster.domains[k], placement.packed(knob.dp, tp, pp)
+        layout = placement.layout(gpus, domain, knob.dp, tp, pp)
+        sketch = Plan(
+            (Share(k, pp, tp, pp, gpus),), knob.dp, knob.micro_batch, flight,
+            schedule="gpipe", p2p=job.p2p, recompute=job.recompute, zero=job.zero,
+        )  # fmt: skip
+        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
+
+    # -- what the networks see of it
+
+    def _choice_tables(self) -> Tensor:
+        """Constant features of every inner configuration: (C, Z, Q, 5)."""
+        tables = self.tables
+        out = torch.zeros((*tables.pp.shape, 5))
+        for c, knob in enumerate(self.knobs):
+            fastest = min(
+                float(tables.forward[c, y, q, -1]) / tables.pp[c, self.class_of[k], q]
+                for y, k in enumerate(self._example)
+                for q in range(len(self.choices[c][self.class_of[k]]))
+            )
+            for z, inner in enumerate(self.choices[c]):
+                k = int(np.flatnonzero(self.class_of == z)[0])
+                for q, (tp, pp) in enumerate(inner):
+                    used = knob.dp * tp * pp
+                    pace = float(tables.forward[c, self.kind_of[k], q, -1]) / pp / fastest
+                    out[c, z, q] = torch.tensor(
+                        [np.log2(tp) / 3, np.log2(pp) / 3, used / self.free[k], np.log(pace), pp / knob.micro_batches]
+                    )
+        return out
+
+    def choice_features(
+        self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
+    ) -> Tensor:
+        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in use."""
+        fixed = self._features[knob, torch.from_numpy(self.class_of)[domain]]
+        q = fixed.shape[1]
+        pp = torch.from_numpy(self.tables.pp)[knob, torch.from_numpy(self.class_of)[domain]]
+        share = (layers / self.n).unsqueeze(-1).expand(-1, q)
+        depth = layers.unsqueeze(-1) / pp.clamp(min=1) / self.n
+        late = (behind / 8).unsqueeze(-1).expand(-1, q)
+        here = torch.arange(q) == current.unsqueeze(-1)
+        features = torch.cat(
+            [fixed, torch.stack([share, depth, late, here.to(share)], dim=-1).to(fixed)], dim=-1
+        )
+        assert features.shape[-1] == CHOICE
+        return features
+
+    def usd(self, codes: Codes) -> Float:
+        """Egress in USD of one iteration of each plan, (P,)."""
+        there, back = codes.domain[:, :-1], codes.domain[:, 1:]
+        used = back >= 0
+        price = np.where(used, self._usd_per_gb[there, back] + self._usd_per_gb[back, there], 0.0).sum(1)
+        size = self.tables.message_bytes[codes.knob] * self.tables.micro_batches[codes.knob]
+        result: Float = price * size / 1e9
+        return result
+
+
+def _stage_parameters(estimator: Estimator, layers: int, pp: int) -> Float:
+    """Parameters of each of `pp` stages over the first `layers` layers."""
+    parameters = [float(layer.parameters) for layer in estimator.job.model.layers()]
+    counts = [layers // pp + (j >= pp - layers % pp) for j in range(pp)]
+    edges = np.concatenate([[0], np.cumsum(counts)])
+    return np.array([sum(parameters[a:b]) for a, b in zip(edges, edges[1:], strict=False)])

@@ -1,0 +1,205 @@
+"""Many different plans under many link states in one go: iteration times, compute seconds, the price of moving.
+
+The same cost model and kernel as the Estimator, without building a `Plan` for each: rows are filled from
+`Problem.tables` by compiled code and handed to the kernel in groups of equal stage count and m.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ingest.units import BITS_PER_BYTE, NS_PER_S
+from policy.hippo.problem import Codes, Problem
+from twin.kernel import DEAD, LONGEST_NS, iteration_ns
+from twin.pipeline import Pipeline, warmup_depths
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Stage times of P plans, ns; S is the longest pipeline, shorter ones are padded."""
+
+    stages: Int  # (P,)
+    micro_batches: Int  # (P,)
+    forward: Int  # (P, S)
+    backward: Int  # (P, S)
+    tail: Int  # (P, S)
+    source: Int  # (P, S - 1) domain before the boundary, -1 inside a domain
+    target: Int  # (P, S - 1)
+    occupancy: Int  # (P, S - 1) of boundaries inside a domain
+    latency: Int  # (P, S - 1)
+    message_bytes: Float  # (P,)
+    busy_s: Float  # (P,) compute seconds of one iteration, mean over active domains
+
+
+class Timer:
+    """Times plans of one `Problem`."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        job, cluster = problem.estimator.job, problem.estimator.cluster
+        self._schedule, self._p2p = job.schedule, job.p2p
+        self._bytes_per_parameter = job.bytes_per_moved_parameter
+        self._usd_per_gb = np.array(cluster.usd_per_gb)
+        self._fabric_bps = np.array([(d.intra_node_bps, d.inter_node_bps) for d in cluster.domains])
+        self._per_node = np.array([d.gpus_per_node for d in cluster.domains])
+        self._parameters = np.diff(problem.tables.parameters)
+        self._dp = np.array([knob.dp for knob in problem.knobs])
+
+    def rows(self, codes: Codes, slowdown: Float) -> Rows:
+        """Stage times of the plans when domain k computes `slowdown[k]` times slower; (P, K) or (K,)."""
+        t = self.problem.tables
+        plans, k = codes.domain.shape
+        slow = np.ascontiguousarray(np.broadcast_to(slowdown, (plans, k)), dtype=np.float64)
+        pp = t.pp[codes.knob[:, None], t.class_of[codes.domain], codes.choice]
+        width = int(np.where(codes.domain >= 0, pp, 0).sum(1).max(initial=1))
+        whole = [np.zeros((plans, width), np.int64) for _ in range(3)]
+        edges = [np.full((plans, max(width - 1, 0)), -1, np.int64) for _ in range(2)]
+        inner = [np.zeros((plans, max(width - 1, 0)), np.int64) for _ in range(2)]
+        stages, busy = np.zeros(plans, np.int64), np.zeros(plans)
+        _fill(codes.knob, codes.count, codes.domain, codes.layers, codes.choice, slow, t.kind_of, t.class_of, t.pp,
+              t.tp, t.forward, t.backward, t.sync_fixed, t.sync_per_parameter, t.update_per_parameter,
+              t.inner_occupancy_ns, t.inner_latency_ns, t.parameters, t.micro_batches, *whole, *edges, *inner,
+              stages, busy)  # fmt: skip
+        m = t.micro_batches[codes.knob]
+        return Rows(stages, m, *whole, *edges, *inner, t.message_bytes[codes.knob], busy)
+
+    def iter_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
+        """Iteration times (P, L) under L link states (P, L, K, K); `DEAD` where a used link has no bandwidth."""
+        plans, width = rows.forward.shape
+        states = bandwidth_bps.shape[1]
+        of, lf = self._wan(rows, rows.source, rows.target, bandwidth_bps, latency_s)
+        ob, lb = self._wan(rows, rows.target, rows.source, bandwidth_bps, latency_s)
+        dead = (np.maximum(of, ob).max(-1, initial=0) >= LONGEST_NS) if width > 1 else np.zeros(of.shape[:2], bool)
+        total = np.empty((plans, states), np.int64)
+        for stages, m in np.unique(np.stack([rows.stages, rows.micro_batches], axis=1), axis=0).tolist():
+            at = np.flatnonzero((rows.stages == stages) & (rows.micro_batches == m))
+            once = [np.repeat(a[at, :stages].T, states, axis=1) for a in (rows.forward, rows.backward)]
+            tail = np.repeat(rows.tail[at, :stages].T, states, axis=1)
+            each = [a[at, :, : stages - 1].reshape(len(at) * states, stages - 1).T for a in (of, lf, ob, lb)]
+            depths = warmup_depths(stages, m)
+            ns = iteration_ns(Pipeline(*once, *each, tail, depths, m, self._schedule, self._p2p))
+            total[at] = ns.reshape(len(at), states)
+        total[dead] = DEAD
+        return total
+
+    def _wan(self, rows: Rows, i: Int, j: Int, bandwidth_bps: Float, latency_s: Float) -> tuple[Int, Int]:
+        """Occupancy and latency (P, L, S - 1) of every boundary in one direction."""
+        plan = np.arange(len(i))[:, None]
+        wide = (i >= 0)[:, None, :]
+        speed = np.swapaxes(bandwidth_bps[plan, :, i, j], 1, 2)
+        delay = np.swapaxes(latency_s[plan, :, i, j], 1, 2)
+        with np.errstate(divide="ignore"):
+            seconds = rows.message_bytes[:, None, None] * BITS_PER_BYTE / speed
+        ns = np.rint(np.minimum(seconds * NS_PER_S, LONGEST_NS)).astype(np.int64)
+        late = np.rint(np.where(wide, delay, 0.0) * NS_PER_S).astype(np.int64)
+        return np.where(wide, ns, rows.occupancy[:, None]), np.where(wide, late, rows.latency[:, None])
+
+    def moves(self, old: Codes, new: Codes, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
+        """Pause seconds (without the restart) and egress USD of going from `old[p]` to `new[p]`; links (P, K, K).
+
+        -1 seconds where nothing changes at all. Plans are packed, so a layer stays where it is if domain, tp, dp
+        and the stage inside the share stay.
+        """
+        moved = np.zeros(bandwidth_bps.shape)
+        same = np.zeros(len(new), np.bool_)
+        tables = self.problem.tables
+        _moved(old.knob, old.count, old.domain, old.layers, old.choice, new.knob, new.count, new.domain, new.layers,
+               new.choice, tables.class_of, tables.pp, tables.tp, self._dp,
+               self._parameters * self._bytes_per_parameter, moved, same)  # fmt: skip
+        diagonal = np.einsum("pkk->pk", moved).copy()
+        np.einsum("pkk->pk", moved)[:] = 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wan = np.where(moved > 0, latency_s + moved * BITS_PER_BYTE / bandwidth_bps, 0.0).max((1, 2))
+        seconds = np.maximum(wan, self._inside(new, diagonal))
+        usd = (moved * self._usd_per_gb).sum((1, 2)) / 1e9
+        return np.where(same, -1.0, seconds), usd
+
+    def _inside(self, new: Codes, moved: Float) -> Float:
+        """Seconds of the slowest resharding inside a domain, (P,)."""
+        tables, used = self.problem.tables, new.domain >= 0
+        at = (new.knob[:, None], tables.class_of[new.domain], new.choice)
+        gpus = self._dp[new.knob][:, None] * tables.tp[at] * tables.pp[at]
+        far = (gpus > self._per_node[new.domain]).astype(np.int64)
+        size = np.take_along_axis(moved, np.maximum(new.domain, 0), axis=1)
+        seconds = size * BITS_PER_BYTE / (np.maximum(gpus, 1) * self._fabric_bps[new.domain, far])
+        result: Float = np.where(used, seconds, 0.0).max(1)
+        return result
+
+
+def rate(ns: Int) -> Float:
+    """Iterations per second; 0 where nothing runs."""
+    return np.where(ns == DEAD, 0.0, NS_PER_S / np.maximum(ns, 1).astype(np.float64))
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _ns(seconds):  # type: ignore[no-untyped-def]
+    return np.int64(np.rint(min(seconds * 1e9, 1e14)))
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _fill(knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, forward, backward, sync_fixed, sync_per,
+          update_per, occ, lat, parameters, m, tf, tb, tail, source, target, of, lf, stages, busy):  # type: ignore[no-untyped-def]  # fmt: skip
+    for p in range(len(knob)):
+        c, at, s, total = knob[p], 0, 0, 0.0
+        for i in range(count[p]):
+            k, q = domain[p, i], choice[p, i]
+            y, z = kind_of[k], class_of[k]
+            depth, slower, mine = pp[c, z, q], slow[p, k], 0.0
+            base, rest = layers[p, i] // depth, layers[p, i] % depth
+            for j in range(depth):
+                end = at + base + (1 if j >= depth - rest else 0)
+                held = (parameters[end] - parameters[at]) / tp[c, z, q]
+                tf[p, s] = _ns((forward[c, y, q, end] - forward[c, y, q, at]) * slower)
+                tb[p, s] = _ns((backward[c, y, q, end] - backward[c, y, q, at]) * slower)
+                update = update_per[c, y, q, j] * held
+                tail[p, s] = _ns(update + sync_fixed[c, y, q, j] + sync_per[c, y, q, j] * held)
+                mine += m[c] * (tf[p, s] + tb[p, s]) / 1e9 + update
+                if j + 1 < depth:
+                    of[p, s], lf[p, s] = occ[c, y, q, j], lat[c, y, q, j]
+                elif i + 1 < count[p]:
+                    source[p, s], target[p, s] = k, domain[p, i + 1]
+                at = end
+                s += 1
+            total += mine / depth
+        stages[p] = s
+        busy[p] = total / count[p]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, out):  # type: ignore[no-untyped-def]
+    """Per layer: domain, tp, dp, stage inside the share."""
+    at = 0
+    for i in range(count):
+        k = domain[i]
+        z, q = class_of[k], choice[i]
+        depth = pp[c, z, q]
+        base, rest = layers[i] // depth, layers[i] % depth
+        for j in range(depth):
+            for _ in range(base + (1 if j >= depth - rest else 0)):
+                out[at, 0], out[at, 1], out[at, 2], out[at, 3] = k, tp[c, z, q], dp[c], j
+                at += 1
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _moved(knob0, count0, domain0, layers0, choice0, knob, count, domain, layers, choice, class_of, pp, tp, dp, size,
+           moved, same):  # type: ignore[no-untyped-def]  # fmt: skip
+    n = len(size)
+    was, now = np.zeros((n, 4), np.int64), np.zeros((n, 4), np.int64)
+    for p in range(len(knob)):
+        _owners(knob0[p], count0[p], domain0[p], layers0[p], choice0[p], class_of, pp, tp, dp, was)
+        _owners(knob[p], count[p], domain[p], layers[p], choice[p], class_of, pp, tp, dp, now)
+        same[p] = knob0[p] == knob[p] and count0[p] == count[p]
+        for i in range(min(count0[p], count[p])):
+            same[p] = same[p] and domain0[p, i] == domain[p, i] and layers0[p, i] == layers[p, i]
+            same[p] = same[p] and choice0[p, i] == choice[p, i]
+        for layer in range(n):
+            i, k = was[layer, 0], now[layer, 0]
+            if i != k:
+                moved[p, i, k] += size[layer]
+            elif (was[layer] != now[layer]).any():
+                moved[p, k, k] += size[layer] * dp[knob[p]]

@@ -1,0 +1,122 @@
+"""Tabulated plans cost what the Estimator says, and every legal one passes its checks."""
+
+import numpy as np
+import pytest
+
+from policy.hippo.problem import Codes, Problem
+from policy.hippo.timing import Timer
+from tests.worlds import toy_setup
+from twin.domain import LinkState
+from twin.estimate import DEAD, Estimator
+from twin.scenario import Setup
+
+MODELS = {
+    "7b": {},
+    "70b": {"model": "llama2-70b", "job": {"global_batch": 64, "micro_batches": [1, 2], "zero": 1}},
+}
+
+
+def setup(kind: str, gpus: int = 4) -> Setup:
+    changes = dict(MODELS[kind])
+    made = toy_setup(3)
+    cluster = made.scenario.cluster.model_dump()
+    cluster["domains"] = [{"name": f"d{k}", "gpus": g} for k, g in enumerate((gpus, gpus, 2 * gpus))]
+    return toy_setup(3, cluster=cluster, **changes)
+
+
+def walk(problem: Problem, rng: np.random.Generator, plans: int) -> Codes:
+    """Random legal plans by the masks alone."""
+    k, masks = problem.k, problem.masks
+    rows = []
+    for _ in range(plans):
+        knob = rng.choice(np.flatnonzero(problem.knob_mask), 1)
+        used, left, behind, found = np.zeros((1, k), np.bool_), problem.n, 0, []
+        while left:
+            at = (knob, used, np.array([left]), np.array([behind]))
+            d, layers = rng.permutation(np.argwhere(masks.steps(*at)[0]))[0] + (0, 1)
+            legal = masks.choices(*at, np.array([d]), np.array([layers]))[0]
+            q = rng.choice(np.flatnonzero(legal))
+            used[0, d] = True
+            left, behind = left - layers, behind + int(masks.space.pp[knob[0], problem.class_of[d], q])
+            found.append((d, layers, q))
+        row = np.full((3, k), -1, np.int64)
+        row[1:] = 0
+        row[:, : len(found)] = np.array(found[::-1]).T
+        rows.append((knob[0], len(found), *row))
+    columns = list(zip(*rows, strict=True))
+    return Codes(np.array(columns[0]), np.array(columns[1]), *(np.stack(c) for c in columns[2:]))
+
+
+@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("70b", 16)])
+def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
+    made = setup(kind, gpus)
+    estimator = Estimator(made.cluster, made.job)
+    problem = Problem(estimator)
+    timer, rng = Timer(problem), np.random.default_rng(5)
+    codes = walk(problem, rng, 60)
+    slowdown = np.array([1.0, 1.3, 1.0])
+    bandwidth = rng.uniform(1e9, 5e9, (60, 2, 3, 3))
+    latency = rng.uniform(0.01, 0.1, (60, 2, 3, 3))
+    bandwidth[0, 0] = 0.0
+    rows = timer.rows(codes, slowdown)
+    ns = timer.iter_ns(rows, bandwidth, latency)
+    old = codes.take(np.roll(np.arange(60), 1))
+    pause, usd = timer.moves(old, codes, bandwidth[:, 1], latency[:, 1])
+    prices = np.array(made.cluster.usd_per_gb)
+    for p in range(60):
+        plan = problem.plan(codes, p)
+        assert estimator.problems(plan) == ()
+        again = problem.encode(plan)
+        assert again is not None and again.key(0) == codes.key(p)
+        for s in range(2):
+            exact = estimator.iter_ns(plan, LinkState(bandwidth[p, s], latency[p, s]), slowdown)
+            if exact == DEAD:
+                assert ns[p, s] == DEAD
+            else:
+                assert abs(int(ns[p, s]) - exact) <= 1e-9 * exact
+        links = LinkState(bandwidth[p, 1], latency[p, 1])
+        estimate = estimator.iteration(plan, links, slowdown)
+        assert rows.busy_s[p] == pytest.approx(np.mean(estimate.compute_s), rel=1e-9)
+        assert problem.usd(codes.take([p]))[0] == pytest.approx(estimate.usd)
+        move = estimator.move(problem.plan(old, p), plan, links)
+        expected = move.seconds - estimator.restart_s if move.seconds else -1.0
+        assert pause[p] == pytest.approx(expected, rel=1e-9)
+        off = move.bytes * ~np.eye(3, dtype=np.bool_)
+        assert usd[p] == pytest.approx((off * prices).sum() / 1e9)
+
+
+def test_memory_masks_are_the_estimators_on_all_small_plans() -> None:
+    made = setup("70b", 16)
+    estimator = Estimator(made.cluster, made.job)
+    problem = Problem(estimator)
+    rng = np.random.default_rng(0)
+    knob = int(np.flatnonzero(problem.knob_mask)[0])
+    inner = problem.choices[knob][problem.class_of[2]]
+    legal_seen = illegal_seen = 0
+    for _ in range(300):
+        k, q = int(rng.integers(3)), int(rng.integers(len(inner)))
+        layers = int(rng.integers(1, problem.n))
+        pair = problem.choices[knob][problem.class_of[k]]
+        other = int((k + 1) % 3)
+        mate = problem.choices[knob][problem.class_of[other]]
+        if q >= len(pair) or layers < pair[q][1] or problem.n - layers < mate[0][1]:
+            continue
+        counts, size = (problem.n - layers, layers), problem.knobs[knob]
+        plan = estimator.make((other, k), counts, size.dp, (mate[0], pair[q]), size.micro_batch)
+        used = np.zeros((1, 3), np.bool_)
+        last = (np.array([knob]), used, np.array([problem.n]), np.array([0]), np.array([k]), np.array([layers]))
+        step = problem.masks.choices(*last)[0, q]
+        used[0, k] = True
+        first = (
+            np.array([knob]), used, np.array([counts[0]]), np.array([pair[q][1]]), np.array([other]),
+            np.array([counts[0]]),
+        )  # fmt: skip
+        ours = bool(problem.masks.choices(*first)[0, 0])
+        truth = not estimator.problems(plan)
+        if truth:
+            assert step and ours
+            legal_seen += 1
+        else:
+            assert not (step and ours)
+            illegal_seen += 1
+    assert legal_seen > 10 and illegal_seen > 10

@@ -1,0 +1,63 @@
+"""The fast horizon is `policy.horizon`, and refinement only offers legal plans."""
+
+import numpy as np
+import pytest
+
+from policy.hippo.problem import Problem, concatenate
+from policy.hippo.refine import legal, neighbours
+from policy.hippo.timing import Timer
+from policy.hippo.verify import Horizon, expected
+from policy.horizon import Outages, outcomes, slices
+from tests.policy.hippo.test_timing import setup, walk
+from twin.estimate import Estimator
+from twin.view import Forecast
+
+
+def forecast(rng: np.random.Generator, k: int) -> Forecast:
+    return Forecast(
+        np.array([0.0, 60.0, 600.0]),
+        rng.uniform(5e8, 5e9, (3, k, k)),
+        rng.uniform(0.05, 0.3, (3, k, k)),
+        rng.uniform(0.01, 0.1, (k, k)),
+    )
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
+    made = setup("7b")
+    estimator = Estimator(made.cluster, made.job)
+    problem, rng = Problem(estimator), np.random.default_rng(2)
+    codes = walk(problem, rng, 20)
+    back = np.zeros((3, 3))
+    back[0, 1] = 300.0
+    parts = slices(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
+    running = None if first else codes.take([3])
+    slowdown = np.array([1.0, 1.2, 1.0])
+    got = expected(
+        Timer(problem), codes, Horizon(parts), slowdown, running=running, restart_s=estimator.restart_s
+    )
+    plans = [problem.plan(codes, p) for p in range(20)]
+    truth = outcomes(
+        estimator, plans, parts, running=None if first else plans[3], slowdown=slowdown
+    )
+    for row, outcome in enumerate(truth):
+        assert got.iter_s[row] == pytest.approx(outcome.iter_s, rel=1e-8)
+        assert got.utilisation[row] == pytest.approx(outcome.utilisation, rel=1e-8)
+        assert got.usd[row] == pytest.approx(outcome.usd, rel=1e-8)
+
+
+@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("70b", 16)])
+def test_every_neighbour_is_legal_and_new(kind: str, gpus: int) -> None:
+    made = setup(kind, gpus)
+    estimator = Estimator(made.cluster, made.job)
+    problem = Problem(estimator)
+    codes = walk(problem, np.random.default_rng(3), 4)
+    assert legal(problem, codes).all()
+    near = neighbours(problem, codes, np.arange(4))
+    keys = [near.key(row) for row in range(len(near))]
+    assert len(set(keys)) == len(keys) > 20
+    for row in range(0, len(near), 3):
+        assert estimator.problems(problem.plan(near, row)) == ()
+    broken = concatenate([codes, codes])
+    broken.layers[:, 0] += 1
+    assert not legal(problem, broken).any()
