@@ -12,6 +12,8 @@ import rich.table
 
 from ingest.progress import SILENT, Progress
 
+PIPE_WIDTH = 400
+
 
 class Bars:
     """Draws `ingest.progress.Progress` as rich bars, one for each task that starts."""
@@ -35,12 +37,14 @@ class Console:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self._out = rich.console.Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        # A pipe has no width: a table that a program or a file receives is never folded.
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        self._out = rich.console.Console(file=sys.stdout, highlight=False, width=width)
         self._err = rich.console.Console(stderr=True, highlight=False)
 
     def line(self, text: str = "") -> None:
         """One line of the result."""
-        self._out.print(text, markup=False)
+        self._out.print(text, markup=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A remark beside the result, on stderr."""
@@ -54,9 +58,7 @@ class Console:
             table.add_column(name, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*(rich.markup.escape(cell(value)) for value in row))
-        # A pipe has no width: never fold a table that a program or a file receives.
-        width = None if self._out.is_terminal else 400
-        self._out.print(table, width=width)
+        self._out.print(table)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

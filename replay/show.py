@@ -1,23 +1,25 @@
 """How results look to people: one function a result; the JSON of the same results is in their `to_json`."""
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ingest.ingestion import FileResult, IngestReport
 from ingest.units import GB
-from replay.audit import AuditReport, DecisionAudit
-from replay.compare import Comparison, Row
 from replay.console import Console
-from replay.kpis import Kpis
-from replay.runner import RunResult
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from ingest.ingestion import FileResult, IngestReport
+    from replay.audit import AuditReport, DecisionAudit
+    from replay.compare import Comparison, Row
+    from replay.kpis import Kpis
+    from replay.runner import RunResult
 
 Json = dict[str, Any]
 LISTED = 12
 """Rows of a table of files before the rest is summed up."""
 
 
-def ingest(console: Console, report: IngestReport) -> None:
-    """Files, rows and rejects of an ingest: a line a data set and reader, then the files not read, by name."""
+def ingest(console: Console, report: "IngestReport") -> None:
+    """Files, rows and rejects of an ingest, a line a data set and reader; files not read by name."""
     groups: dict[tuple[str, str], list[FileResult]] = {}
     for result in report.files:
         if not result.skipped_reason:
@@ -34,7 +36,7 @@ def ingest(console: Console, report: IngestReport) -> None:
     console.line(f"{sum(report.rows.values()):,} rows added in {report.seconds:.1f} s")
 
 
-def _ingested(dataset: str, reader: str, files: list[FileResult]) -> tuple[Any, ...]:
+def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any, ...]:
     stored: Counter[str] = Counter()
     for result in files:
         stored.update(result.stored)
@@ -76,7 +78,7 @@ COMPARED = (
 )  # fmt: skip
 
 
-def comparison(console: Console, result: Comparison) -> None:
+def comparison(console: Console, result: "Comparison") -> None:
     """Policies in one world, the bound below them."""
     title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
@@ -89,7 +91,7 @@ def comparison(console: Console, result: Comparison) -> None:
     console.line(f"note: {result.note}")
 
 
-def _compared(row: Row) -> tuple[str, ...]:
+def _compared(row: "Row") -> tuple[str, ...]:
     assert row.kpis is not None
     kpis = row.kpis
     return (
@@ -100,7 +102,7 @@ def _compared(row: Row) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _bounded(result: Comparison) -> tuple[str, ...]:
+def _bounded(result: "Comparison") -> tuple[str, ...]:
     assert result.bound is not None
     bound = result.bound
     name = "bound" if bound.exact else "bound (candidates)"
@@ -114,7 +116,7 @@ def _bounded(result: Comparison) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def run(console: Console, result: RunResult) -> None:
+def run(console: Console, result: "RunResult") -> None:
     """A finished run: its key figures and its identity."""
     console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
     for note in result.notes:
@@ -123,7 +125,7 @@ def run(console: Console, result: RunResult) -> None:
     console.line(f"chain head  {result.chain_head}")
 
 
-def _figures(kpis: Kpis) -> list[tuple[str, str]]:
+def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     return [
         ("time per token", f"{per_token(kpis.time_per_token_s)} us"),
         ("tokens", f"{kpis.tokens:,}"),
@@ -144,7 +146,7 @@ def _figures(kpis: Kpis) -> list[tuple[str, str]]:
     ]
 
 
-def audit(console: Console, report: AuditReport) -> None:
+def audit(console: Console, report: "AuditReport") -> None:
     """The verdict of an audit."""
     verdict = "clean" if report.ok else f"{len(report.findings)} findings"
     console.line(f"{report.run_id}: {verdict}, {report.events:,} events")
@@ -156,7 +158,7 @@ def audit(console: Console, report: AuditReport) -> None:
     console.line(f"chain head  {report.chain_head or '-'}")
 
 
-def decision(console: Console, found: DecisionAudit) -> None:
+def decision(console: Console, found: "DecisionAudit") -> None:
     """One decision: what was seen and chosen, why, what others would have done, and what came of it."""
     told = found.explanation
     state = "made again, equal" if found.reproduced else f"not reproduced: {found.difference}"
