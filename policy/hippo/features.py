@@ -156,6 +156,7 @@ class Features:
         latency = np.repeat(s.latency_s[:, None], 2, axis=1)
         ns = self.timer.iter_ns(rows, s.bandwidth_bps[:, ends], latency)
         seconds = np.where(ns == DEAD, 100 * self._alone_s, ns / NS_PER_S)
+        seconds[~s.has_plan] = self._alone_s
         return seconds[:, 0], seconds[:, 1], rows.busy_s
 
     def _shares(self, s: Situation) -> tuple[Float, NDArray[np.int64], NDArray[np.int64], Float, NDArray[np.int64]]:
@@ -178,7 +179,7 @@ class Features:
         now = np.maximum(s.bandwidth_bps[:, 0], DEAD_BPS)
         diagonal = np.eye(self.problem.k, dtype=np.bool_)
         later = [np.maximum(s.bandwidth_bps[:, _nearest(s.horizons_s, h)], DEAD_BPS) for h in HORIZONS_S]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):  # the diagonal is infinite, and cleared below
             load = np.log(self._traffic_bits / now / self._alone_s)
             shifts = [np.clip(np.log(f / now), -3, 3) for f in later]
         columns = [

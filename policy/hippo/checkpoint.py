@@ -1,0 +1,143 @@
+"""One file per checkpoint, named by its SHA-256; loaded without executing anything, refused when damaged.
+
+`hippo-<digest>.pt` holds the weights, the configuration they were trained with, what they were trained on and, in a
+training state, optimisers and progress. Random generators are derived by name from (seed, iteration), so the
+iteration number is their state.
+"""
+
+import hashlib
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ingest import durable
+from ingest.errors import DamageError, InputError, NotFoundError, UsageError
+from policy.hippo.config import HiPpoConfig
+from policy.hippo.lower import CHOICE, LowerAgent
+from policy.hippo.observation import EDGE, GLOBAL, KNOB, NODE
+from policy.hippo.upper import LAYER, UpperAgent
+
+SCHEMA = "twin.hippo/1"
+NAME = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Trained agents. `training` is None in a checkpoint made for use, else what resuming needs."""
+
+    config: HiPpoConfig
+    upper: dict[str, Any]
+    lower: dict[str, Any]
+    provenance: dict[str, Any]  # code version, scenarios and trace digests, seed, score; JSON values
+    training: dict[str, Any] | None = field(default=None)
+
+    def agents(self) -> tuple[UpperAgent, LowerAgent]:
+        """The networks with these weights, ready to decide."""
+        upper, lower = build(self.config)
+        upper.load_state_dict(self.upper)
+        lower.load_state_dict(self.lower)
+        return upper.eval(), lower.eval()
+
+
+def build(config: HiPpoConfig) -> tuple[UpperAgent, LowerAgent]:
+    """New networks; their first weights depend on the configuration's seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return UpperAgent(config.gnn), LowerAgent()
+
+
+def architecture(config: HiPpoConfig) -> dict[str, Any]:
+    """What must agree for weights to fit."""
+    sizes = {"node": NODE, "edge": EDGE, "global": GLOBAL, "knob": KNOB, "layer": LAYER, "choice": CHOICE}
+    gnn = config.gnn.model_dump(mode="json", exclude={"dense"})
+    return {"gnn": gnn, "features": sizes}
+
+
+def to_bytes(checkpoint: Checkpoint) -> bytes:
+    """The content of a checkpoint file; equal checkpoints give equal bytes."""
+    header = {
+        "schema": SCHEMA,
+        "architecture": architecture(checkpoint.config),
+        "config": checkpoint.config.model_dump(mode="json"),
+        "provenance": checkpoint.provenance,
+    }
+    payload = {
+        "header": json.dumps(header, sort_keys=True),
+        "upper": dict(checkpoint.upper),
+        "lower": dict(checkpoint.lower),
+        "training": checkpoint.training,
+    }
+    stream = io.BytesIO()
+    torch.save(payload, stream)
+    return stream.getvalue()
+
+
+def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
+    """Write `checkpoint` into `folder` under its digest and return its path; saving it again changes nothing."""
+    data = to_bytes(checkpoint)
+    path = folder / f"hippo-{hashlib.sha256(data).hexdigest()[:digits]}.pt"
+    durable.put(path, data, idempotent=True)
+    return path
+
+
+def digest(path: Path) -> str:
+    """SHA-256 (hex) of a checkpoint file.
+
+    Raises:
+        NotFoundError: there is no such file. InputError: the name does not carry a digest. DamageError: the
+        content is not what the name says.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"checkpoint {path} does not exist: run `twin train`, or name another file")
+    named = NAME.fullmatch(path.name)
+    if not named:
+        raise InputError(
+            f"{path}: a checkpoint is called hippo-<digest>.pt, which is how damage is noticed; rename it back"
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not found.startswith(named.group(1)):
+        raise DamageError(
+            f"{path}: damaged: the content has digest {found[:16]}..., the name says {named.group(1)[:16]}...; "
+            "restore the file or train again"
+        )
+    return found
+
+
+def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
+    """Read a checkpoint after checking its digest; `expect` also demands that configuration's architecture.
+
+    Raises:
+        NotFoundError, InputError, DamageError: see `digest`. InputError: not one of our checkpoints.
+        UsageError: made for another architecture.
+    """
+    digest(path)
+    try:
+        payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+        header = json.loads(payload["header"])
+        schema = header["schema"]
+    except (RuntimeError, KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
+    if schema != SCHEMA:
+        raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
+    config = HiPpoConfig.model_validate(header["config"])
+    for wanted, source in ((architecture(config), "this version"), (expect and architecture(expect), "the configuration")):
+        if wanted and wanted != header["architecture"]:
+            raise UsageError(
+                f"{path}: made for another architecture: {_differences(header['architecture'], wanted)} "
+                f"({source}); train a new checkpoint, or use the configuration it was made with"
+            )
+    return Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
+
+
+def _differences(have: dict[str, Any], want: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{part}.{key} is {have.get(part, {}).get(key)!r}, needed {value!r}"
+        for part, values in want.items()
+        for key, value in values.items()
+        if have.get(part, {}).get(key) != value
+    )

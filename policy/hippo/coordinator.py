@@ -1,0 +1,164 @@
+"""Upper agent, lower agents and the twin, in that order: the network proposes, the twin verifies.
+
+A decision: (1) the upper agent answers hold or move and places share after share, the lower agents arrange each
+share; once greedily (the network's own choice) and a few times by sampling. (2) With `verify`, all proposals, the
+static plan and holding are scored over the forecast horizon, moving included, by `policy.hippo.verify`; the best
+few are refined by single steps. (3) The best one wins if it beats holding by the margin. Without `verify` the
+network's own choice stands: that is the pure policy, and the ablation of steps 2 and 3.
+
+The time limits of the two levels (1 s, 100 ms, 2 s in all) are enforced by the runner, which owns the clock; here no
+clock is read, so that equal views give equal decisions. `Latency` measures the levels for whoever wants to know.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from policy.hippo.config import CoordinatorConfig
+from policy.hippo.decode import GREEDY, Actions, judge, sample
+from policy.hippo.features import Features, Situation
+from policy.hippo.lower import LowerAgent
+from policy.hippo.problem import Codes, Problem, concatenate
+from policy.hippo.refine import neighbours
+from policy.hippo.timing import Timer
+from policy.hippo.upper import UpperAgent
+from policy.hippo.verify import Expected, Horizon, expected
+from policy.objective import Objective
+
+Float = NDArray[np.float64]
+SEEDS = 2
+"""Best plans of a round whose neighbours are looked at."""
+
+
+@dataclass
+class Latency:
+    """Wall seconds of the parts of the last decision; never part of what is decided or logged as an event."""
+
+    clock: Callable[[], float]
+    marks: dict[str, float] = field(default_factory=dict)
+
+    def mark(self, name: str) -> None:
+        """Note that part `name` ended now."""
+        self.marks[name] = self.clock()
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What the network answered: its greedy choice first, then samples."""
+
+    codes: Codes
+    move: bool
+    log_probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Scored plans, the best first. `hold` is the running plan's place, None where it cannot be held."""
+
+    codes: Codes
+    expected: Expected
+    values: Float
+    hold: int | None
+
+
+def codes_of(actions: Actions, k: int) -> Codes:
+    """Answers as plans in pipeline order: steps were taken from the last share to the first."""
+    domain, layers, choice = (a.numpy() for a in (actions.domain, actions.layers, actions.choice))
+    count = (domain >= 0).sum(1)
+    place = count[:, None] - 1 - np.arange(k)
+    at = np.clip(place, 0, domain.shape[1] - 1)
+    live = place >= 0
+    columns = [
+        np.where(live, np.take_along_axis(a, at, axis=1), fill)
+        for a, fill in ((domain, -1), (layers, 0), (choice, 0))
+    ]
+    return Codes(actions.knob.numpy(), count, *columns)
+
+
+class Coordinator:
+    """Both levels and the verification for one problem."""
+
+    def __init__(self, upper: UpperAgent, lower: LowerAgent, features: Features, config: CoordinatorConfig):
+        self.upper, self.lower, self.features, self.config = upper, lower, features, config
+        self.problem: Problem = features.problem
+        self.timer: Timer = features.timer
+
+    def propose(self, situation: Situation, rng: np.random.Generator) -> Proposal:
+        """The network's answers; the first one is greedy."""
+        count = self.config.proposals if self.config.verify else 1
+        observation = self.features.observe(situation)
+        uniform = rng.random((count, 2 + 3 * self.problem.k))
+        uniform[0] = GREEDY
+        with torch.no_grad():
+            state = self.upper.encode(observation).rows(torch.zeros(count, dtype=torch.int64))
+            many = observation.take(torch.zeros(count, dtype=torch.int64))
+            actions = sample(self.upper, self.lower, self.problem, many, uniform, state)
+            own = actions.take(torch.zeros(1, dtype=torch.int64))
+            judged = judge(self.upper, self.lower, self.problem, observation, own)
+        log_probability = float(judged.log_prob[0] + judged.lower_log_prob[0].sum())
+        return Proposal(codes_of(actions, self.problem.k), bool(own.go[0]), log_probability)
+
+    def verify(
+        self, situation: Situation, plans: Codes, horizon: Horizon, objective: Objective, restart_s: float
+    ) -> Verdict:
+        """Score `plans` and the running one, refine the best, return the best few in order."""
+        running = situation.plan if situation.has_plan[0] else None
+        may_hold = running is not None and bool(situation.may_hold[0])
+        slowdown = situation.slowdown[0]
+
+        def score(codes: Codes) -> tuple[Expected, Float]:
+            found = expected(
+                self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s
+            )
+            return found, found.values(objective)
+
+        pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
+        found, values = score(pool)
+        for _ in range(self.config.rounds):
+            best = np.argsort(-values, kind="stable")[:SEEDS]
+            fresh = _without(neighbours(self.problem, pool, best), pool)
+            if len(fresh) == 0:
+                break
+            more, worth = score(fresh)
+            improved = worth.max() > values.max()
+            pool, values = concatenate([pool, fresh]), np.concatenate([values, worth])
+            found = _joined(found, more)
+            if not improved:
+                break
+        order = np.argsort(-values, kind="stable")[:16]
+        if may_hold and 0 not in order:
+            order = np.append(order[:-1], 0)
+        place = np.flatnonzero(order == 0)
+        hold = int(place[0]) if may_hold else None
+        chosen = Expected(found.iter_s[order], found.utilisation[order], found.usd[order])
+        return Verdict(pool.take(order), chosen, values[order], hold)
+
+
+def _joined(a: Expected, b: Expected) -> Expected:
+    return Expected(
+        np.concatenate([a.iter_s, b.iter_s]),
+        np.concatenate([a.utilisation, b.utilisation]),
+        np.concatenate([a.usd, b.usd]),
+    )
+
+
+def _rows(codes: Codes) -> NDArray[np.int64]:
+    return np.concatenate(
+        [codes.knob[:, None], codes.count[:, None], codes.domain, codes.layers, codes.choice], axis=1
+    )
+
+
+def _unique(codes: Codes) -> Codes:
+    """Without repetition, the first of each kept in place."""
+    _, first = np.unique(_rows(codes), axis=0, return_index=True)
+    return codes.take(np.sort(first))
+
+
+def _without(codes: Codes, known: Codes) -> Codes:
+    """Those not among `known`; both without repetition."""
+    both = np.concatenate([_rows(known), _rows(codes)])
+    _, first = np.unique(both, axis=0, return_index=True)
+    return codes.take(np.sort(first[first >= len(known)]) - len(known))
