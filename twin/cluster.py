@@ -18,6 +18,7 @@ from twin.event_training import MicrobatchTraining
 from twin.execution import Execution
 from twin.facts import Fact, Trigger
 from twin.faults import Fault, Machines, timeline
+from twin.kalman import pairs
 from twin.ledger import Ledger
 from twin.links import Links, Pair
 from twin.plan import Plan
@@ -188,16 +189,6 @@ class World:
 
 def _present(forecast: Forecast) -> list[list[float]]:
     """[[i, j, bandwidth_bps, sd_log, latency_s], ...] of the filter's present."""
-    size = len(forecast.latency_s)
-    return [
-        [
-            i,
-            j,
-            float(forecast.bandwidth_bps[0, i, j]),
-            float(forecast.sd_log[0, i, j]),
-            float(forecast.latency_s[i, j]),
-        ]
-        for i in range(size)
-        for j in range(size)
-        if i != j
-    ]
+    i, j = pairs(len(forecast.latency_s))
+    values = (forecast.bandwidth_bps[0, i, j], forecast.sd_log[0, i, j], forecast.latency_s[i, j])
+    return [list(row) for row in zip(*(column.tolist() for column in (i, j, *values)), strict=True)]

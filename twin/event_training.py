@@ -7,33 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy import Event
 
-from twin.costs import open_links
 from twin.estimate import Estimator
 from twin.links import Links, Pair
 from twin.microbatches import Run
-from twin.pipeline import Pipeline
 from twin.plan import Plan
-from twin.training import Iterated, Unfinished, used_links
+from twin.timing import PlanTiming
+from twin.training import Iterated, Unfinished
 
 
 class MicrobatchTraining:
-    """Event engine: the `Training` that runs every micro-batch through SimPy."""
+    """Event engine: the `Training` that runs every micro-batch through SimPy.
+
+    `slowdown` (K,) is updated in place by the world.
+    """
 
     def __init__(
-        self,
-        links: Links,
-        estimator: Estimator,
-        slowdown: NDArray[np.float64],
-        iterated: Iterated,
+        self, links: Links, estimator: Estimator, slowdown: NDArray[np.float64], iterated: Iterated
     ) -> None:
         self._env = links.env
         self._links = links
         self._estimator = estimator
-        self._slowdown = slowdown  # (K,), updated in place by the world
+        self._slowdown = slowdown
         self._iterated = iterated
         self._plan: Plan | None = None
         self._run: Run | None = None
-        self._used: tuple[Pair, ...] = ()
         self._began_ns = self._stalled_ns = self._seen_ns = 0
         self._stalls = False
         self._disturbed = self._env.event()
@@ -41,8 +38,8 @@ class MicrobatchTraining:
 
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""
-        self._plan, self._used = plan, used_links(plan)
-        self._run = Run(self._links, self._estimator, plan, self._pipeline(), self._iteration_ended)
+        self._plan = plan
+        self._run = Run(self._links, self._timing(plan), self._iteration_ended)
         self._begin()
 
     def settle(self) -> None:
@@ -51,12 +48,12 @@ class MicrobatchTraining:
         if self._stalls:
             self._stalled_ns += now - self._seen_ns
         self._seen_ns = now
-        self._stalls = any(self._links.is_dead(pair) for pair in self._used)
+        self._stalls = self._run is not None and self._run.timing.stalled
 
     def repace(self) -> None:
         """The compute speed of a domain has changed: operations that begin from now on take another time."""
-        if self._run is not None:
-            self._run.pace(self._pipeline())
+        if self._run is not None and self._plan is not None:
+            self._run.pace(self._timing(self._plan))
 
     def finish(self) -> Generator[Event, Any, None]:
         """Wait for the end of the running iteration, or not while it stalls."""
@@ -71,7 +68,7 @@ class MicrobatchTraining:
         run = self._run
         if run is None:
             return None
-        run.live, self._run, self._used = False, None, ()
+        run.live, self._run, self._plan = False, None, None
         self._disturb()
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, run.done)
@@ -90,12 +87,13 @@ class MicrobatchTraining:
         self._disturb()
 
     def _links_changed(self, changed: Sequence[Pair]) -> None:
-        if self._run is None or not any(pair in self._used for pair in changed):
+        run = self._run
+        used = [pair for pair in changed if run is not None and run.timing.uses(pair)]
+        if run is None or not used:
             return
+        for pair in used:
+            run.link_changed(pair)
         self.settle()
-        for pair in changed:
-            if pair in self._run.wires:
-                self._run.wires[pair].changed()
         if self._stalls:
             self._disturb()
 
@@ -103,9 +101,5 @@ class MicrobatchTraining:
         self._disturbed.succeed()
         self._disturbed = self._env.event()
 
-    def _pipeline(self) -> Pipeline:
-        assert self._plan is not None
-        links = open_links(self._estimator.cluster.size)
-        pipeline = self._estimator.pipeline(self._plan, links, self._slowdown)
-        assert pipeline is not None, "open links are never dead"
-        return pipeline
+    def _timing(self, plan: Plan) -> PlanTiming:
+        return PlanTiming(self._links, self._estimator, plan, self._slowdown)

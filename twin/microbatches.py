@@ -5,23 +5,21 @@ were sent, so counters stand for inboxes.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 
 from simpy import Event
 
-from twin.estimate import Estimator
 from twin.links import Links, Pair
 from twin.messages import Fabric, Wire
 from twin.pipeline import Pipeline
-from twin.plan import Plan
 from twin.referee import FORWARD, operations
+from twin.timing import PlanTiming
 
 
 class Stage:
     """Runs its operations in order; starts one when the stage is free and its message has arrived."""
 
     def __init__(self, run: "Run", index: int, down: Fabric | None, up: Fabric | None) -> None:
-        pipeline = run.pipeline
+        pipeline = run.timing.pipeline
         self._run = run
         self._env = run.env
         self._down = down
@@ -99,25 +97,22 @@ class Stage:
 class Run:
     """One plan's pipeline, iterating until it is dropped; `ended` is called at the end of every iteration."""
 
-    def __init__(
-        self, links: Links, estimator: Estimator, plan: Plan, pipeline: Pipeline, ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, links: Links, timing: PlanTiming, ended: Callable[[], None]) -> None:
         self.env = links.env
-        self.pipeline = pipeline
+        self.timing = timing
         self.live = True
         self._ended = ended
-        size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
-        pairs = _boundary_pairs(plan)
-        down = [self._direction(links, pair, size, b, "of", "lf") for b, pair in enumerate(pairs)]
+        pairs = timing.boundaries
         back = [pair and (pair[1], pair[0]) for pair in pairs]
-        up = [self._direction(links, pair, size, b, "ob", "lb") for b, pair in enumerate(back)]
-        self.wires = {d.pair: d for d in (*down, *up) if isinstance(d, Wire)}
-        self.stages = [
-            Stage(self, i, d, u) for i, (d, u) in enumerate(zip([*down, None], [None, *up], strict=True))
-        ]
-        for b, (there, back_again) in enumerate(zip(down, up, strict=True)):
-            there.arrived = self._arrival(self.stages[b + 1].activation_arrived, self.stages[b].released)
-            back_again.arrived = self._arrival(self.stages[b].gradient_arrived, self.stages[b + 1].released)
+        down = [self._direction(links, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
+        up = [self._direction(links, pair, b, "ob", "lb") for b, pair in enumerate(back)]
+        self._wires = {d.pair: d for d in (*down, *up) if isinstance(d, Wire)}
+        ends = zip([*down, None], [None, *up], strict=True)
+        self.stages = [Stage(self, i, below, above) for i, (below, above) in enumerate(ends)]
+        for b, (there, returning) in enumerate(zip(down, up, strict=True)):
+            sender, receiver = self.stages[b], self.stages[b + 1]
+            there.arrived = self._arrival(receiver.activation_arrived, sender.released)
+            returning.arrived = self._arrival(sender.gradient_arrived, receiver.released)
 
     def begin(self) -> None:
         """Start an iteration now."""
@@ -125,10 +120,16 @@ class Run:
         for i, stage in enumerate(self.stages):
             stage.begin(i == 0, i == last - 1)
 
-    def pace(self, pipeline: Pipeline) -> None:
+    def pace(self, timing: PlanTiming) -> None:
         """Other compute durations from the next operation on."""
+        self.timing = timing
         for i, stage in enumerate(self.stages):
-            stage.pace(pipeline, i)
+            stage.pace(timing.pipeline, i)
+
+    def link_changed(self, pair: Pair) -> None:
+        """A used link has changed."""
+        self.timing.update(pair)
+        self._wires[pair].changed()
 
     def stage_done(self, _: Event) -> None:
         """A stage has done its last backward and what follows it."""
@@ -142,11 +143,11 @@ class Run:
         return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
 
     def _direction(
-        self, links: Links, pair: Pair | None, size: int, boundary: int, occupancy: str, latency: str
+        self, links: Links, pair: Pair | None, boundary: int, occupancy: str, latency: str
     ) -> Fabric:
         if pair is not None:
-            return Wire(links, pair, size)
-        fixed = [int(getattr(self.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
+            return Wire(links, pair, self.timing.message_bytes)
+        fixed = [int(getattr(self.timing.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
         return Fabric(self.env, *fixed)
 
     def _arrival(self, receive: Callable[[], None], release: Callable[[], None]) -> Callable[[], None]:
@@ -156,9 +157,3 @@ class Run:
                 release()
 
         return arrived
-
-
-def _boundary_pairs(plan: Plan) -> list[Pair | None]:
-    """The link that each boundary between stages crosses downstream; None inside a domain."""
-    domains = [share.domain for share in plan.shares for _ in range(share.pp)]
-    return [(a, b) if a != b else None for a, b in pairwise(domains)]

@@ -9,7 +9,7 @@ from simpy import Environment, Event
 from ingest.units import to_ns
 from twin.clock import SENSE, At
 from twin.domain import LinkState, Matrix
-from twin.kalman import LinkFilter
+from twin.kalman import LinkFilter, pairs
 from twin.links import Links, Pair
 from twin.settings import TelemetrySettings
 from twin.view import Forecast
@@ -46,7 +46,7 @@ class Telemetry:
         self._emit = emit
         self._request = request
         self._decided: Matrix | None = None
-        self._rows, self._columns = np.nonzero(~np.eye(link_filter.size, dtype=bool))
+        self._rows, self._columns = pairs(link_filter.size)
         env.process(self._sample())
 
     def forecast(self) -> Forecast:

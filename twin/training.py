@@ -7,7 +7,6 @@ between two changes are counted by one division, so a long quiet stretch costs n
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,15 +14,13 @@ from numpy.typing import NDArray
 from simpy import Event
 
 from twin.estimate import Estimator
-from twin.kernel import DEAD
 from twin.links import Links, Pair
 from twin.pace import Work
 from twin.plan import Plan
+from twin.timing import PlanTiming
 
 Iterated = Callable[[int, int, int, int], None]
 """Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all."""
-REMEMBERED = 4096
-"""Iteration times kept per plan; more than the distinct link states between two moves of most runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +57,22 @@ class Training(Protocol):
         ...
 
 
-def used_links(plan: Plan) -> tuple[Pair, ...]:
-    """Directed links between consecutive domains of `plan`, both ways."""
-    order = plan.order
-    return tuple(pair for a, b in pairwise(order) for pair in ((a, b), (b, a)))
-
-
 class RateTraining:
-    """Kernel engine: progress at the rate that the iteration-time model gives for the present link state."""
+    """Kernel engine: progress at the rate that the iteration-time model gives for the present link state.
+
+    `slowdown` (K,) is updated in place by the world.
+    """
 
     def __init__(
-        self,
-        links: Links,
-        estimator: Estimator,
-        slowdown: NDArray[np.float64],
-        iterated: Iterated,
+        self, links: Links, estimator: Estimator, slowdown: NDArray[np.float64], iterated: Iterated
     ) -> None:
         self._env = links.env
         self._links = links
         self._estimator = estimator
-        self._slowdown = slowdown  # (K,), updated in place by the world
+        self._slowdown = slowdown
         self._iterated = iterated
         self._plan: Plan | None = None
-        self._used: tuple[Pair, ...] = ()
-        self._times: dict[tuple[float, ...], int | None] = {}
+        self._timing: PlanTiming | None = None
         self._work = Work(0, None)
         self._began_ns = self._stalled_ns = 0
         self._disturbed = self._env.event()
@@ -91,16 +80,15 @@ class RateTraining:
 
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""
-        if plan != self._plan:
-            self._times.clear()
-        self._plan, self._used = plan, used_links(plan)
+        self._plan = plan
+        self._timing = PlanTiming(self._links, self._estimator, plan, self._slowdown)
         self._began_ns, self._stalled_ns = self._env.now, 0
-        self._work = Work(self._env.now, self._time())
+        self._work = Work(self._env.now, self._timing.iteration_ns())
 
     def settle(self) -> None:
         """Report every iteration that was complete by now."""
         now, work = self._env.now, self._work
-        if self._plan is None:
+        if self._timing is None:
             return
         if work.stalled:
             self._stalled_ns += now - work.since_ns
@@ -109,26 +97,24 @@ class RateTraining:
         self._work.settle(now)
 
     def repace(self) -> None:
-        """A used link, or the compute speed of a domain, has changed: carry on at the new pace."""
-        if self._plan is None:
-            return
-        self.settle()
-        self._work.repace(self._env.now, self._time())
-        self._disturb()
+        """The compute speed of a domain has changed: carry on at the new pace."""
+        if self._plan is not None:
+            self._timing = PlanTiming(self._links, self._estimator, self._plan, self._slowdown)
+            self._go_on(self._timing)
 
     def finish(self) -> Generator[Event, Any, None]:
         """Wait for the end of the running iteration, or not while it stalls."""
         self.settle()
-        while self._plan and not self._work.stalled and self._env.now != self._began_ns:
+        while self._timing and not self._work.stalled and self._env.now != self._began_ns:
             yield self._env.timeout(self._work.left_ns) | self._disturbed
             self.settle()
 
     def stop(self) -> Unfinished | None:
         """Give up the running iteration; None where none runs."""
         self.settle()
-        if self._plan is None:
+        if self._timing is None:
             return None
-        self._plan, self._used = None, ()
+        self._plan = self._timing = None
         self._disturb()
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, self._work.done)
@@ -145,25 +131,19 @@ class RateTraining:
         self._work = Work(self._began_ns, work.full_ns)
 
     def _links_changed(self, changed: Sequence[Pair]) -> None:
-        if any(pair in self._used for pair in changed):
-            self.repace()
+        timing = self._timing
+        used = [pair for pair in changed if timing is not None and timing.uses(pair)]
+        if timing is not None and used:
+            for pair in used:
+                timing.update(pair)
+            self._go_on(timing)
+
+    def _go_on(self, timing: PlanTiming) -> None:
+        """What is left of the running iteration takes its share of the new iteration time."""
+        self.settle()
+        self._work.repace(self._env.now, timing.iteration_ns())
+        self._disturb()
 
     def _disturb(self) -> None:
         self._disturbed.succeed()
         self._disturbed = self._env.event()
-
-    def _time(self) -> int | None:
-        """Iteration time now; None while a used link is dead."""
-        state = self._links.state
-        key = (
-            *(float(state.bandwidth_bps[pair]) for pair in self._used),
-            *(float(state.latency_s[pair]) for pair in self._used),
-            *self._slowdown.tolist(),
-        )
-        if key not in self._times:
-            if len(self._times) >= REMEMBERED:
-                self._times.clear()
-            assert self._plan is not None
-            time_ns = self._estimator.iter_ns(self._plan, state, self._slowdown)
-            self._times[key] = None if time_ns >= DEAD else time_ns
-        return self._times[key]
