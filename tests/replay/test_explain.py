@@ -1,0 +1,80 @@
+"""Explanations: the tipping point is where the policy really tips, and nothing is left out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replay import decisions, explain, runs
+from replay.explain import bisect, scaled
+from replay.log import RunReader
+from tests.replay.toys import Threshold, register, toy_run, without_lake
+
+
+@pytest.fixture
+def run_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    without_lake(monkeypatch)
+    register(monkeypatch, "threshold", "Threshold")
+    return toy_run(tmp_path, "threshold").run_id
+
+
+@pytest.mark.parametrize("tips_at", [1.3, 3.9, 0.71, 0.26])
+def test_bisection_closes_in_on_the_point(tips_at: float) -> None:
+    far = 4.0 if tips_at > 1 else 0.25
+    near, beyond = bisect(lambda factor: (factor > tips_at) == (tips_at > 1), 1.0, far)
+    assert min(near, beyond) <= tips_at <= max(near, beyond)
+    assert max(near, beyond) / min(near, beyond) < 1.0 + 2 * explain.PRECISION
+
+
+def test_the_tipping_point_is_where_the_policy_tips(tmp_path: Path, run_id: str) -> None:
+    told = explain.explain(tmp_path, run_id, 1)
+    (point,) = told.tipping
+    assert (point.link, point.direction) == ((0, 1), "below")
+    assert point.threshold_bps == pytest.approx(Threshold.BOUND_BPS, rel=2 * explain.PRECISION)
+    assert point.threshold_bps < Threshold.BOUND_BPS
+    (text,) = told.tipping_text
+    assert text.startswith("would move to d0:") and "if B(d0->d1) < " in text and "Gb/s" in text
+
+
+def test_each_side_of_the_point_answers_as_said(tmp_path: Path, run_id: str) -> None:
+    stage, recorded = decisions.stage_of(tmp_path, run_id), decisions.find(tmp_path, run_id, 1)
+    rehearsal = decisions.again(stage, recorded)
+    (point,) = explain.tipping_points(rehearsal, recorded.view, [(0, 1)])
+    factor = point.threshold_bps / point.seen_bps
+    beyond = rehearsal.ask(scaled(recorded.view, (0, 1), factor * 0.99))
+    assert explain.answer(beyond, recorded.view) == point.answer != "hold"
+    short = rehearsal.ask(scaled(recorded.view, (0, 1), factor * (1 + 2 * explain.PRECISION)))
+    assert explain.answer(short, recorded.view) == "hold"
+
+
+def test_scaling_changes_one_link_at_every_horizon(tmp_path: Path, run_id: str) -> None:
+    view = decisions.find(tmp_path, run_id, 0).view
+    other = scaled(view, (2, 0), 0.5)
+    changed = other.forecast.bandwidth_bps != view.forecast.bandwidth_bps
+    assert changed[:, 2, 0].all() and changed.sum() == len(view.forecast.horizons_s)
+    assert np.array_equal(other.forecast.bandwidth_bps[:, 2, 0], view.forecast.bandwidth_bps[:, 2, 0] / 2)
+
+
+def test_an_explanation_has_every_part(tmp_path: Path, run_id: str) -> None:
+    recorded = [e for e in RunReader(runs.folder(tmp_path, run_id)).events() if e.type == "decided"]
+    moved = next(e.payload["number"] for e in recorded[1:] if e.payload["action"] == "move")
+    told = explain.explain(tmp_path, run_id, moved)
+    assert told.action == "move" and told.reason == "narrow" and told.trigger in {"change", "alarm"}
+    assert told.reasons and told.chosen is not None and told.chosen.startswith("d0:") and told.binding
+    assert set(told.reward) == {"efficiency", "utilisation", "cost", "total", "move_s"}
+    assert told.reward["move_s"] > 11
+    assert set(told.baselines) == {"static", "single", "greedy", "mpc"}
+    assert all(answer["answer"] for answer in told.baselines.values())
+    assert np.sum(told.traffic_bytes) == 0  # a single domain sends nothing
+    shown = json.loads(json.dumps(told.to_json(), allow_nan=False))
+    assert shown["domains"] == ["d0", "d1", "d2"]
+
+
+def test_asking_leaves_the_rehearsal_as_it_was(tmp_path: Path, run_id: str) -> None:
+    recorded = decisions.find(tmp_path, run_id, 2)
+    rehearsal = decisions.again(decisions.stage_of(tmp_path, run_id), recorded)
+    first = rehearsal.ask(recorded.view)
+    rehearsal.ask(replace(recorded.view, free_gpus=(4, 0, 0)))
+    assert rehearsal.ask(recorded.view) == first
