@@ -14,7 +14,7 @@ from policy.objective import Outcome
 from policy.search import shape_of
 from policy.shapes import Shape
 from twin.domain import LinkState, Matrix
-from twin.estimate import DEAD, Estimator
+from twin.estimate import DEAD, Estimator, Move
 from twin.plan import Plan
 from twin.view import Forecast
 
@@ -93,6 +93,7 @@ def outcomes(
     parts: Sequence[Slice],
     *,
     running: Plan | None,
+    restart_s: float,
     slowdown: NDArray[np.float64] | None,
 ) -> list[Outcome]:
     """What each plan is expected to bring over the slices when the job goes over to it from `running` now.
@@ -103,7 +104,7 @@ def outcomes(
     horizon = parts[-1].end_s
     now = parts[0].states[1][1]
     moves = [estimator.move(running, plan, now) for plan in plans]
-    pauses = np.array([move.seconds for move in moves])
+    pauses = np.array([pause_s(estimator, move, restart_s) for move in moves])
     done = np.zeros(len(plans))
     for part in parts:
         rate = sum(p * rates(estimator, plans, state, slowdown) for p, state in part.states)
@@ -119,6 +120,11 @@ def outcomes(
             Outcome(horizon / iterations, busy_s * iterations / horizon, usd + moved_usd / iterations)
         )
     return found
+
+
+def pause_s(estimator: Estimator, move: Move, restart_s: float) -> float:
+    """Seconds that a move stops the job when a restart takes `restart_s` in this run; 0 for free knobs."""
+    return move.seconds - estimator.restart_s + restart_s if move.seconds > 0 else 0.0
 
 
 def per_iteration(

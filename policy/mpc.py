@@ -51,7 +51,7 @@ class Mpc:
     def reset(self, context: Context) -> None:
         """Start a run."""
         self.estimator = context.estimator
-        self.weights = context.weights
+        self.weights, self.restart_s = context.weights, context.restart_s
         size = context.cluster.size
         self._alive_bps: Matrix = np.zeros((size, size))
         self._died_ns = np.full((size, size), -1, dtype=np.int64)
@@ -64,7 +64,7 @@ class Mpc:
         plans = self._candidates(view, parts, objective)
         if not plans:
             return nothing_runs(self.estimator, view)
-        found = outcomes(self.estimator, plans, parts, running=view.plan, slowdown=view.slowdown)
+        found = self._outcomes(plans, parts, view.plan, view)
         scored = [
             Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
             for plan, out in zip(plans, found, strict=True)
@@ -101,7 +101,7 @@ class Mpc:
     def _best(self, view: View, links: LinkState, objective: Objective, running: Plan | None) -> list[Plan]:
         """The best plans of one link state, at most one for each shape, by the objective without moving."""
         pool = explore(self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running)
-        found = []
+        found: list[tuple[float, int, Plan]] = []
         for ns, shape, cuts in pool.best_by_shape()[: 6 * self.tuning.per_forecast]:
             plan = build(self.estimator, shape, cuts)
             busy_s, usd = per_iteration(self.estimator, plan, view.slowdown)
@@ -114,10 +114,22 @@ class Mpc:
         plan = base_plan(self.estimator, view)
         outcome = Outcome(float("inf"), 0.0, 0.0)
         if plan is not None:
-            (outcome,) = outcomes(self.estimator, [plan], parts, running=plan, slowdown=view.slowdown)
+            (outcome,) = self._outcomes([plan], parts, plan, view)
         if outcome.iter_s < float("inf"):
             self._base = outcome
         return Objective(self.weights, self._base or Outcome(1.0, 0.0, 0.0))
+
+    def _outcomes(
+        self, plans: list[Plan], parts: tuple[Slice, ...], running: Plan | None, view: View
+    ) -> list[Outcome]:
+        return outcomes(
+            self.estimator,
+            plans,
+            parts,
+            running=running,
+            restart_s=self.restart_s,
+            slowdown=view.slowdown,
+        )
 
     def _outages(self, view: View) -> Outages:
         """A dead link is expected back with its last bandwidth after a while; until now it was dead

@@ -5,13 +5,15 @@ orders. Per order the search starts from compute-balanced cuts under the few bes
 over cuts and over each domain's own (tp, pp). Every score is `Estimator.iter_ns_cuts`, in batches.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.shapes import Cuts, Profile, Shape, balanced, choices, concrete, neighbours, orders, profiles
+from policy.shapes import Cuts, Profile, Shape, choices, concrete, neighbours, orders, profiles, starts
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
 from twin.plan import Plan
@@ -22,10 +24,12 @@ BEAM = 12
 """Orders kept at each length above that."""
 EXTEND = 8
 """Domains tried as the next one, those with the best link to the last, above that."""
-SHORTLIST = 6
+SHORTLIST = 4
 """Profiles kept for each number of domains."""
-FINALISTS = 8
-"""Shapes whose cuts are climbed."""
+SCREENED = 5
+"""Orders that are tried under every profile of the shortlist, in both directions."""
+FINALISTS = 5
+"""Shapes whose cuts are climbed; the best two of each number of domains are added."""
 
 
 class Pool:
@@ -54,22 +58,24 @@ class Pool:
             self.scores[keys[i]] = value
 
     def start(self, shape: Shape) -> int:
-        """Iteration time at the compute-balanced cuts."""
-        cuts = balanced(self.estimator, shape, self.slowdown)
+        """Shortest iteration at the shape's starting cuts."""
+        cuts = starts(self.estimator, shape, self.slowdown)
         self.score(shape, cuts)
-        return self.scores[shape, tuple(cuts[0].tolist())]
+        return min(self.scores[shape, tuple(row)] for row in cuts.tolist())
 
     def climb(self, shape: Shape, cuts: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-        """Move layers between domains while that helps; the local optimum and its cuts."""
+        """Move layers between domains while that helps, 4, then 2, then 1 at a time; where that ends."""
         here = tuple(cuts)
-        while True:
-            near = neighbours(np.array([here], dtype=np.int64), shape)
-            self.score(shape, near)
-            rows = [tuple(row) for row in near.tolist()]
-            best = min([here, *rows], key=lambda row: (self.scores[shape, row], row))
-            if self.scores[shape, best] >= self.scores[shape, here]:
-                return self.scores[shape, here], here
-            here = best
+        self.score(shape, np.array([here], dtype=np.int64))
+        for step in (4, 2, 1):
+            improved = True
+            while improved:
+                near = neighbours(here, shape, step)
+                self.score(shape, near)
+                best = min([here, *map(tuple, near.tolist())], key=lambda row: (self.scores[shape, row], row))
+                improved = self.scores[shape, best] < self.scores[shape, here]
+                here = best if improved else here
+        return self.scores[shape, here], here
 
     def ranked(self) -> list[tuple[int, Shape, tuple[int, ...]]]:
         """Everything that runs, fastest first, ties in a fixed order."""
@@ -121,7 +127,9 @@ def explore(
         _climb_from(pool, start)
     for _, shape, cuts in _finalists(pool):
         pool.climb(shape, cuts)
-    for _, shape, cuts in pool.best_by_shape()[:3]:
+    for _, shape, cuts in pool.best_by_shape()[:1]:
+        pool.climb(*_mirrored(estimator, shape, cuts))
+    for _, shape, cuts in pool.best_by_shape()[:2]:
         _climb_inner(pool, shape, cuts)
     return pool
 
@@ -145,44 +153,52 @@ def _bottleneck(links: LinkState, order: tuple[int, ...]) -> tuple[float, float]
     return bandwidth, -sum(float(links.latency_s[pair]) for pair in both)
 
 
-def _shortlist(pool: Pool, alive: tuple[int, ...]) -> dict[int, list[Profile]]:
-    """For each number of domains the best profiles, judged on its best-connected order."""
-    every = profiles(pool.estimator, alive, pool.free_gpus)
-    short: dict[int, list[Profile]] = {}
+def _shortlist(pool: Pool, alive: tuple[int, ...]) -> dict[int, tuple[Profile, ...]]:
+    """For each number of domains the best profiles, judged on one typical link for all pairs.
+
+    What is typical is rounded to powers of two, so that the list is made once for links that differ little;
+    it stays a function of the arguments alone.
+    """
+    pairs = [(i, j) for i in alive for j in alive if i != j]
+    living = [pair for pair in pairs if pool.links.bandwidth_bps[pair] > 0]
+    bandwidth = _power_of_two([float(pool.links.bandwidth_bps[pair]) for pair in living])
+    latency = _power_of_two([float(pool.links.latency_s[pair]) for pair in living])
+    return _typical_shortlist(pool.estimator, tuple(pool.free_gpus), alive, bandwidth, latency)
+
+
+def _power_of_two(values: Sequence[float]) -> float:
+    """The median rounded to a power of two; 0 stays 0."""
+    middle = float(np.median(values)) if values else 0.0
+    return 2.0 ** round(float(np.log2(middle))) if middle > 0 else 0.0
+
+
+@lru_cache(maxsize=64)
+def _typical_shortlist(
+    estimator: Estimator,
+    free_gpus: tuple[int, ...],
+    alive: tuple[int, ...],
+    bandwidth_bps: float,
+    latency_s: float,
+) -> dict[int, tuple[Profile, ...]]:
+    size = estimator.cluster.size
+    links = LinkState(np.full((size, size), bandwidth_bps), np.full((size, size), latency_s))
+    pool = Pool(estimator, links, free_gpus, None)
+    every = profiles(estimator, alive, free_gpus)
+    largest = sorted(alive, key=lambda k: (-free_gpus[k], k))
+    short = {}
     for n in range(1, len(alive) + 1):
-        order = _connected(pool, alive, n)
         found = []
         for profile in every:
-            shape = concrete(pool.estimator, profile, order, pool.free_gpus)
+            shape = concrete(estimator, profile, tuple(largest[:n]), free_gpus)
             if shape is not None:
                 found.append((pool.start(shape), profile))
-        short[n] = [profile for ns, profile in sorted(found)[:SHORTLIST] if ns != DEAD]
+        short[n] = tuple(profile for ns, profile in sorted(found)[:SHORTLIST] if ns != DEAD)
     return short
 
 
-def _connected(pool: Pool, alive: tuple[int, ...], n: int) -> tuple[int, ...]:
-    """The order of `n` domains with the best bottleneck; greedy from each start where there are too many."""
-    if len(alive) <= ENUMERATE_UP_TO:
-        some: Iterable[tuple[int, ...]] = (order for order in orders(alive) if len(order) == n)
-    else:
-        some = [_walk(pool, alive, first, n) for first in alive]
-    return max(some, key=lambda order: (_bottleneck(pool.links, order), pool_size(pool, order)))
-
-
-def pool_size(pool: Pool, order: tuple[int, ...]) -> int:
-    """Living GPUs along an order."""
-    return sum(pool.free_gpus[k] for k in order)
-
-
-def _walk(pool: Pool, alive: tuple[int, ...], first: int, n: int) -> tuple[int, ...]:
-    order = (first,)
-    while len(order) < n:
-        rest = [k for k in alive if k not in order]
-        order += (max(rest, key=lambda k: (_bottleneck(pool.links, (order[-1], k)), -k)),)
-    return order
-
-
-def _beam(pool: Pool, alive: tuple[int, ...], short: dict[int, list[Profile]]) -> tuple[tuple[int, ...], ...]:
+def _beam(
+    pool: Pool, alive: tuple[int, ...], short: dict[int, tuple[Profile, ...]]
+) -> tuple[tuple[int, ...], ...]:
     """Orders grown domain by domain at either end, the best `BEAM` of each length kept."""
     kept: list[tuple[int, ...]] = [(k,) for k in alive]
     every = list(kept)
@@ -201,7 +217,7 @@ def _extensions(pool: Pool, base: tuple[int, ...], alive: tuple[int, ...]) -> li
     return [(*base, k) for k in last] + [(k, *base) for k in first]
 
 
-def _first_score(pool: Pool, order: tuple[int, ...], short: list[Profile]) -> int:
+def _first_score(pool: Pool, order: tuple[int, ...], short: Sequence[Profile]) -> int:
     """Time of an order under the best profile of its length that it can have; DEAD without one."""
     for profile in short:
         shape = concrete(pool.estimator, profile, order, pool.free_gpus)
@@ -210,14 +226,17 @@ def _first_score(pool: Pool, order: tuple[int, ...], short: list[Profile]) -> in
     return DEAD
 
 
-def _screen(pool: Pool, candidates: Iterable[tuple[int, ...]], short: dict[int, list[Profile]]) -> None:
-    """Every order under its first profile; the better half of the finalists' orders under all of them."""
-    scored = sorted((_first_score(pool, order, short[len(order)]), order) for order in candidates)
-    for _, order in scored[: 2 * FINALISTS]:
-        for profile in short[len(order)]:
-            shape = concrete(pool.estimator, profile, order, pool.free_gpus)
-            if shape is not None:
-                pool.start(shape)
+def _screen(pool: Pool, candidates: Iterable[tuple[int, ...]], short: dict[int, tuple[Profile, ...]]) -> None:
+    """Every order, one of the two directions of each, under its first profile; then the best of them both
+    ways under all profiles."""
+    one_way = dict.fromkeys(min(order, order[::-1]) for order in candidates)
+    scored = sorted((_first_score(pool, order, short[len(order)]), order) for order in one_way)
+    for _, order in scored[:SCREENED]:
+        for either in dict.fromkeys((order, order[::-1])):
+            for profile in short[len(order)]:
+                shape = concrete(pool.estimator, profile, either, pool.free_gpus)
+                if shape is not None:
+                    pool.start(shape)
 
 
 def _climb_from(pool: Pool, plan: Plan) -> None:
@@ -232,38 +251,50 @@ def _climb_from(pool: Pool, plan: Plan) -> None:
 
 
 def _finalists(pool: Pool) -> list[tuple[int, Shape, tuple[int, ...]]]:
-    """The best shapes, and the best one of each number of domains."""
+    """The best shapes, and the best two of each number of domains."""
     ranked = pool.best_by_shape()
     chosen = ranked[:FINALISTS]
-    lengths = {len(shape.order) for _, shape, _ in chosen}
+    of_length = Counter(len(shape.order) for _, shape, _ in chosen)
     for entry in ranked[FINALISTS:]:
-        if len(entry[1].order) not in lengths:
-            lengths.add(len(entry[1].order))
+        length = len(entry[1].order)
+        if of_length[length] < 2:
+            of_length[length] += 1
             chosen.append(entry)
     return chosen
 
 
+def _mirrored(estimator: Estimator, shape: Shape, cuts: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
+    """The same split with the pipeline the other way round; links differ by direction."""
+    back = Shape(shape.order[::-1], shape.dp, shape.inner[::-1], shape.micro_batch)
+    return back, tuple(estimator.n_layers - cut for cut in reversed(cuts))
+
+
 def _climb_inner(pool: Pool, shape: Shape, cuts: tuple[int, ...]) -> None:
-    """Change one domain's (tp, pp) at a time while that helps, climbing the cuts after each change."""
-    best, cuts = pool.climb(shape, cuts)
-    improved = True
-    while improved:
-        improved = False
-        for other in _inner_variants(pool, shape):
-            if any(b - a < pp for a, b, (_, pp) in zip(cuts, cuts[1:], other.inner, strict=False)):
-                continue
-            pool.score(other, np.array([cuts], dtype=np.int64))
-            ns, at = pool.climb(other, cuts) if pool.scores[other, cuts] < 1.05 * best else (DEAD, cuts)
-            if ns < best:
-                best, shape, cuts, improved = ns, other, at, True
-                break
+    """Give each domain in turn the (tp, pp) that is best for it; climb the cuts after each round that
+    helped.
+    """
+    best = pool.scores[shape, cuts]
+    while True:
+        before = best
+        for position in range(len(shape.order)):
+            for other in _inner_variants(pool, shape, position, cuts):
+                pool.score(other, np.array([cuts], dtype=np.int64))
+                if pool.scores[other, cuts] < best:
+                    best, shape = pool.scores[other, cuts], other
+        if best == before:
+            return
+        best, cuts = pool.climb(shape, cuts)
 
 
-def _inner_variants(pool: Pool, shape: Shape) -> list[Shape]:
+def _inner_variants(pool: Pool, shape: Shape, position: int, cuts: tuple[int, ...]) -> list[Shape]:
+    """The shape with another (tp, pp) at one position; at least half of the living GPUs used, no stage
+    empty.
+    """
+    domain, layers = shape.order[position], cuts[position + 1] - cuts[position]
     found = []
-    for position, domain in enumerate(shape.order):
-        for pair in choices(pool.estimator, domain, shape.dp, pool.free_gpus):
-            inner = (*shape.inner[:position], pair, *shape.inner[position + 1 :])
-            if pair != shape.inner[position]:
-                found.append(Shape(shape.order, shape.dp, inner, shape.micro_batch))
+    for tp, pp in choices(pool.estimator, domain, shape.dp, pool.free_gpus):
+        worth = 2 * shape.dp * tp * pp >= pool.free_gpus[domain] and pp <= layers
+        if worth and (tp, pp) != shape.inner[position]:
+            inner = (*shape.inner[:position], (tp, pp), *shape.inner[position + 1 :])
+            found.append(Shape(shape.order, shape.dp, inner, shape.micro_batch))
     return found

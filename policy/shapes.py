@@ -79,22 +79,42 @@ def concrete(
     return shape if sum(pp for _, pp in inner) <= estimator.n_layers else None
 
 
-def balanced(estimator: Estimator, shape: Shape, slowdown: Sequence[float] | None = None) -> Cuts:
-    """One row of cuts that gives every domain layers in proportion to its speed, at least one per stage."""
-    flops = np.array([layer.forward_flops_per_sequence for layer in estimator.job.model.layers()])
+def starts(estimator: Estimator, shape: Shape, slowdown: NDArray[np.float64] | None = None) -> Cuts:
+    """Rows of cuts to start a search from: layers in proportion to speed, the middle domains more and more
+    relieved.
+
+    The first row is balanced in compute. A domain in the middle of the pipeline waits for two wide-area
+    boundaries, one at an end for one: the slower the links, the fewer layers are right for it (`RELIEF`).
+    """
+    n = len(shape.order)
+    middle = np.array([0 < k < n - 1 for k in range(n)])
     speed = np.array(
-        [
-            estimator.cluster.domains[d].gpu.peak_flops
-            * tp
-            * pp
-            / (slowdown[d] if slowdown is not None else 1.0)
-            for d, (tp, pp) in zip(shape.order, shape.inner, strict=True)
-        ]
+        [_speed(estimator, d, pair, slowdown) for d, pair in zip(shape.order, shape.inner, strict=True)]
     )
+    reliefs = RELIEF if n > 2 else RELIEF[:1]
+    return repaired(
+        np.concatenate([_proportional(estimator, np.where(middle, r * speed, speed)) for r in reliefs]), shape
+    )
+
+
+RELIEF = (1.0, 0.7, 0.45, 0.25)
+"""Shares of its speed at which a middle domain is counted in the starts of a search."""
+
+
+def _speed(
+    estimator: Estimator, domain: int, inner: tuple[int, int], slowdown: NDArray[np.float64] | None
+) -> float:
+    slower = 1.0 if slowdown is None else float(slowdown[domain])
+    return estimator.cluster.domains[domain].gpu.peak_flops * inner[0] * inner[1] / slower
+
+
+def _proportional(estimator: Estimator, speed: NDArray[np.float64]) -> Cuts:
+    """One row of cuts that gives each domain FLOPs in proportion to `speed` (n,)."""
+    flops = np.array([layer.forward_flops_per_sequence for layer in estimator.job.model.layers()])
     done = np.concatenate([[0.0], np.cumsum(flops)]) / flops.sum()
     wanted = np.cumsum(speed)[:-1] / speed.sum()
     inside = [int(np.argmin(np.abs(done - share))) for share in wanted]
-    return repaired(np.array([[0, *inside, len(flops)]], dtype=np.int64), shape)
+    return np.array([[0, *inside, len(flops)]], dtype=np.int64)
 
 
 def repaired(cuts: Cuts, shape: Shape) -> Cuts:
@@ -108,15 +128,15 @@ def repaired(cuts: Cuts, shape: Shape) -> Cuts:
     return fixed
 
 
-def neighbours(cuts: Cuts, shape: Shape, steps: Sequence[int] = (1, 2, 4, 8)) -> Cuts:
-    """Every legal row that moves 1, 2, 4 or 8 layers between two domains of one row `cuts` (1, n + 1)."""
+def neighbours(cuts: Sequence[int], shape: Shape, step: int) -> Cuts:
+    """Every legal row that moves `step` layers from one domain to another."""
     n = len(shape.order)
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b and (n <= 8 or abs(a - b) == 1)]
     if not pairs:
-        return cuts[:0]
+        return np.zeros((0, n + 1), dtype=np.int64)
     move = np.zeros((len(pairs), n), dtype=np.int64)
     for row, (source, target) in enumerate(pairs):
         move[row, source], move[row, target] = -1, 1
-    counts = np.diff(cuts[0]) + np.concatenate([step * move for step in steps])
+    counts = np.diff(np.asarray(cuts, dtype=np.int64)) + step * move
     counts = counts[(counts >= [pp for _, pp in shape.inner]).all(axis=1)]
     return np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), np.cumsum(counts, axis=1)], axis=1)
