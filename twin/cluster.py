@@ -52,7 +52,8 @@ class World:
         self._over = False
         self._links = Links(self._env, setup.wan)
         self._links.dies, self._links.revives = self._link_died, self._link_revived
-        self._machines = Machines(self._env, setup.cluster, timeline(scenario), self._machines_changed)
+        faults = timeline(scenario, setup.wan.end_ns, setup.seed)
+        self._machines = Machines(self._env, setup.cluster, faults, self._machines_changed)
         estimator = Estimator(setup.cluster, setup.job)
         self._ledger = Ledger(estimator, self._emit)
         self._controller = Controller(self._env, to_ns(scenario.control.period_s), self._decide)

@@ -23,6 +23,8 @@ class Execution:
 
     A new plan takes effect at the end of the running iteration; one that stalls is given up. The job then
     pauses until the last layer has arrived and `restart_ns` is over. The first plan costs nothing.
+    After a failure the layers start from a checkpoint, which lies in the domain that held them: those that
+    change domain travel just the same.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""GPUs that fail and come back, domains that compute slowly for a while: as the scenario declares them."""
+"""GPUs that fail and come back, domains that compute slowly for a while: declared, or drawn at random."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy import Environment, Event
 
-from ingest.units import to_ns
+from ingest.units import NS_PER_S, to_ns
 from twin.clock import TRUTH, At
 from twin.domain import Cluster
-from twin.settings import Scenario
+from twin.seeds import generator
+from twin.settings import NodeFailures, Scenario
 
 
 @dataclass(order=True, frozen=True, slots=True)
@@ -25,8 +26,16 @@ class Fault:
     factor: float = 1.0
 
 
-def timeline(scenario: Scenario) -> tuple[Fault, ...]:
-    """All declared faults in order."""
+def timeline(scenario: Scenario, end_ns: int, seed: int) -> tuple[Fault, ...]:
+    """All faults before `end_ns` in order: those the scenario declares, and random losses of nodes."""
+    faults = _declared(scenario)
+    if scenario.node_failures is not None:
+        for k in range(len(scenario.domains)):
+            faults += _random(scenario, scenario.node_failures, k, end_ns / NS_PER_S, seed)
+    return tuple(sorted(fault for fault in faults if fault.at_ns < end_ns))
+
+
+def _declared(scenario: Scenario) -> list[Fault]:
     index = scenario.domains.index
     faults = []
     for lost in scenario.gpu_faults:
@@ -37,16 +46,31 @@ def timeline(scenario: Scenario) -> tuple[Fault, ...]:
         start, end = to_ns(slow.at_s), to_ns(slow.at_s + slow.for_s)
         faults.append(Fault(start, "slow_begins", index(slow.domain), factor=slow.factor))
         faults.append(Fault(end, "slow_ends", index(slow.domain), factor=slow.factor))
-    return tuple(sorted(faults))
+    return faults
+
+
+def _random(scenario: Scenario, failures: NodeFailures, domain: int, end_s: float, seed: int) -> list[Fault]:
+    """Losses of nodes in one domain: a Poisson process of rate GPUs / MTBF, exponential repair times."""
+    settings = scenario.cluster.domains[domain]
+    node = settings.gpus_per_node or scenario.cluster.hardware.gpus_per_node
+    mean_s = failures.mtbf_gpu_h * 3600 / settings.gpus
+    rng = generator(seed, f"faults:{settings.name}")
+    faults = []
+    at_s = rng.exponential(mean_s)
+    while at_s < end_s:
+        start, end = to_ns(at_s), to_ns(at_s + rng.exponential(failures.repair_s))
+        faults += [Fault(start, "gpu_failed", domain, node), Fault(end, "gpu_repaired", domain, node)]
+        at_s += rng.exponential(mean_s)
+    return faults
 
 
 @dataclass
 class Machines:
     """GPUs alive and compute slowdown of every domain now.
 
-    GPUs of a domain are interchangeable: the survivors of a fault are renumbered, so a plan can run while each
-    of its domains has as many GPUs alive as it uses. `slowdown` (K,) is updated in place; of several slowdowns
-    at once the worst counts. `changed` is called after each fault.
+    GPUs of a domain are interchangeable: the survivors of a fault are renumbered, so a plan can run while
+    each of its domains has as many GPUs alive as it uses. `slowdown` (K,) is updated in place; of several
+    slowdowns at once the worst counts. `changed` is called after each fault.
     """
 
     env: Environment

@@ -5,9 +5,10 @@ import pytest
 
 from ingest.units import to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, totals
-from tests.worlds import toy_setup
+from tests.worlds import toy_scenario, toy_setup
 from twin.estimate import Estimator
 from twin.facts import Trigger
+from twin.faults import timeline
 from twin.plan import Plan
 from twin.scenario import Setup
 
@@ -127,6 +128,29 @@ def test_a_failure_during_a_move_to_that_domain_leaves_the_job_waiting_for_a_dec
     assert ("failure", arrived.sim_ns) in seen
     assert of_type(facts, "plan_applied")[2].payload["started_ns"] == arrived.sim_ns
     assert durations(facts)[-1] == _iter_ns(setup, alone)
+
+
+def test_random_node_losses_come_at_their_rate_and_are_the_same_in_every_run() -> None:
+    scenario = toy_scenario(node_failures={"mtbf_gpu_h": 10.0, "repair_s": 60.0})
+    month_ns = to_ns(30 * 86_400)
+    faults = timeline(scenario, month_ns, seed=1)
+    assert faults == timeline(scenario, month_ns, seed=1) != timeline(scenario, month_ns, seed=2)
+    assert {fault.gpus for fault in faults} == {4} and list(faults) == sorted(faults)
+    for k in range(3):
+        lost = [fault for fault in faults if (fault.kind, fault.domain) == ("gpu_failed", k)]
+        expected = 30 * 24 * 4 / 10.0  # four GPUs for 30 days
+        assert abs(len(lost) - expected) < 4 * expected**0.5
+    lost_ns = [f.at_ns if f.kind == "gpu_repaired" else -f.at_ns for f in faults]
+    mean_s = sum(lost_ns) / (len(faults) / 2) / 1e9
+    assert abs(mean_s - 60) < 4 * 60 / (len(faults) / 2) ** 0.5
+
+
+def test_a_job_survives_random_losses_of_nodes() -> None:
+    setup = toy_setup(seconds=3_000, node_failures={"mtbf_gpu_h": 2.0, "repair_s": 100.0}, moving=OFTEN)
+    facts = play(setup, hold(_narrow(setup)))
+    total = totals(facts)
+    assert len(of_type(facts, "gpu_failed")) > 2 and total["iterations"] > 0
+    assert total["iteration_ns"] + total["pause_ns"] + total["lost_ns"] == setup.wan.end_ns
 
 
 def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view() -> None:
