@@ -1,0 +1,78 @@
+"""Wall seconds to replay a simulated day: python -m benchmarks.world [--hours H] [--engine kernel|des|both]
+
+K = 8 domains, one 7B job, one fixed plan with iterations of some seconds, all 56 links changing every
+minute: at the same times (as in a snapshot series) or each at its own times (the worst case). Telemetry
+every minute, a decision every five minutes and on every change of 25 %. Target (spec 3.6, 2 cores): 24 h in
+under 1 s with the kernel engine, under 60 s with the event engine.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+import numpy as np
+
+from tests.plays import hold, play, totals
+from tests.worlds import toy_setup
+from twin.cluster import Engine
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.scenario import Setup
+
+K = 8
+Steps = Mapping[tuple[int, int], Sequence[tuple[float, float]]]
+
+
+def wandering(seconds: float, together: bool, every_s: float = 60.0) -> Steps:
+    """Log-normal links around 8 Gb/s, correlated over 20 minutes."""
+    rng = np.random.default_rng(0)
+    steps = {}
+    for pair in ((i, j) for i in range(K) for j in range(K) if i != j):
+        at = np.arange(1, int(seconds / every_s)) * every_s + (0 if together else rng.uniform(0, every_s))
+        level = np.zeros(len(at))
+        for k in range(1, len(at)):
+            level[k] = 0.95 * level[k - 1] + 0.1 * rng.standard_normal()
+        rates = 8e9 * np.exp(level)
+        steps[pair] = [(float(a), float(r)) for a, r in zip(at, rates, strict=True) if a < seconds]
+    return steps
+
+
+def world(seconds: float, together: bool) -> tuple[Setup, Plan]:
+    """The world and the plan that is kept all day."""
+    setup = toy_setup(
+        K,
+        seconds=seconds,
+        steps=wandering(seconds, together),
+        latency_s=0.03,
+        control={"period_s": 300, "horizons_s": [0, 60, 300, 600, 1800]},
+        telemetry={"period_s": 60},
+        job={"global_batch": 32, "micro_batches": [1], "zero": 1},
+    )
+    plan = Estimator(setup.cluster, setup.job).make(range(K), (5, 4, 4, 4, 4, 4, 4, 5), 2, [(2, 1)] * K, 1)
+    return setup, plan
+
+
+def main() -> None:
+    """Print one line per world and engine."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--engine", choices=["kernel", "des", "both"], default="both")
+    chosen = parser.parse_args()
+    engines: tuple[Engine, ...] = ("kernel", "des") if chosen.engine == "both" else (chosen.engine,)
+    warm, plan = world(300.0, together=True)
+    play(warm, hold(plan))
+    for together in (True, False):
+        setup, plan = world(chosen.hours * 3600, together)
+        for engine in engines:
+            start = perf_counter()
+            facts = play(setup, hold(plan), engine=engine)
+            wall_s, done = perf_counter() - start, totals(facts)
+            mean_s = done["iteration_ns"] / done["iterations"] / 1e9
+            print(
+                f"{engine:6}  links change {'together' if together else 'apart   '}  {chosen.hours:g} h in "
+                f"{wall_s:6.2f} s  {done['iterations']} iterations of {mean_s:.1f} s  {len(facts)} facts"
+            )
+
+
+if __name__ == "__main__":
+    main()
