@@ -26,93 +26,98 @@ DEAD = int(np.iinfo(np.int64).max)
 LONGEST_NS = 10**14
 """A single operation longer than this (28 hours) counts as never ending; it keeps sums inside 64 bits."""
 LANES = 32
+"""Plans that run side by side; a power of two that compilers turn into full vector registers."""
+TF, TB, OF, LF, OB, LB, TAIL = range(7)  # first axis of `t` below
 
 
-@njit(cache=True, nogil=True)
-def _forward(i, slot, n, last, blocking, tf, of, lf, free, link, arrival):  # type: ignore[no-untyped-def]
-    """Run one forward on stage i in n lanes; its message waits in slot `slot` of the next stage."""
+@njit(inline="always")
+def _forward(i, slot, last, blocking, t, free, link, arrival):  # type: ignore[no-untyped-def]
+    """Run one forward on stage i; its message waits in slot `slot` of the next stage."""
     if i == last:
-        for x in range(n):
-            free[i, x] = max(free[i, x], arrival[i, slot, x]) + tf[i, x]
+        for x in range(LANES):
+            free[i, x] = max(free[i, x], arrival[i, slot, x]) + t[TF, i, x]
     elif blocking:
-        for x in range(n):
-            arrived = max(free[i, x], arrival[i, slot, x]) + tf[i, x] + of[i, x] + lf[i, x]
+        for x in range(LANES):
+            arrived = max(free[i, x], arrival[i, slot, x]) + t[TF, i, x] + t[OF, i, x] + t[LF, i, x]
             arrival[i + 1, slot, x] = arrived
             free[i, x] = arrived
     else:
-        for x in range(n):
-            end = max(free[i, x], arrival[i, slot, x]) + tf[i, x]
-            link[i, x] = max(end, link[i, x]) + of[i, x]
-            arrival[i + 1, slot, x] = link[i, x] + lf[i, x]
+        for x in range(LANES):
+            end = max(free[i, x], arrival[i, slot, x]) + t[TF, i, x]
+            sent = max(end, link[i, x]) + t[OF, i, x]
+            link[i, x] = sent
+            arrival[i + 1, slot, x] = sent + t[LF, i, x]
             free[i, x] = end
 
 
-@njit(cache=True, nogil=True)
-def _backward(i, slot, n, blocking, tb, ob, lb, free, link, arrival):  # type: ignore[no-untyped-def]
-    """Run one backward on stage i in n lanes; `arrival[i]` holds gradients from stage i + 1."""
+@njit(inline="always")
+def _backward(i, slot, blocking, t, free, link, arrival):  # type: ignore[no-untyped-def]
+    """Run one backward on stage i; `arrival[i]` holds gradients from stage i + 1."""
     if i == 0:
-        for x in range(n):
-            free[i, x] = max(free[i, x], arrival[i, slot, x]) + tb[i, x]
+        for x in range(LANES):
+            free[i, x] = max(free[i, x], arrival[i, slot, x]) + t[TB, i, x]
     elif blocking:
-        for x in range(n):
-            arrived = max(free[i, x], arrival[i, slot, x]) + tb[i, x] + ob[i - 1, x] + lb[i - 1, x]
+        for x in range(LANES):
+            arrived = max(free[i, x], arrival[i, slot, x]) + t[TB, i, x] + t[OB, i, x] + t[LB, i, x]
             arrival[i - 1, slot, x] = arrived
             free[i, x] = arrived
     else:
-        for x in range(n):
-            end = max(free[i, x], arrival[i, slot, x]) + tb[i, x]
-            link[i, x] = max(end, link[i, x]) + ob[i - 1, x]
-            arrival[i - 1, slot, x] = link[i, x] + lb[i - 1, x]
+        for x in range(LANES):
+            end = max(free[i, x], arrival[i, slot, x]) + t[TB, i, x]
+            sent = max(end, link[i, x]) + t[OB, i, x]
+            link[i, x] = sent
+            arrival[i - 1, slot, x] = sent + t[LB, i, x]
             free[i, x] = end
 
 
-@njit(cache=True, nogil=True)
-def _finish(i, slot, n, tb, tail, free, arrival, total):  # type: ignore[no-untyped-def]
-    """Before the last backward of stage i: the time at which it and what follows it will have ended."""
-    for x in range(n):
-        total[x] = max(total[x], max(free[i, x], arrival[i, slot, x]) + tb[i, x] + tail[i, x])
+@njit(inline="always")
+def _load(rows, first, n, t):  # type: ignore[no-untyped-def]
+    """Fill the lanes with n plans; what stage i sends upstream is stored with stage i, not with its
+    boundary."""
+    for r in range(len(rows)):
+        row = rows[r]
+        shift = 1 if r in (OB, LB) else 0
+        for i in range(row.shape[0]):
+            for x in range(n):
+                t[r, i + shift, x] = row[i, first + x] if row.shape[1] > 1 else row[i, 0]
 
 
 @njit(cache=True, nogil=True)
-def _copy(source, first, n, lanes):  # type: ignore[no-untyped-def]
-    """Columns first .. first + n of `source`, or its only column for all."""
-    for i in range(source.shape[0]):
-        for x in range(n):
-            lanes[i, x] = source[i, first + x] if source.shape[1] > 1 else source[i, 0]
-
-
-@njit(cache=True, nogil=True)
-def _run(rows, warmup, m, gpipe, blocking, width, totals):  # type: ignore[no-untyped-def]
-    """All plans, `width` at a time; `rows` is (tf, tb, of, lf, ob, lb, tail)."""
+def _run(rows, warmup, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
+    """Iteration times of all plans into `totals`; `rows` is (tf, tb, of, lf, ob, lb, tail)."""
     stages = rows[0].shape[0]
     last = stages - 1
     slots = m if gpipe else warmup[0] + 1  # no stage ever has more messages waiting
-    lanes = np.empty((len(rows), stages, width), np.int64)
-    tf, tb, of, lf, ob, lb, tail = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5], lanes[6]
-    clocks = np.empty((3, stages, width), np.int64)
-    free, down, up = clocks[0], clocks[1], clocks[2]
-    activations = np.zeros((stages, slots, width), np.int64)
-    gradients = np.zeros((stages, slots, width), np.int64)
-    total = np.empty(width, np.int64)
-    for first in range(0, len(totals), width):
-        n = min(width, len(totals) - first)
-        for r in range(len(rows)):
-            _copy(rows[r], first, n, lanes[r])
-        clocks[:] = 0
+    t = np.zeros((len(rows), stages, LANES), np.int64)
+    free = np.empty((stages, LANES), np.int64)
+    down = np.empty((stages, LANES), np.int64)
+    up = np.empty((stages, LANES), np.int64)
+    activations = np.zeros((stages, slots, LANES), np.int64)
+    gradients = np.zeros((stages, slots, LANES), np.int64)
+    total = np.empty(LANES, np.int64)
+    for first in range(0, len(totals), LANES):
+        n = min(LANES, len(totals) - first)
+        _load(rows, first, n, t)
+        free[:] = 0
+        down[:] = 0
+        up[:] = 0
         total[:] = 0
         for i in range(stages):
             for k in range(m if gpipe else warmup[i]):
-                _forward(i, k % slots, n, last, blocking, tf, of, lf, free, down, activations)
+                _forward(i, k % slots, last, blocking, t, free, down, activations)
         for j in range(m):
             for i in range(stages):
                 k = warmup[i] + j
                 if k < m and not gpipe:
-                    _forward(i, k % slots, n, last, blocking, tf, of, lf, free, down, activations)
+                    _forward(i, k % slots, last, blocking, t, free, down, activations)
             for i in range(last, -1, -1):
                 if j == m - 1:
-                    _finish(i, j % slots, n, tb, tail, free, gradients, total)
-                _backward(i, j % slots, n, blocking, tb, ob, lb, free, up, gradients)
-        totals[first : first + n] = total[:n]
+                    for x in range(LANES):
+                        end = max(free[i, x], gradients[i, j % slots, x]) + t[TB, i, x]
+                        total[x] = max(total[x], end + t[TAIL, i, x])
+                _backward(i, j % slots, blocking, t, free, up, gradients)
+        for x in range(n):
+            totals[first + x] = total[x]
 
 
 def iteration_ns(pipeline: Pipeline) -> Int:
@@ -121,6 +126,5 @@ def iteration_ns(pipeline: Pipeline) -> Int:
     one = pipeline
     rows = (one.tf, one.tb, one.of, one.lf, one.ob, one.lb, one.tail)
     contiguous = tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
-    width, gpipe = min(LANES, one.plans), one.schedule == "gpipe"
-    _run(contiguous, one.warmup, one.micro_batches, gpipe, one.blocking, width, totals)
+    _run(contiguous, one.warmup, one.micro_batches, one.schedule == "gpipe", one.blocking, totals)
     return totals

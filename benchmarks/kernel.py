@@ -1,0 +1,120 @@
+"""Speed of the pipeline kernel on one core: python benchmarks/kernel.py
+
+Prints evaluations per second (best of five) over growing S and m, the referee beside it, the first call of
+a fresh process, and the search path of the Estimator, cost models included.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from twin.kernel import iteration_ns
+from twin.pipeline import Pipeline, warmup_depths
+from twin.plan import PointToPoint, Schedule
+from twin.referee import simulate
+
+ROOT = Path(__file__).resolve().parents[1]
+FRESH = """
+import time; start = time.perf_counter()
+from twin.kernel import iteration_ns
+from twin.pipeline import Pipeline
+imported = time.perf_counter()
+iteration_ns(Pipeline.single([1] * 4, [2] * 4, [1] * 3, [1] * 3, [1] * 3, [1] * 3, [0] * 4, micro_batches=16))
+print(f"{imported - start:.2f} s import, {time.perf_counter() - imported:.2f} s first call")
+"""
+
+
+def make(stages: int, m: int, plans: int, schedule: Schedule, p2p: PointToPoint) -> Pipeline:
+    """Random durations, every plan its own links."""
+    rng = np.random.default_rng(7)
+    stage = [rng.integers(1, 10**9, (stages, plans)) for _ in range(3)]
+    boundary = [rng.integers(1, 10**8, (stages - 1, plans)) for _ in range(4)]
+    depths = warmup_depths(stages, m)
+    return Pipeline(stage[0], stage[1], *boundary, stage[2], depths, m, schedule, p2p)
+
+
+def best_s(run: Callable[[], object], times: int = 5) -> float:
+    """Shortest of `times` runs."""
+    measured = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        measured.append(time.perf_counter() - start)
+    return min(measured)
+
+
+def kernel_table() -> None:
+    print("  S    m  schedule  p2p          evaluations/s   ns per stage operation")
+    for stages, m in ((2, 16), (4, 16), (4, 64), (4, 256), (8, 16), (8, 64), (16, 64), (16, 128)):
+        for schedule in ("1f1b", "gpipe"):
+            for p2p in ("blocking", "overlapped"):
+                plans = max(64, 2_000_000 // (stages * m * 8))
+                pipeline = make(stages, m, plans, schedule, p2p)
+                iteration_ns(pipeline)
+                seconds = best_s(lambda pipeline=pipeline: iteration_ns(pipeline))
+                per_second, each = plans / seconds, seconds / plans / (2 * stages * m) * 1e9
+                print(f"{stages:3} {m:4}  {schedule:8}  {p2p:10} {per_second:15,.0f}   {each:10.2f}")
+
+
+def referee_line() -> None:
+    pipeline = make(4, 16, 1, "1f1b", "blocking")
+    seconds = best_s(lambda: simulate(pipeline))
+    one = best_s(lambda: iteration_ns(pipeline), 50)
+    print(
+        f"one plan at S = 4, m = 16: kernel {one * 1e6:.0f} us a call, SimPy referee {seconds * 1e3:.2f} ms"
+    )
+
+
+def search_line() -> None:
+    from twin.domain import Cluster, Domain, LinkState
+    from twin.estimate import Estimator
+    from twin.gpu import fabric, preset
+    from twin.job import JobSpec
+    from twin.transformer import preset as model
+
+    kind = fabric("A100-80")
+    site = Domain(
+        "d",
+        preset("A100-80"),
+        16,
+        kind.gpus_per_node,
+        kind.intra_node_bps,
+        kind.inter_node_bps,
+        3e-6,
+        8e-6,
+        2.0,
+    )
+    estimator = Estimator(Cluster((site,) * 4, ((0.02,) * 4,) * 4), JobSpec(model("llama2-70b"), 16, (1,)))
+    links = LinkState(np.full((4, 4), 5e9), np.full((4, 4), 0.05))
+    axes = np.meshgrid(*[np.arange(2, 80)] * 3, indexing="ij")
+    inside = np.stack([axis.ravel() for axis in axes], axis=1)
+    inside = inside[(np.diff(inside, axis=1) >= 1).all(axis=1)]
+    cuts = np.column_stack([np.zeros(len(inside), int), inside, np.full(len(inside), 82)])
+    for inner in (((8, 1),) * 4, ((8, 2),) * 4):
+        estimator.iter_ns_cuts(range(4), cuts[:100], 1, inner, 1, links)
+        times = estimator.iter_ns_cuts(range(4), cuts, 1, inner, 1, links)
+        fit = int(np.sum(times < np.iinfo(np.int64).max))
+        seconds = best_s(lambda inner=inner: estimator.iter_ns_cuts(range(4), cuts, 1, inner, 1, links))
+        stages = sum(pp for _, pp in inner)
+        print(
+            f"Estimator.iter_ns_cuts, 4 domains, {stages} stages, m = 16: {len(cuts)} plans ({fit} feasible) "
+            f"in {seconds:.3f} s, {len(cuts) / seconds:,.0f} plans/s"
+        )
+
+
+def main() -> None:
+    kernel_table()
+    referee_line()
+    search_line()
+    fresh = subprocess.run(
+        [sys.executable, "-c", FRESH], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    print(f"fresh process, compiled code cached: {fresh.stdout.strip()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from twin import moving
+from twin.domain import Cluster, Domain, LinkState
+from twin.gpu import preset as gpu
+from twin.job import JobSpec
+from twin.plan import Plan, Share
+from twin.transformer import preset
+
+JOB = JobSpec(preset("llama2-7b"), 8, (1,))
+LAYERS = len(JOB.model.layers())
+BLOCK = JOB.model.block_parameters
+
+
+def cluster() -> Cluster:
+    domain = Domain("d", gpu("A100-80"), 8, 4, 800e9, 80e9, 0.0, 0.0, 2.0)
+    return Cluster((domain,) * 3, ((0.0,) * 3,) * 3)
+
+
+def links(bps: float = 1e9, latency_s: float = 0.1) -> LinkState:
+    return LinkState(np.full((3, 3), bps), np.full((3, 3), latency_s))
+
+
+def plan(*shares: tuple[int, int, int, int], dp: int = 1, micro_batch: int = 1) -> Plan:
+    made = tuple(Share(d, n, tp, pp, tuple(range(dp * tp * pp))) for d, n, tp, pp in shares)
+    return Plan(made, dp, micro_batch, 8 // dp // micro_batch)
+
+
+def test_nothing_moves_at_the_start_or_when_nothing_changes() -> None:
+    new = plan((0, LAYERS, 4, 1))
+    assert not moving.move_bytes(JOB, None, new, 3).any()
+    assert not moving.move_bytes(JOB, new, new, 3).any()
+    assert not moving.needs_restart(None, new) and not moving.needs_restart(new, new)
+
+
+def test_moved_layers_travel_over_their_own_link() -> None:
+    old = plan((0, 20, 4, 1), (1, 14, 4, 1))
+    new = plan((0, 17, 4, 1), (1, 17, 4, 1))
+    moved = moving.move_bytes(JOB, old, new, 3)
+    expected = np.zeros((3, 3))
+    expected[0, 1] = 3 * BLOCK * 14
+    assert np.array_equal(moved, expected)
+    seconds = moving.move_s(cluster(), moved, new, links())
+    assert seconds == pytest.approx(0.1 + 3 * BLOCK * 14 * 8 / 1e9, rel=1e-12)
+
+
+def test_links_work_in_parallel_and_the_slowest_decides() -> None:
+    old = plan((0, 20, 4, 1), (1, 14, 4, 1))
+    new = plan((2, 20, 4, 1), (1, 14, 4, 1))
+    both = plan((2, 20, 4, 1), (0, 14, 4, 1))
+    one = moving.move_s(cluster(), moving.move_bytes(JOB, old, new, 3), new, links())
+    two = moving.move_s(cluster(), moving.move_bytes(JOB, old, both, 3), both, links())
+    assert one == two
+
+
+def test_a_dead_link_never_ends() -> None:
+    old, new = plan((0, LAYERS, 4, 1)), plan((1, LAYERS, 4, 1))
+    assert moving.move_s(cluster(), moving.move_bytes(JOB, old, new, 3), new, links(0.0)) == float("inf")
+
+
+def test_resharding_stays_on_the_diagonal_and_uses_the_fabric() -> None:
+    old, new = plan((0, LAYERS, 4, 1)), plan((0, LAYERS, 2, 1))
+    moved = moving.move_bytes(JOB, old, new, 3)
+    total = sum(layer.parameters for layer in JOB.model.layers()) * 14
+    assert moved[0, 0] == total and moved.sum() == total
+    assert moving.move_s(cluster(), moved, new, links()) == pytest.approx(total * 8 / (2 * 800e9), rel=1e-12)
+    wide = plan((0, LAYERS, 4, 2))  # two nodes: the slower network between them
+    assert moving.move_s(cluster(), moved, wide, links()) == pytest.approx(total * 8 / (8 * 80e9), rel=1e-12)
+
+
+def test_only_what_changes_place_is_resharded() -> None:
+    old = plan((0, 20, 4, 2), (1, 14, 4, 1))
+    deeper = plan((0, 20, 4, 2), (1, 14, 4, 2))
+    moved = moving.move_bytes(JOB, old, deeper, 3)
+    assert moved[0, 0] == 0 and moved[1, 1] > 0
+
+
+def test_schedule_and_warm_up_turn_without_a_restart_but_the_micro_batch_does_not() -> None:
+    old = plan((0, LAYERS, 4, 1))
+    assert not moving.needs_restart(old, old.with_schedule("gpipe", "overlapped"))
+    bigger = plan((0, LAYERS, 4, 1), micro_batch=2)
+    assert moving.needs_restart(old, bigger)
+    assert not moving.move_bytes(JOB, old, bigger, 3).any()
+
+
+def test_stages_share_layers_evenly_with_the_remainder_last() -> None:
+    assert moving.stage_layers(Share(0, 11, 1, 4, tuple(range(4)))) == (2, 3, 3, 3)
