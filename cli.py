@@ -267,6 +267,145 @@ def audit(out: Output, run: str, number: int | None, chain_head: str | None) -> 
     sys.exit(0 if report.ok else 3)
 
 
+@twin.command()
+@click.argument("run")
+@click.option("--out", "page", type=FOLDER, help="File to write [reports/RUN.html in the store].")
+@click.option("--compare/--alone", default=False, help="Set the baselines and the bound beside it [no].")
+@with_output
+def report(out: Output, run: str, page: Path | None, compare: bool) -> None:
+    """Write one self-contained HTML page about a run.
+
+    \b
+    Example: twin report latest
+    """
+    from replay import report as writer
+    from replay import runs
+
+    run_id = runs.find(out.store, run)
+    with out.console.progress() as progress:
+        comparison = None
+        if compare:
+            from replay.compare import beside
+
+            comparison = beside(out.store, run_id, progress=progress)
+        path = writer.write(out.store, run_id, page, comparison)
+    result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
+    out.show(result, lambda console: console.line(str(path)))
+
+
+@twin.command()
+@scenario_option
+@dataset_option
+@click.option("--once", is_flag=True, help="Retrain now and return.")
+@click.option("--every", metavar="TIME", help="Retrain again and again, for example every 6h.")
+@click.option("--cron", metavar="LINE", help="Retrain by a crontab line, in UTC.")
+@with_output
+def retrain(
+    out: Output, scenario: str, dataset: str | None, once: bool, every: str | None, cron: str | None
+) -> None:
+    """Train a challenger and promote it only if it beats the champion on the newest window.
+
+    \b
+    Example: twin retrain --once --scenario tri-7b
+    """
+    from ingest.errors import UsageError
+
+    if sum((once, every is not None, cron is not None)) != 1:
+        raise UsageError("say one of --once, --every TIME, --cron LINE")
+    if once:
+        from replay import retrain as training
+        from replay import show
+        from twin.scenario import load
+
+        with out.console.progress() as progress:
+            done = training.once(out.store, load(scenario), dataset=dataset, progress=progress).to_json()
+        out.show(done, lambda console: show.retrained(console, done))
+        return
+    from replay import schedule
+
+    trigger = schedule.every(every) if every else schedule.cron(cron or "")
+    out.console.note(f"retraining by {trigger}; Ctrl-C ends it")
+    schedule.follow(out.store, trigger, scenario=scenario, dataset=dataset)
+
+
+@twin.command()
+@with_output
+def status(out: Output) -> None:
+    """Show runs, data sets, the active checkpoint and the health of the filters.
+
+    \b
+    Example: twin status
+    """
+    from replay import show
+    from replay import status as state
+
+    found = state.status(out.store).to_json()
+    out.show(found, lambda console: show.status(console, found))
+
+
+@twin.command()
+@with_output
+def policies(out: Output) -> None:
+    """List policies, and the checkpoints in the store with where they come from.
+
+    \b
+    Example: twin policies
+    """
+    from replay import show, status
+
+    found = status.policies(out.store)
+    out.show(found, lambda console: show.policies(console, found))
+
+
+@twin.command()
+@scenario_option
+@with_output
+def config(out: Output, scenario: str) -> None:
+    """Show a scenario with every default written out, as YAML.
+
+    \b
+    Example: twin config --scenario quad-70b
+    """
+    from twin.scenario import load
+
+    resolved = load(scenario).model_dump(mode="json")
+
+    def as_yaml(console: "Console") -> None:
+        import yaml
+
+        console.line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).rstrip())
+
+    out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
+
+
+@twin.command()
+@click.argument("directory", type=FOLDER)
+@click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
+@click.option("--repetitions", default=20, help="Timed repetitions of each [20].")
+@with_output
+def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) -> None:
+    """Measure Transformer layers on this device, as files for `twin ingest`.
+
+    \b
+    Example: twin profile measured/
+    """
+    from ingest.errors import UsageError
+    from twin.profile import profile as measure
+
+    try:
+        sizes = [int(size) for size in micro_batches.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            f"--micro-batches {micro_batches}: write numbers with commas, such as 1,2,4"
+        ) from error
+    with out.console.progress() as progress:
+        rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
+    result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}
+    out.show(
+        result, lambda console: console.line(f"{len(rows)} rows in {directory}; twin ingest {directory}")
+    )
+
+
 def fail(error: TwinError, as_json: bool) -> NoReturn:
     """Tell the user what went wrong and leave with the error's exit code."""
     click.echo(f"twin: {error}", err=True)

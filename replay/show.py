@@ -189,3 +189,40 @@ def fields(console: Console, title: str, values: Json) -> None:
     console.table(
         title, ("figure", "value"), [(name.replace("_", " "), value) for name, value in values.items()]
     )
+
+
+def status(console: Console, found: Json) -> None:
+    """Runs, the active checkpoint, data sets and the health of the filters."""
+    columns = ("run_id", "policy", "scenario", "events", "finished", "problem")
+    runs = [tuple(run[column] for column in columns) for run in found["runs"]]
+    console.table("runs", columns, runs)
+    console.line(f"active checkpoint  {found['active'] or 'none: the shipped one'}")
+    console.line(f"data sets          {', '.join(found['datasets']) or 'none: twin ingest traces/'}")
+    console.line(f"lake digest        {found['lake_digest']}")
+    if found["health_problem"]:
+        console.line(f"filters            {found['health_problem']}")
+    links = [tuple(link.values()) for link in found["health"]]
+    if links:
+        title = f"filters of {found['health_run']} (NIS near 1 is honest about its error)"
+        console.table(title, ("src", "dst", "NIS", "healthy"), links)
+
+
+def policies(console: Console, found: Json) -> None:
+    """Registered policies and stored checkpoints."""
+    console.table(
+        "policies", ("name", "what it does"), [(p["name"], p["summary"]) for p in found["policies"]]
+    )
+    checkpoints = [(c["digest"][:12], c["active"], c["lineage"]) for c in found["checkpoints"]]
+    if checkpoints:
+        console.table("checkpoints", ("digest", "active", "lineage"), checkpoints)
+
+
+def retrained(console: Console, result: Json) -> None:
+    """The verdict of a retraining."""
+    state = "promoted" if result["promoted"] else "rejected"
+    console.line(f"challenger {result['challenger'][:12]} {state}: {result['reason']}")
+    console.table("paired against the champion", ("kpi", "mean", "low", "high"), [
+        tuple(verdict.values()) for verdict in result["verdicts"]
+    ])  # fmt: skip
+    console.line(f"run         {result['run']}")
+    console.line(f"chain head  {result['chain_head']}")
