@@ -1,4 +1,7 @@
-"""Figures measured on public data sets: what the synthetic traces are made from, `traces/statistics.json`."""
+"""Figures measured on public data sets: what the synthetic traces are made from.
+
+They are kept in `traces/README.statistics.json`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +15,8 @@ from ingest.errors import InputError, NotFoundError
 from ingest.statistics import LEVELS, Array, dynamics, marginal
 
 SCHEMA = "twin.statistics/1"
-FILE_NAME = "statistics.json"
+FILE_NAME = "README.statistics.json"
+"""Begins like documentation, so that `twin ingest traces/` does not take it for data."""
 QUAD_SITES = ("europe-west2-a_gcp", "lon02_ibm", "australia-southeast1-a_gcp", "syd01_ibm")
 OCTO_SITES = (
     "us-east-1",

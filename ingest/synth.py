@@ -1,9 +1,9 @@
 """`twin synth`: the small traces that ship with the project, made from figures measured on public data sets.
 
 `measure` computes the figures from a lake that holds the public sets; they are kept in
-`traces/statistics.json`. `write` turns that file into traces: a Gaussian process in time (a slow part that
-lasts for a block, a fast one with the measured correlation time) pushed through the measured quantiles, so
-that level, spread, tails and correlation are those of the source while no value of it is copied. The same
+`traces/README.statistics.json`. `write` turns that file into traces: a Gaussian process in time (a slow part
+that lasts for a block, a fast one with the measured correlation time) pushed through the measured quantiles,
+so that level, spread, tails and correlation are those of the source while no value of it is copied. The same
 file gives the same bytes.
 """
 
@@ -81,7 +81,7 @@ LINK_SETS = (
 
 
 def write(directory: Path) -> list[Path]:
-    """Write every synthetic trace under `directory` from its `statistics.json` (else the shipped one).
+    """Write every synthetic trace under `directory` from its `README.statistics.json` (else the shipped one).
 
     Files that already hold the right bytes are left alone. Returns: the paths of all files.
     """

@@ -77,4 +77,4 @@ def test_suggestion_falls_back_to_the_list() -> None:
 
 def test_shipped_files_are_found() -> None:
     assert (resources.configs("scenarios") / "tri-7b.yaml").is_file()
-    assert (resources.traces() / "statistics.json").is_file()
+    assert (resources.traces() / "README.statistics.json").is_file()
