@@ -128,8 +128,8 @@ def traces(out: Output) -> None:
     from ingest import summary
     from replay import show
 
-    found = summary.summarise(out.store)
-    out.show(found.to_json(), lambda console: show.traces(console, found))
+    found = summary.summarise(out.store).to_json()
+    out.show(found, lambda console: show.traces(console, found))
 
 
 @twin.command()
