@@ -1,9 +1,11 @@
-"""Which checkpoint is in use: they lie in the store under their digests, one pointer names the active one."""
+"""Which checkpoint is in use: files in the store named by their digests, a pointer to the active one."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import policy.hippo
 from ingest import durable
 from ingest.errors import DamageError, NotFoundError
 from policy import registry
@@ -12,6 +14,7 @@ from replay.runs import CHECKPOINTS
 
 POINTER = "active.json"
 SCHEMA = "twin.active/1"
+FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
 
 def active(store: Path) -> str | None:
@@ -25,12 +28,12 @@ def history(store: Path) -> tuple[str, ...]:
 
 
 def promote(store: Path, digest: str) -> None:
-    """Make a stored checkpoint the active one, atomically.
+    """Make a stored checkpoint the active one, atomically, after checking its bytes.
 
     Raises:
-        NotFoundError: the store does not hold it.
+        NotFoundError: the store does not hold it. DamageError: it is not what was written.
     """
-    folder(store, digest)
+    digest = verified(path_of(store, digest))
     _point(store, (*history(store), digest))
 
 
@@ -38,49 +41,90 @@ def rollback(store: Path) -> str:
     """Return to the checkpoint that was active before; returns its digest.
 
     Raises:
-        NotFoundError: nothing was active before.
+        NotFoundError: nothing was active before. DamageError: that checkpoint is damaged.
     """
     past = history(store)[:-1]
     if not past:
-        raise NotFoundError(
-            f"{store / POINTER}: no earlier checkpoint was promoted; there is nothing to go back to"
-        )
-    folder(store, past[-1])
+        raise NotFoundError(f"{store / POINTER}: no earlier checkpoint was promoted, nothing to go back to")
+    verified(path_of(store, past[-1]))
     _point(store, past)
     return past[-1]
 
 
-def folder(store: Path, digest: str) -> Path:
-    """Directory of the stored checkpoint that `digest`, or a unique beginning of it, names.
+def stored(store: Path) -> tuple[Path, ...]:
+    """Checkpoint files of the store and, after them, the one that comes with the project."""
+    shipped = Path(policy.hippo.__file__).with_name("shipped")
+    return tuple(
+        path
+        for folder in (store / CHECKPOINTS, shipped)
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if FILE.fullmatch(path.name)
+    )
+
+
+def path_of(store: Path, digest: str) -> Path:
+    """The checkpoint file that `digest`, or a unique beginning of it, names.
 
     Raises:
         NotFoundError: none or more than one fits.
     """
-    parent = store / CHECKPOINTS
-    fitting = sorted(path for path in parent.glob(f"{digest}*") if path.is_dir()) if parent.is_dir() else []
+    named = [(path, FILE.fullmatch(path.name)) for path in stored(store)]
+    # A file may be named by a shorter digest than the one that a log recorded.
+    fitting = {m[1]: path for path, m in reversed(named) if m and _same(m[1], digest)}
     if len(fitting) != 1:
         many = f"{len(fitting)} checkpoints begin so" if fitting else "no such checkpoint"
-        raise NotFoundError(f"{parent / digest}: {many}; `twin policies` lists those of this store")
-    return fitting[0]
+        raise NotFoundError(f"{store / CHECKPOINTS}: {digest}: {many}; `twin policies` lists what is there")
+    return next(iter(fitting.values()))
 
 
-def resolve(store: Path, policy: str, checkpoint: str | None) -> str | None:
-    """Digest of the checkpoint that a run of `policy` uses: the named or the active one; None if not learned.
+def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
+    """Digest of the checkpoint that a run of policy `name` uses; None for a policy that is not learned.
+
+    It is the named one (a digest, a beginning of one, or a file, which is copied into the store), else the
+    active one, else the one that comes with the project.
 
     Raises:
-        NotFoundError: a learned policy has no checkpoint.
+        NotFoundError: there is none. DamageError, InputError: it is not what its name says.
     """
-    entry = registry.POLICIES.get(policy)
+    entry = registry.POLICIES.get(name)
     if entry is None or not entry.learned:
         return None
     if checkpoint is not None:
-        return folder(store, checkpoint).name
+        path = Path(checkpoint)
+        return _adopted(store, path) if path.is_file() else verified(path_of(store, checkpoint))
     current = active(store)
-    if current is None:
+    if current is not None:
+        return verified(path_of(store, current))
+    shipped = [path for path in stored(store) if path.parent.name == "shipped"]
+    if not shipped:
         raise NotFoundError(
-            f"policy {policy!r} needs a trained checkpoint and {store} has no active one: `twin train`"
+            f"policy {name!r} needs a checkpoint, {store} has no active one: run `twin train`"
         )
-    return current
+    return verified(shipped[0])
+
+
+def verified(path: Path) -> str:
+    """Digest of a checkpoint file whose bytes are what its name says.
+
+    Raises:
+        DamageError, InputError, NotFoundError: see `policy.hippo.checkpoint.digest`.
+    """
+    from policy.hippo import checkpoint  # imports torch
+
+    return checkpoint.digest(path)
+
+
+def _same(name: str, digest: str) -> bool:
+    return name.startswith(digest) or digest.startswith(name)
+
+
+def _adopted(store: Path, path: Path) -> str:
+    """Copy a checkpoint from elsewhere, so that its runs can be computed again."""
+    digest = verified(path)
+    if path.resolve() not in {known.resolve() for known in stored(store)}:
+        durable.put(store / CHECKPOINTS / f"hippo-{digest}.pt", path.read_bytes(), idempotent=True)
+    return digest
 
 
 def _pointer(store: Path) -> dict[str, Any]:

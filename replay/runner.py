@@ -200,7 +200,7 @@ def recorded_misses(stored: Iterable[Event]) -> dict[int, str]:
 
 def load_policy(store: Path, header: Header) -> Policy:
     """The policy that a header names, with its weights."""
-    checkpoint = None if header.checkpoint is None else champion.folder(store, header.checkpoint)
+    checkpoint = None if header.checkpoint is None else champion.path_of(store, header.checkpoint)
     return registry.create(header.policy, checkpoint=checkpoint)
 
 

@@ -4,11 +4,14 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from pytest import MonkeyPatch
 
+from ingest import durable
 from policy import registry
 from policy.protocol import Context, Decision
 from policy.static import base_plan
@@ -71,12 +74,12 @@ class Peeking(Threshold):
 
 
 class FromCheckpoint:
-    """A learned policy of the simplest kind: its checkpoint names the baseline that it behaves like."""
+    """A learned policy of the simplest kind: its checkpoint names the baseline that it is."""
 
     name = "hippo"
 
     def __init__(self, checkpoint: Path) -> None:
-        self.inner = registry.create((checkpoint / "kind").read_text())
+        self.inner = registry.create(checkpoint.read_text())
 
     def reset(self, context: Context) -> None:
         self.inner.reset(context)
@@ -89,6 +92,13 @@ def register(monkeypatch: MonkeyPatch, name: str, target: str, learned: bool = F
     """Make a policy of this file known under `name`."""
     entry = registry.Entry(f"tests.replay.toys:{target}", "for tests", learned)
     monkeypatch.setitem(registry.POLICIES, name, entry)
+
+
+def toy_checkpoint(folder: Path, kind: str) -> str:
+    """Store a checkpoint of `FromCheckpoint`; its digest."""
+    digest = sha256(kind.encode()).hexdigest()
+    durable.put(folder / f"hippo-{digest}.pt", kind.encode(), idempotent=True)
+    return digest
 
 
 class Dying:
@@ -104,6 +114,16 @@ class Dying:
         self.left -= steps
         if self.left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+CALLED: list[tuple[Any, ...]] = []
+RUNNING = Event()
+
+
+def task(*arguments: Any) -> None:
+    """What a schedule calls: notes the call and stays until it is told to end."""
+    CALLED.append(arguments)
+    RUNNING.wait(10)
 
 
 class SmallSegments:

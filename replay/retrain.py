@@ -1,0 +1,190 @@
+"""Retraining: train from the champion, let both meet on the newest window, promote only what is better.
+
+Every step is an event of a run of its own, so the store tells when and why the active checkpoint changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ingest.durable import Lock
+from ingest.progress import SILENT, Progress
+from replay import champion, judge, runner, runs
+from replay.header import Header
+from replay.judge import Verdict
+from replay.log import RunReader, RunWriter
+from replay.runner import RunResult
+from replay.runs import CHECKPOINTS
+from twin import scenario as scenarios
+from twin.scenario import Scenario, Setup
+
+Json = dict[str, Any]
+
+POLICY = "hippo"
+INCUMBENT = "static"
+"""Stands for the champion before the first promotion: what is done without any model."""
+EVALUATION_SEEDS = (101, 102, 103)
+"""Seeds of the telemetry noise of the paired evaluation worlds; none of them is used in training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One point of a training curve."""
+
+    stage: str
+    update: int
+    steps: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A checkpoint that training left in the store."""
+
+    digest: str
+    updates: tuple[Update, ...]
+
+
+class Trainer(Protocol):
+    """Trains a challenger from a checkpoint (None: from scratch) and stores it under `out`."""
+
+    def __call__(self, setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+        """Train on the window of `setup`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainResult:
+    """What a retraining decided, and why."""
+
+    run_id: str
+    champion: str | None
+    challenger: str
+    promoted: bool
+    reason: str
+    verdicts: tuple[Verdict, ...]
+    chain_head: str
+
+    def to_json(self) -> Json:
+        """The object of `twin retrain --once --json`."""
+        return {
+            "schema": "twin.retrain/1",
+            "run": self.run_id,
+            "champion": self.champion,
+            "challenger": self.challenger,
+            "promoted": self.promoted,
+            "reason": self.reason,
+            "verdicts": [{"kpi": v.kpi, "mean": v.mean, "low": v.low, "high": v.high} for v in self.verdicts],
+            "chain_head": self.chain_head,
+        }
+
+
+def once(
+    store: Path,
+    scenario: Scenario,
+    *,
+    dataset: str | None = None,
+    trainer: Trainer | None = None,
+    seeds: Sequence[int] = EVALUATION_SEEDS,
+    progress: Progress = SILENT,
+) -> RetrainResult:
+    """Train a challenger on everything before the newest window and let it meet the champion there.
+
+    Promotion needs the whole 95 % interval of the paired difference in tokens above zero, and neither
+    utilisation nor egress per token worse. Before the first promotion the incumbent is `static`.
+
+    Raises:
+        LockedError: a retraining of this store is under way. NotFoundError: the data set is not in the lake.
+    """
+    with Lock(store / "retrain.lock"):
+        held_out = scenarios.prepare(scenario, store, window="test", dataset=dataset)
+        incumbent = champion.active(store)
+        header = Header(held_out.header(), "retrain", "kernel", incumbent, False)
+        run_id = runs.new_id(store, scenario.name, "retrain", header.seed, header.config_digest)
+        with RunWriter.create(runs.folder(store, run_id)) as log:
+            log.append(0, "run_started", header.payload())
+            return _steps(store, scenario, dataset, trainer or hippo_trainer, seeds, log, incumbent, progress)
+
+
+def _steps(
+    store: Path,
+    scenario: Scenario,
+    dataset: str | None,
+    trainer: Trainer,
+    seeds: Sequence[int],
+    log: RunWriter,
+    incumbent: str | None,
+    progress: Progress,
+) -> RetrainResult:
+    """Train, evaluate, judge, promote or reject; each step is durable before the next begins."""
+    past = scenarios.prepare(scenario, store, window="train", dataset=dataset)
+    start = None if incumbent is None else champion.path_of(store, incumbent)
+    trained = trainer(past, start, store / CHECKPOINTS, progress)
+    for update in trained.updates:
+        log.append(0, "policy_updated", asdict(update))
+
+    def meet(role: str, policy: str, checkpoint: str | None) -> list[RunResult]:
+        played = [
+            runner.run(
+                store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
+                checkpoint=checkpoint, progress=progress,
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        for one in played:
+            log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
+        log.flush()
+        return played
+
+    old = meet("champion", POLICY if incumbent else INCUMBENT, incumbent)
+    new = meet("challenger", POLICY, trained.digest)
+    verdicts = judge.judge(_blocks(store, old), _blocks(store, new), seed=scenario.seed)
+    promoted, reason = ruling(verdicts)
+    judged = {
+        "checkpoint": trained.digest,
+        "champion": incumbent,
+        "reason": reason,
+        "interval": [verdicts[0].low, verdicts[0].high],
+    }
+    log.append(0, "policy_promoted" if promoted else "policy_rejected", judged)
+    log.flush()  # the reason is on the disk before the pointer moves
+    if promoted:
+        champion.promote(store, trained.digest)
+    _, head = log.finish({"promoted": promoted, "evaluations": len(old) + len(new)})
+    return RetrainResult(log.run_dir.name, incumbent, trained.digest, promoted, reason, verdicts, head)
+
+
+def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+    """Train `hippo` with the tuned configuration, from the champion's weights where there is one."""
+    from policy.hippo import config, train  # imports torch
+
+    done = train.train(setup, config=config.shipped("tuned"), out=out, start=start, progress=progress)
+    updates = tuple(Update("ppo", n, point.steps, dict(point.metrics)) for n, point in enumerate(done.curve))
+    return Trained(done.digest, updates)
+
+
+def ruling(verdicts: Sequence[Verdict]) -> tuple[bool, str]:
+    """Whether the challenger is promoted, and why; the first verdict is the main one."""
+    main, *others = verdicts
+    if not main.better:
+        return False, f"not shown to be better: {main}"
+    worse = [str(verdict) for verdict in others if verdict.worse]
+    if worse:
+        return False, f"better ({main}), but worse in {'; '.join(worse)}"
+    return True, f"better: {main}"
+
+
+def _evaluated(role: str, checkpoint: str, played: RunResult) -> Json:
+    scores = {name: None if value is None else float(value) for name, value in played.kpis.to_json().items()}
+    wall = {name for name in scores if name.startswith(("decision_", "coordination_", "late"))}
+    kept = {name: value for name, value in scores.items() if name not in wall}
+    return {"role": role, "checkpoint": checkpoint, "window": f"test, run {played.run_id}", "scores": kept}
+
+
+def _blocks(store: Path, played: Sequence[RunResult]) -> list[judge.Blocks]:
+    found = []
+    for one in played:
+        reader = RunReader(runs.folder(store, one.run_id))
+        found.append(judge.blocks_of(reader.events(), reader.header()["end_ns"]))
+    return found

@@ -1,0 +1,99 @@
+"""Retraining by the clock: a persistent schedule that survives restarts and never runs two at a time."""
+
+import re
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from ingest.durable import make_directory
+from ingest.errors import LockedError, UsageError
+from replay import retrain
+from twin import scenario as scenarios
+
+SCHEDULE = "schedule.sqlite"
+JOB = "retrain"
+SCHEDULED = "replay.schedule:scheduled"
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def every(text: str) -> IntervalTrigger:
+    """The trigger of "90s", "30m", "6h" or "1d".
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no interval: write a number and s, m, h or d, for example 6h")
+    length = timedelta(**{UNITS[match[2]]: int(match[1])})
+    return IntervalTrigger(seconds=int(length.total_seconds()), timezone="UTC")
+
+
+def cron(text: str) -> CronTrigger:
+    """The trigger of a crontab line, in UTC.
+
+    Raises:
+        UsageError: not five fields of a crontab.
+    """
+    try:
+        return CronTrigger.from_crontab(text, timezone="UTC")
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
+
+
+def follow(store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None) -> None:
+    """Retrain whenever `trigger` says so, until interrupted; a retraining under way is finished first.
+
+    `scenario` is a name or the path of a YAML file.
+
+    Raises:
+        NotFoundError, UsageError: the scenario cannot be loaded.
+    """
+    scenarios.load(scenario)  # a mistake in it is told now, not in the night
+    made = scheduler(store, trigger, scenario=scenario, dataset=dataset)
+    made.resume()
+    try:
+        Event().wait()
+    finally:
+        made.shutdown()
+
+
+def scheduler(
+    store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
+) -> BackgroundScheduler:
+    """A paused scheduler whose one job is kept in the store.
+
+    Missed times coalesce into one run, however late it is; `max_instances` 1 and the lock of `retrain.once`
+    keep two from running at a time. A restart with the same trigger and scenario keeps the time that was due.
+    """
+    make_directory(store)
+    made = BackgroundScheduler(
+        jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{store.resolve() / SCHEDULE}")},
+        executors={"default": ThreadPoolExecutor(1)},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone="UTC",
+        daemon=True,
+    )
+    made.start(paused=True)
+    arguments = [str(store.resolve()), scenario, dataset]
+    known = made.get_job(JOB)
+    if known is None or str(known.trigger) != str(trigger) or list(known.args) != arguments:
+        made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True)
+    return made
+
+
+def scheduled(store: str, scenario: str, dataset: str | None) -> None:
+    """What the schedule calls; another retraining under way makes this one superfluous.
+
+    A failure is logged by the scheduler and does not end the schedule.
+    """
+    with suppress(LockedError):
+        retrain.once(Path(store), scenarios.load(scenario), dataset=dataset)

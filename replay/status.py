@@ -1,0 +1,197 @@
+"""What a store holds: runs, the active checkpoint, the lake, how well the filters fit; and every policy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest import lake
+from ingest.errors import TwinError
+from policy import registry
+from replay import champion, runs
+from replay.header import Header, from_payload
+from replay.log import RunReader
+from twin import scenario as scenarios
+from twin.domain import LinkState
+from twin.kalman import LinkFilter
+
+Json = dict[str, Any]
+HEALTHY = (0.5, 2.0)
+"""The running normalised innovation squared of a filter that is right about its own error is near 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run in the list; `problem` names what makes it unreadable."""
+
+    run_id: str
+    policy: str | None
+    scenario: str | None
+    events: int
+    finished: bool
+    chain_head: str | None
+    problem: str | None
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHealth:
+    """How well the filter of one directed link fitted what it was shown in a run."""
+
+    src: str
+    dst: str
+    nis: float
+    healthy: bool
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The store at a glance."""
+
+    store: str
+    runs: tuple[RunLine, ...]
+    active: str | None
+    lake_digest: str
+    datasets: tuple[str, ...]
+    health_run: str | None  # the newest finished run; its filters are shown
+    health: tuple[LinkHealth, ...]
+    health_problem: str | None
+
+    def to_json(self) -> Json:
+        """The object of `twin status --json`."""
+        return {
+            "schema": "twin.status/1",
+            "store": self.store,
+            "runs": [line.to_json() for line in self.runs],
+            "active": self.active,
+            "lake_digest": self.lake_digest,
+            "datasets": list(self.datasets),
+            "health_run": self.health_run,
+            "health": [link.to_json() for link in self.health],
+            "health_problem": self.health_problem,
+        }
+
+
+def status(store: Path) -> Status:
+    """Runs, active checkpoint, lake, and the filters of the newest finished run."""
+    lines = tuple(run_line(store, run_id) for run_id in runs.all_ids(store))
+    candidates = [line.run_id for line in lines if line.finished and line.policy in registry.POLICIES]
+    newest = max(candidates, key=lambda run_id: runs.folder(store, run_id).stat().st_mtime_ns, default=None)
+    health: tuple[LinkHealth, ...] = ()
+    problem = None
+    if newest is not None:
+        try:
+            health = filter_health(store, newest)
+        except TwinError as error:  # the run stays readable when its data set has left the lake
+            problem = str(error)
+    return Status(
+        store=str(store),
+        runs=lines,
+        active=champion.active(store),
+        lake_digest=lake.digest(store),
+        datasets=tuple(lake.datasets(store)),
+        health_run=newest,
+        health=health,
+        health_problem=problem,
+    )
+
+
+def run_line(store: Path, run_id: str) -> RunLine:
+    """One run for the list; a damaged one is listed with what is wrong."""
+    reader = RunReader(runs.folder(store, run_id))
+    try:
+        chain = reader.manifests()
+        header = from_payload(reader.header())
+    except TwinError as error:
+        return RunLine(run_id, None, None, 0, False, None, str(error))
+    scenario = str(header.world["scenario"]["name"])
+    last = chain[-1]
+    return RunLine(run_id, header.policy, scenario, last.last_seq + 1, last.final, last.hash, None)
+
+
+def filter_health(store: Path, run_id: str) -> tuple[LinkHealth, ...]:
+    """Normalised innovation squared of every link's filter at the end of a run, from its logged telemetry.
+
+    Raises:
+        NotFoundError: no such run, or its data set has left the lake.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    header = from_payload(reader.header())
+    nis = innovations(reader, link_filter(store, header))
+    names = header.scenario().domains
+    return tuple(
+        LinkHealth(names[i], names[j], float(nis[i, j]), bool(HEALTHY[0] <= nis[i, j] <= HEALTHY[1]))
+        for i in range(len(names))
+        for j in range(len(names))
+        if i != j
+    )
+
+
+def link_filter(store: Path, header: Header) -> LinkFilter:
+    """The filter with which a logged run began."""
+    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
+    return setup.link_filter()
+
+
+def innovations(reader: RunReader, filter_: LinkFilter) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(K, K) running normalised innovation squared after everything that the run observed."""
+    size = filter_.size
+    for event in reader.events():
+        if event.type == "link_observed":
+            seen = LinkState(np.full((size, size), np.inf), np.zeros((size, size)))
+            for i, j, bandwidth_bps, latency_s in event.payload["samples"]:
+                seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
+                seen.latency_s[int(i), int(j)] = latency_s
+            filter_.observe(event.payload["sampled_ns"], seen)
+    return filter_.nis
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A stored checkpoint with where it comes from."""
+
+    digest: str
+    active: bool
+    lineage: Json
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {"digest": self.digest, "active": self.active, "lineage": self.lineage}
+
+
+def policies(store: Path) -> Json:
+    """The object of `twin policies --json`: registered policies and stored checkpoints with their lineage."""
+    return {
+        "schema": "twin.policies/1",
+        "policies": [
+            {"name": name, "summary": entry.summary, "learned": entry.learned}
+            for name, entry in registry.POLICIES.items()
+        ],
+        "active": champion.active(store),
+        "history": list(champion.history(store)),
+        "checkpoints": [checkpoint.to_json() for checkpoint in checkpoints(store)],
+    }
+
+
+def checkpoints(store: Path) -> tuple[Checkpoint, ...]:
+    """Every checkpoint at hand; one that cannot be loaded is listed with the reason."""
+    from policy.hippo import checkpoint  # imports torch
+
+    found = []
+    current = champion.active(store)
+    for path in champion.stored(store):
+        try:
+            digest = checkpoint.digest(path)
+            lineage = dict(checkpoint.load(path).provenance)
+        except TwinError as error:
+            digest, lineage = path.name, {"problem": str(error)}
+        found.append(Checkpoint(digest, digest == current, lineage))
+    return tuple(found)

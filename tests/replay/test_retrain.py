@@ -1,0 +1,252 @@
+"""Retraining promotes only what is better, tells every step, and never runs twice at a time."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingest.durable import Lock
+from ingest.errors import DamageError, LockedError, NotFoundError, UsageError
+from ingest.progress import Progress
+from replay import audit, champion, judge, retrain, runs, schedule, status
+from replay.judge import Blocks, Verdict
+from replay.log import RunReader
+from replay.retrain import Trained, Update
+from tests.replay.toys import CALLED, RUNNING, register, toy_checkpoint, toy_run, without_lake
+from tests.worlds import toy_scenario
+from twin.scenario import Setup
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    without_lake(monkeypatch)
+    register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
+    monkeypatch.setattr(retrain, "INCUMBENT", "greedy")  # which loses clearly in the toy world
+    return tmp_path / "store"
+
+
+class Toy:
+    """Trains nothing: its challenger behaves like the baseline `kind`."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.started_from: Path | None = None
+
+    def __call__(self, setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+        assert setup.window == "train"
+        self.started_from = start
+        return Trained(toy_checkpoint(out, self.kind), (Update("ppo", 0, 64, {"loss": 0.5}),))
+
+
+def once(store: Path, kind: str) -> retrain.RetrainResult:
+    return retrain.once(store, toy_scenario(), trainer=Toy(kind), seeds=(7,))
+
+
+def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Path) -> None:
+    done = once(store, "mpc")
+    assert done.promoted and done.champion is None, done.reason
+    assert champion.active(store) == done.challenger
+    events = list(RunReader(runs.folder(store, done.run_id)).events())
+    kinds = [event.type for event in events]
+    assert kinds == [
+        "run_started", "policy_updated", "policy_evaluated", "policy_evaluated",
+        "policy_promoted", "run_finished",
+    ]  # fmt: skip
+    assert [e.payload["role"] for e in events if e.type == "policy_evaluated"] == ["champion", "challenger"]
+    assert events[-2].payload["interval"][0] > 0
+    assert audit.audit(store, done.run_id).ok
+    assert done.to_json()["schema"] == "twin.retrain/1"
+    assert len(runs.all_ids(store)) == 3  # the retraining and its two evaluations
+
+
+def test_an_equal_challenger_is_rejected_and_the_champion_stays(store: Path) -> None:
+    first = once(store, "mpc")
+    train = Toy("mpc")
+    second = retrain.once(store, toy_scenario(), trainer=train, seeds=(7,))
+    assert not second.promoted and "not shown to be better" in second.reason
+    assert champion.active(store) == first.challenger
+    assert train.started_from == champion.path_of(store, first.challenger)
+    kinds = [event.type for event in RunReader(runs.folder(store, second.run_id)).events()]
+    assert kinds[-2:] == ["policy_rejected", "run_finished"]
+
+
+def test_a_worse_challenger_is_rejected(store: Path) -> None:
+    once(store, "mpc")
+    done = once(store, "greedy")
+    assert not done.promoted and done.verdicts[0].worse
+    assert champion.history(store) == (done.champion,)
+
+
+def test_a_run_uses_the_active_checkpoint(store: Path) -> None:
+    done = once(store, "mpc")
+    played = toy_run(store, "hippo")
+    assert RunReader(runs.folder(store, played.run_id)).header()["checkpoint"] == done.challenger
+    assert audit.audit(store, played.run_id).ok
+    assert played.kpis.tokens == toy_run(store, "mpc").kpis.tokens
+
+
+def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
+    a, b = toy_checkpoint(store / "checkpoints", "mpc"), toy_checkpoint(store / "checkpoints", "static")
+    champion.promote(store, a[:10])
+    champion.promote(store, b)
+    assert champion.history(store) == (a, b)
+    assert champion.rollback(store) == a == champion.active(store)
+    with pytest.raises(NotFoundError, match="nothing to go back to"):
+        champion.rollback(store)
+    champion.path_of(store, b).write_text("gpc")
+    with pytest.raises(DamageError, match="damaged"):
+        champion.promote(store, b)
+    assert champion.active(store) == a
+    with pytest.raises(NotFoundError, match="no such checkpoint"):
+        champion.promote(store, "0" * 64)
+    (store / champion.POINTER).write_text("{}")
+    with pytest.raises(DamageError, match=champion.POINTER):
+        champion.active(store)
+
+
+def test_a_damaged_checkpoint_is_never_used(store: Path) -> None:
+    digest = toy_checkpoint(store / "checkpoints", "mpc")
+    champion.promote(store, digest)
+    champion.path_of(store, digest).write_text("static")
+    with pytest.raises(DamageError, match="damaged"):
+        toy_run(store, "hippo")
+    assert not runs.all_ids(store)
+
+
+def test_a_checkpoint_from_elsewhere_is_kept_for_the_audit(store: Path, tmp_path: Path) -> None:
+    digest = toy_checkpoint(tmp_path / "elsewhere", "static")
+    path = tmp_path / "elsewhere" / f"hippo-{digest}.pt"
+    played = toy_run(store, "hippo", checkpoint=str(path))
+    path.unlink()
+    assert audit.audit(store, played.run_id).ok
+
+
+def test_two_retrainings_never_meet(store: Path) -> None:
+    with Lock(store / "retrain.lock"), pytest.raises(LockedError):
+        once(store, "mpc")
+    assert not runs.all_ids(store)
+
+
+def blocks(tokens: list[float], compute: float = 1.0, usd: float = 1.0) -> Blocks:
+    n = len(tokens)
+    return Blocks(np.array(tokens), np.full(n, compute), np.full(n, 2.0), np.full(n, usd))
+
+
+def test_the_judge_pairs_blocks() -> None:
+    noise = np.random.default_rng(0).normal(100, 30, 24)  # shared by both: it must cancel
+    tokens, utilisation, price = judge.judge([blocks(list(noise))], [blocks(list(noise + 2))], seed=0)
+    assert tokens.better and tokens.mean == pytest.approx(2 / noise.mean())
+    assert tokens.low == pytest.approx(tokens.high)
+    assert utilisation.mean == 0 and not utilisation.better and not utilisation.worse
+    assert price.better  # the same money for more tokens
+
+
+def test_the_interval_covers_the_mean_at_about_its_level() -> None:
+    rng = np.random.default_rng(1)
+    inside = 0
+    for case in range(200):
+        verdict = judge.bootstrap("tokens", rng.normal(0.3, 1, 40), seed=case)
+        inside += verdict.low <= 0.3 <= verdict.high
+    assert 0.88 <= inside / 200 <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("main", "other", "promoted"),
+    [
+        ((0.01, 0.1), (-0.1, 0.1), True),
+        ((-0.01, 0.1), (0.0, 0.1), False),
+        ((0.01, 0.1), (-0.1, -0.01), False),
+    ],
+)
+def test_the_ruling(main: tuple[float, float], other: tuple[float, float], promoted: bool) -> None:
+    verdicts = [Verdict("tokens", sum(main) / 2, *main), Verdict("utilisation", sum(other) / 2, *other)]
+    assert retrain.ruling(verdicts)[0] is promoted
+
+
+def test_blocks_hold_everything_that_the_events_say(store: Path) -> None:
+    done = toy_run(store, "greedy")
+    reader = RunReader(runs.folder(store, done.run_id))
+    found = judge.blocks_of(reader.events(), reader.header()["end_ns"])
+    assert found.tokens.sum() == pytest.approx(done.kpis.tokens)
+    assert found.usd.sum() == pytest.approx(done.kpis.egress_usd)
+    assert found.compute_s.sum() / found.active_s.sum() == pytest.approx(done.kpis.utilisation)
+
+
+def waiting(condition: Any) -> None:
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_missed_times_coalesce_and_survive_a_restart(tmp_path: Path) -> None:
+    CALLED.clear()
+    RUNNING.set()
+    trigger = schedule.every("6h")
+    made = schedule.scheduler(tmp_path, trigger, scenario="tri-7b", task="tests.replay.toys:task")
+    due = datetime.now(UTC) - timedelta(days=2)  # eight times were missed
+    made.modify_job(schedule.JOB, next_run_time=due)  # and then the process is gone, without a shutdown
+    again = schedule.scheduler(tmp_path, trigger, scenario="tri-7b", task="tests.replay.toys:task")
+    assert again.get_job(schedule.JOB).next_run_time == due
+    again.resume()
+    waiting(lambda: CALLED)
+    waiting(lambda: again.get_job(schedule.JOB).next_run_time > datetime.now(UTC))
+    again.shutdown()
+    made.shutdown()
+    (arguments,) = CALLED
+    assert arguments == (str(tmp_path), "tri-7b", None)
+
+
+def test_a_slow_retraining_is_not_joined_by_the_next(tmp_path: Path) -> None:
+    CALLED.clear()
+    RUNNING.clear()
+    made = schedule.scheduler(
+        tmp_path, schedule.every("1s"), scenario="tri-7b", task="tests.replay.toys:task"
+    )
+    made.modify_job(schedule.JOB, next_run_time=datetime.now(UTC))
+    made.resume()
+    waiting(lambda: CALLED)
+    time.sleep(1.2)
+    assert len(CALLED) == 1
+    RUNNING.set()
+    made.shutdown()
+
+
+def test_another_trigger_replaces_the_schedule(tmp_path: Path) -> None:
+    schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b").shutdown()
+    made = schedule.scheduler(tmp_path, schedule.every("1h"), scenario="tri-7b")
+    assert made.get_job(schedule.JOB).trigger.interval == timedelta(hours=1)
+    assert len(made.get_jobs()) == 1
+    made.shutdown()
+
+
+def test_intervals_and_crontabs() -> None:
+    assert schedule.every("90s").interval == timedelta(seconds=90)
+    assert schedule.every("1d").interval == timedelta(days=1)
+    assert str(schedule.cron("0 3 * * *")).startswith("cron[")
+    for text in ("6", "h", "0h", "-1h", "6 hours"):
+        with pytest.raises(UsageError, match="no interval"):
+            schedule.every(text)
+    with pytest.raises(UsageError, match="no crontab line"):
+        schedule.cron("daily")
+
+
+def test_status_tells_runs_checkpoint_and_filter_health(store: Path) -> None:
+    done = once(store, "mpc")
+    toy_run(store, "static")
+    found = status.status(store).to_json()
+    assert found["schema"] == "twin.status/1" and found["active"] == done.challenger
+    assert {line["policy"] for line in found["runs"]} == {"retrain", "static", "hippo", "greedy"}
+    assert all(line["finished"] and line["problem"] is None for line in found["runs"])
+    json.dumps(found, allow_nan=False)
+    assert len(found["health"]) == 6
+    worst = max(found["health"], key=lambda link: link["nis"])
+    assert (worst["src"], worst["dst"], worst["healthy"]) == ("d0", "d1", False)  # the link that steps
+    listed = status.policies(store)
+    assert {entry["name"] for entry in listed["policies"]} >= {"static", "mpc", "hippo"}
+    assert [c["active"] for c in listed["checkpoints"] if c["digest"] == done.challenger[:64]] in ([True], [])
+    assert status.status(store / "empty").to_json()["runs"] == []
