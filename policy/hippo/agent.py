@@ -51,7 +51,7 @@ class HiPpo:
     name = "hippo"
 
     def __init__(self, checkpoint: Path | None = None, *, coordinator: CoordinatorConfig | None = None):
-        path = checkpoint or shipped_checkpoint()
+        path = checkpoints.locate(checkpoint or shipped_checkpoint())
         self.digest = checkpoints.digest(path)
         loaded = checkpoints.load(path)
         self.upper, self.lower = loaded.agents()

@@ -85,6 +85,42 @@ def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
     return path
 
 
+def publish(checkpoint: Checkpoint, out: Path) -> Path:
+    """Write a checkpoint for use as `out/<digest>/hippo-<digest>.pt`."""
+    data = to_bytes(checkpoint)
+    name = hashlib.sha256(data).hexdigest()
+    return save(checkpoint, out / name)
+
+
+def install(path: Path, out: Path) -> str:
+    """Copy a checkpoint file into `out` under its whole digest and return that; twice changes nothing."""
+    name, data = digest(path), path.read_bytes()
+    durable.put(out / name / f"hippo-{name}.pt", data, idempotent=True)
+    return name
+
+
+def locate(path: Path) -> Path:
+    """The checkpoint file at `path`: itself, or the one inside a folder that `publish` made.
+
+    Raises:
+        NotFoundError: no such file, or not exactly one in the folder.
+    """
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("hippo-*.pt"))
+    if len(found) != 1:
+        raise NotFoundError(f"{path}: expected one checkpoint hippo-<digest>.pt, found {len(found)}")
+    return found[0]
+
+
+def code_version() -> str:
+    """What the code was: SHA-256 (first 16 hex digits) over the sources of this package."""
+    state = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        state.update(source.name.encode() + source.read_bytes())
+    return f"hippo-{state.hexdigest()[:16]}"
+
+
 def digest(path: Path) -> str:
     """SHA-256 (hex) of a checkpoint file.
 

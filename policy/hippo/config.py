@@ -46,11 +46,14 @@ class LowerConfig(Config):
 
 
 class PenaltyConfig(Config):
-    """Soft constraints with learned multipliers; a limit is the mean violation that costs nothing."""
+    """Soft constraints with learned multipliers; a limit is the mean violation that costs nothing.
+
+    The design's fourth, coordination over 2 s, depends on the machine and not on an action: it has a deadline
+    with a fallback in the runner instead of a multiplier.
+    """
 
     weak_link_bps: float = Field(1.0e8, gt=0)
     imbalance_delta: float = Field(0.5, ge=0)
-    coordination_s: float = Field(2.0, gt=0)
     interruption_limit: float = Field(0.01, ge=0)
     multiplier_lr: float = Field(0.05, ge=0)
     multiplier_max: float = Field(10.0, ge=0)
@@ -70,6 +73,7 @@ class RolloutConfig(Config):
 class ImitationConfig(Config):
     """Warm start: follow the planner's decisions before learning from reward."""
 
+    lessons: int = Field(120, ge=1)  # decisions that the planner is asked for
     steps: int = Field(400, ge=0)
     lr: float = Field(1.0e-3, gt=0)
     batch: int = Field(64, ge=1)

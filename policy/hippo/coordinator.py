@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from policy.hippo.config import CoordinatorConfig
-from policy.hippo.decode import GREEDY, Actions, judge, sample
+from policy.hippo.decode import GREEDY, codes_of, judge, sample
 from policy.hippo.features import Features, Situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
@@ -62,20 +62,6 @@ class Verdict:
     expected: Expected
     values: Float
     hold: int | None
-
-
-def codes_of(actions: Actions, k: int) -> Codes:
-    """Answers as plans in pipeline order: steps were taken from the last share to the first."""
-    domain, layers, choice = (a.numpy() for a in (actions.domain, actions.layers, actions.choice))
-    count = (domain >= 0).sum(1)
-    place = count[:, None] - 1 - np.arange(k)
-    at = np.clip(place, 0, domain.shape[1] - 1)
-    live = place >= 0
-    columns = [
-        np.where(live, np.take_along_axis(a, at, axis=1), fill)
-        for a, fill in ((domain, -1), (layers, 0), (choice, 0))
-    ]
-    return Codes(actions.knob.numpy(), count, *columns)
 
 
 class Coordinator:

@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.lower import LowerAgent, answer
+from policy.hippo.lower import LowerAgent, LowerAnswer, answer
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
+from policy.hippo.problem import Codes
 from policy.hippo.upper import MASKED, Encoded, Partial, UpperAgent
 
 GREEDY = -1.0
@@ -196,12 +197,7 @@ def judge(
     second = answer(
         upper.layer_logits(there, partial, context, domain, observation.take(row)), placed[row, step] - 1
     )
-    features = problem.choice_features(
-        actions.knob[row], domain, placed[row, step], partial.left, actions.behind[row, step],
-        observation.current[row, domain],
-    )  # fmt: skip
-    logits, value = lower.logits(features, actions.legal[row, step])
-    third = answer(logits, actions.choice[row, step])
+    third, value = judge_lower(lower, problem, observation, actions, row, step)
     index = (row, step)
     return Judged(
         log_prob + zeros.index_put(index, first.log_prob + second.log_prob).sum(1),
@@ -213,6 +209,20 @@ def judge(
     )
 
 
+def judge_lower(
+    lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions, row: Tensor, step: Tensor
+) -> tuple[LowerAnswer, Tensor]:
+    """The lower agents' part of the shares (row, step), each (R,): answers and values."""
+    _, left, _, _ = _prefixes(actions, observation.nodes.shape[1])
+    domain = actions.domain[row, step]
+    features = problem.choice_features(
+        actions.knob[row], domain, actions.layers[row, step], left[row, step], actions.behind[row, step],
+        observation.current[row, domain],
+    )  # fmt: skip
+    logits, value = lower.logits(features, actions.legal[row, step])
+    return answer(logits, actions.choice[row, step]), value
+
+
 def _prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Per step: layers taken, layers left before it, domains used before it (B, S, K), domain placed before it."""
     taken = actions.layers
@@ -222,3 +232,47 @@ def _prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]
     used = (hot.long().cumsum(1) - hot.long()) > 0
     last = torch.cat([torch.full_like(actions.domain[:, :1], -1), actions.domain[:, :-1]], dim=1)
     return taken, left, used, last
+
+
+def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
+    """The answers that would have produced the given plans, masks included; `go` (B,) says hold or move.
+
+    Raises:
+        ValueError: a plan that the masks do not allow.
+    """
+    space, (batch, k) = masks.space, codes.domain.shape
+    used = np.zeros((batch, k), dtype=np.bool_)
+    left = np.full(batch, space.n_layers, dtype=np.int64)
+    behind, rows = np.zeros(batch, dtype=np.int64), np.arange(batch)
+    records: list[tuple[NDArray[np.int64] | NDArray[np.bool_], ...]] = []
+    for step in range(int(codes.count.max())):
+        place = codes.count - 1 - step
+        live, at = place >= 0, np.maximum(place, 0)
+        domain, layers, choice = (a[rows, at] for a in (codes.domain, codes.layers, codes.choice))
+        open_ = masks.steps(codes.knob, used, left, behind) & live[:, None, None]
+        legal = masks.choices(codes.knob, used, left, behind, domain, layers) & live[:, None]
+        if not (open_[rows, domain, layers - 1] & legal[rows, choice])[live].all():
+            raise ValueError("a plan that the masks do not allow")
+        records.append(
+            (np.where(live, domain, -1), np.where(live, layers, 0), np.where(live, choice, 0), open_, legal,
+             behind.copy())
+        )  # fmt: skip
+        used[rows[live], domain[live]] = True
+        left = left - np.where(live, layers, 0)
+        behind = behind + np.where(live, space.pp[codes.knob, space.class_of[domain], choice], 0)
+    parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
+    return Actions(torch.from_numpy(go.astype(np.int64)), torch.from_numpy(codes.knob.copy()), *parts)
+
+
+def codes_of(actions: Actions, k: int) -> Codes:
+    """Answers as plans in pipeline order: steps were taken from the last share to the first."""
+    domain, layers, choice = (a.numpy() for a in (actions.domain, actions.layers, actions.choice))
+    count = (domain >= 0).sum(1)
+    place = count[:, None] - 1 - np.arange(k)
+    at = np.clip(place, 0, domain.shape[1] - 1)
+    live = place >= 0
+    columns = [
+        np.where(live, np.take_along_axis(a, at, axis=1), fill)
+        for a, fill in ((domain, -1), (layers, 0), (choice, 0))
+    ]
+    return Codes(actions.knob.numpy(), count, *columns)

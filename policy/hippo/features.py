@@ -61,7 +61,7 @@ class Features:
     """Observations of one problem."""
 
     def __init__(self, problem: Problem, restart_s: float, period_s: float):
-        self.problem, self.timer = problem, Timer(problem)
+        self.problem, self.timer, self.restart_s = problem, Timer(problem), restart_s
         job, cluster = problem.estimator.job, problem.estimator.cluster
         size = job.model.seq * job.model.hidden * job.model.bytes_per_element
         self._traffic_bits = float(job.global_batch * size * BITS_PER_BYTE)

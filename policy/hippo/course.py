@@ -1,0 +1,179 @@
+"""One cluster to practise on: its tables, footage and the static plan, from a `Setup`; and made-up clusters."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.errors import InfeasibleError
+from ingest.units import to_ns
+from policy.hippo.config import HiPpoConfig
+from policy.hippo.env import Twins
+from policy.hippo.features import Features
+from policy.hippo.footage import WEATHER, Footage, filmed
+from policy.hippo.problem import Codes, Problem
+from policy.static import equal_cuts
+from twin.collectives import Path, all_reduce_s
+from twin.estimate import Estimator
+from twin.kalman import LinkParameters
+from twin.ou import OuParameters
+from twin.perturb import ou_factor
+from twin.scenario import Scenario, Setup, assemble
+from twin.seeds import generator
+from twin.settings import Noise, Perturbation
+from twin.wan import LinkSeries, WanTrace, trace
+
+VALIDATION_SHARE = 0.2
+"""Last part of the window that is kept for choosing between iterations when no validation window is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Practice and validation on one cluster."""
+
+    setup: Setup
+    features: Features
+    base: Codes
+    practice: Footage
+    validation: Footage
+    lower_reward: NDArray[np.float64]  # (C, Z, Q)
+
+    @property
+    def problem(self) -> Problem:
+        """Tables of the cluster."""
+        return self.features.problem
+
+    def twins(self, config: HiPpoConfig, *, validate: bool = False) -> Twins:
+        """The environment; with `validate` over the held-out part with the scenario's own weights."""
+        control, weights = self.setup.scenario.control, self.setup.scenario.weights.vector
+        rollout = config.rollout
+        if validate:
+            rollout = rollout.model_copy(update={"weights": weights})
+        return Twins(
+            self.features, self.validation if validate else self.practice, self.base, rollout=rollout,
+            penalties=config.penalties, period_s=control.period_s,
+            restart_s=self.setup.scenario.moving.restart_s, weights=weights,
+        )  # fmt: skip
+
+
+def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None) -> Course:
+    """Tables and footage for a training window; `validation` is another window of the same scenario.
+
+    Raises:
+        InfeasibleError: the model does not fit, or the static plan, which rewards are relative to, does not.
+    """
+    scenario = setup.scenario
+    estimator = Estimator(setup.cluster, setup.job, restart_s=scenario.moving.restart_s)
+    problem = Problem(estimator)
+    base = problem.encode(equal_cuts(estimator, range(problem.k), problem.free))
+    if base is None:
+        raise InfeasibleError(f"{scenario.name}: the static plan is not among those that training considers")
+    features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
+    samples = config.rollout.samples_per_period
+    practice = filmed(setup, samples, seed=config.seed)
+    calm = filmed(validation or setup, samples, seed=config.seed + 1, weather=(Perturbation(),))
+    if validation is None:
+        cut = max(1, round(len(calm) * (1 - VALIDATION_SHARE)))
+        calm = calm.part(min(cut, len(calm) - 1), len(calm))
+        practice = _without_end(practice, len(WEATHER))
+    return Course(setup, features, base, practice, calm, lower_rewards(problem, config))
+
+
+def _without_end(film: Footage, segments: int) -> Footage:
+    """Practice ends where validation begins: episodes may not run into the last part of a segment."""
+    length = len(film) // segments
+    cut = max(1, round(length * (1 - VALIDATION_SHARE)))
+    inside = np.arange(len(film)) % length < min(cut, length - 1 if length > 1 else 1)
+    ends = np.cumsum(inside.reshape(segments, length).sum(1))
+    arrays = (film.bandwidth_bps, film.sd_log, film.latency_s, film.true_bps, film.true_latency_s)
+    return Footage(film.horizons_s, *(a[inside] for a in arrays), np.repeat(ends, inside.sum() // segments))
+
+
+def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
+    """-lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration (C, Z, Q).
+
+    Fragmentation: the domain's GPUs left idle. T_comm_intra: tensor-parallel all-reduces of a block and boundaries
+    between the share's own stages, as a share of the stage's forward time.
+    """
+    t, job = problem.tables, problem.estimator.job
+    result = np.zeros(t.pp.shape)
+    for c, knob in enumerate(problem.knobs):
+        message = float(job.message_bytes(knob.micro_batch))
+        for k in range(problem.k):
+            z, y, domain = problem.class_of[k], problem.kind_of[k], problem.estimator.cluster.domains[k]
+            for q, (tp, pp) in enumerate(problem.choices[c][z]):
+                reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+                blocks = problem.n - 2
+                forward = float(t.forward[c, y, q, -1])
+                inner = float((t.inner_occupancy_ns[c, y, q] + t.inner_latency_ns[c, y, q])[: pp - 1].sum()) / 1e9
+                share = (reduce_s * blocks + inner) / forward
+                idle = 1 - knob.dp * tp * pp / problem.free[k]
+                result[c, z, q] = -config.lower.lambda_fragmentation * idle - config.lower.lambda_communication * share
+    return result
+
+
+# -- clusters that nobody owns
+
+MODELS = (("llama2-7b", 32, 4), ("llama2-13b", 64, 8), ("llama2-70b", 128, 16), ("llama2-70b", 256, 16))
+"""(model, global batch, GPUs of a domain) of made-up clusters."""
+
+
+def invented(seed: int, number: int) -> Setup:
+    """Made-up cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms that vary and sometimes change level."""
+    rng = generator(seed, f"invented-{number}")
+    size = int(rng.integers(2, 9))
+    model, batch, gpus = MODELS[int(rng.integers(len(MODELS)))]
+    counts = [gpus * int(rng.choice([1, 1, 1, 2])) for _ in range(size)]
+    period = float(rng.choice([60, 120, 300]))
+    scenario = Scenario.model_validate(
+        {
+            "name": f"invented-{number}",
+            "model": model,
+            "job": {"global_batch": batch, "micro_batches": [1, 2], "zero": 1},
+            "cluster": {
+                "hardware": {
+                    "gpu": "a100-80", "gpus_per_node": min(8, gpus), "intra_node_bps": 2.4e12, "inter_node_bps": 2e11,
+                    "intra_node_latency_s": 3e-6, "inter_node_latency_s": 8e-6, "usd_per_gpu_hour": 5.0,
+                },
+                "domains": [{"name": f"d{k}", "gpus": n} for k, n in enumerate(counts)],
+                "usd_per_gb": {
+                    "default": 0.02,
+                    "sources": {f"d{k}": float(rng.choice([0.02, 0.05, 0.09, 0.14])) for k in range(size)},
+                },
+            },
+            "wan": {"dataset": "invented", "streams": 1, "cap_bps": 1e11, "default_rtt_s": 0.1},
+            "control": {"period_s": period, "horizons_s": [0, 60, 120, 300, 600, 1800]},
+        }
+    )  # fmt: skip
+    wan, filters = _links(rng, size, 200 * period)
+    return assemble(scenario, wan, window="all", seed=seed, filters=filters)
+
+
+def _links(rng: np.random.Generator, size: int, seconds: float) -> tuple[WanTrace, LinkParameters]:
+    """Links between random points, slower over distance, with OU noise and a few lasting changes of level."""
+    place = rng.uniform(0, 1, (size, 2))
+    rich = np.exp(rng.normal(0, 0.3, size))
+    tau, sd = float(np.exp(rng.uniform(np.log(120), np.log(3600)))), float(rng.uniform(0.03, 0.25))
+    level = float(np.exp(rng.uniform(np.log(0.6e9), np.log(5e9))))
+    end_ns, series, mu, late = to_ns(seconds), {}, [], []
+    for i in range(size):
+        for j in range(size):
+            if i == j:
+                continue
+            distance = float(np.hypot(*(place[i] - place[j]))) + 0.03
+            bps = float(np.clip(level * np.sqrt(rich[i] * rich[j]) / np.sqrt(distance / 0.4)
+                                * np.exp(rng.normal(0, 0.2)), 2e8, 1e10))  # fmt: skip
+            times, factor = ou_factor(Noise(clip=0.9, sd=sd, tau_s=tau, step_s=60), end_ns, rng)
+            for at in rng.uniform(0, seconds, rng.poisson(0.3)):
+                factor = np.where(times >= to_ns(float(at)), factor * float(rng.choice([0.3, 0.5, 2.0])), factor)
+            latency = 0.003 + 0.1 * distance
+            values = np.maximum(bps * factor, 1e6)
+            series[i, j] = LinkSeries(times, values, np.full(len(times), latency))
+            mu.append(np.log(bps))
+            late.append(np.log(latency))
+    names = tuple(f"d{k}" for k in range(size))
+    filters = LinkParameters(
+        OuParameters.of(np.array(mu), tau_s=tau, sd=max(sd, 0.02), r=1e-4),
+        OuParameters.of(np.array(late), tau_s=600, sd=0.05, r=1e-4),
+    )
+    return trace(names, series, end_ns), filters

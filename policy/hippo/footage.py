@@ -1,0 +1,118 @@
+"""A window of the WAN prepared for practice: what a controller would have known at each period, and what was true.
+
+The filter does not depend on what is decided, so it runs once over the trace; every twin then reads from the same
+arrays. A decision at time t sees only telemetry that had arrived by t.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.units import NS_PER_S, to_ns
+from twin.domain import LinkState
+from twin.kalman import pairs
+from twin.perturb import perturb
+from twin.scenario import Setup
+from twin.seeds import generator
+from twin.settings import Noise, Perturbation, Regime
+from twin.wan import WanTrace
+
+Float = NDArray[np.float64]
+
+MOST_PERIODS = 2000
+"""Longest stretch taken from a window (its end): memory stays small."""
+WEATHER: tuple[Perturbation, ...] = (
+    Perturbation(),
+    Perturbation(noise=Noise(clip=0.3, sd=0.15)),
+    Perturbation(regimes=(Regime(per_day=12, mean_s=2400, factor=0.2), Regime(per_day=3, mean_s=900, factor=0.0))),
+)
+"""Practice conditions: as measured; +-30 % noise; congestion and outages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Footage:
+    """D decision times in segments that do not touch; J true link states cover each period."""
+
+    horizons_s: Float  # (H,)
+    bandwidth_bps: Float  # (D, H, K, K) forecast at the decision
+    sd_log: Float  # (D, H, K, K)
+    latency_s: Float  # (D, K, K)
+    true_bps: Float  # (D, J, K, K)
+    true_latency_s: Float  # (D, J, K, K)
+    segment_end: NDArray[np.int64]  # (D,) index one past the segment that a decision belongs to
+
+    def __len__(self) -> int:
+        return len(self.bandwidth_bps)
+
+    def part(self, first: int, last: int) -> "Footage":
+        """Decisions first .. last - 1 of a single-segment footage."""
+        cut = slice(first, last)
+        arrays = (self.bandwidth_bps, self.sd_log, self.latency_s, self.true_bps, self.true_latency_s)
+        return Footage(self.horizons_s, *(a[cut] for a in arrays), np.full(last - first, last - first))
+
+
+def joined(parts: Sequence[Footage]) -> Footage:
+    """Several footages as segments of one."""
+    offsets = np.cumsum([0, *(len(part) for part in parts[:-1])])
+    names = ("bandwidth_bps", "sd_log", "latency_s", "true_bps", "true_latency_s")
+    arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+    ends = np.concatenate([p.segment_end + o for p, o in zip(parts, offsets, strict=True)])
+    return Footage(parts[0].horizons_s, *arrays, ends)
+
+
+def filmed(setup: Setup, samples: int, *, seed: int, weather: Sequence[Perturbation] = WEATHER) -> Footage:
+    """The window of `setup` under each condition; the noise of telemetry and conditions comes from `seed`."""
+    shots = []
+    for number, perturbation in enumerate(weather):
+        wan = perturb(setup.wan, perturbation, seed + 1000 * number)
+        shots.append(_film(setup, wan, samples, generator(seed, f"film-{number}")))
+    return joined(shots)
+
+
+def _film(setup: Setup, wan: WanTrace, samples: int, rng: np.random.Generator) -> Footage:
+    control, telemetry = setup.scenario.control, setup.scenario.telemetry
+    period_ns, tick_ns = to_ns(control.period_s), to_ns(telemetry.period_s)
+    periods = max(wan.end_ns // period_ns, 1)
+    first = max(0, periods - MOST_PERIODS)
+    k = len(wan.names)
+    link_filter = setup.link_filter()
+    ticks = np.arange(0, periods * period_ns, tick_ns, dtype=np.int64)
+    # Ticks long before the first decision only warm the filter up; a day of them is plenty.
+    ticks = ticks[ticks >= first * period_ns - 86_400 * NS_PER_S]
+    seen_bps, seen_s = _truth(wan, ticks)
+    noise = np.exp(telemetry.noise * rng.standard_normal((2, *seen_bps.shape)))
+    seen_bps, seen_s = seen_bps * noise[0], seen_s * noise[1]
+    delay_ns, at, forecasts = to_ns(telemetry.delay_s), 0, []
+    for d in range(first, periods):
+        now = d * period_ns
+        # The sample of time 0 is known at once, as in the world.
+        while at < len(ticks) and (ticks[at] + delay_ns <= now or ticks[at] == 0):
+            link_filter.observe(int(ticks[at]), LinkState(seen_bps[at], seen_s[at]))
+            at += 1
+        forecasts.append(link_filter.forecast(now))
+    inside = (np.arange(samples) + 0.5) / samples * period_ns
+    times = (np.arange(first, periods)[:, None] * period_ns + inside).astype(np.int64)
+    true_bps, true_s = _truth(wan, times.reshape(-1))
+    shape = (periods - first, samples, k, k)
+    return Footage(
+        link_filter.horizons_s,
+        np.stack([f.bandwidth_bps for f in forecasts]),
+        np.stack([f.sd_log for f in forecasts]),
+        np.stack([f.latency_s for f in forecasts]),
+        true_bps.reshape(shape),
+        true_s.reshape(shape),
+        np.full(periods - first, periods - first),
+    )
+
+
+def _truth(wan: WanTrace, times_ns: NDArray[np.int64]) -> tuple[Float, Float]:
+    """True bandwidth and latency (T, K, K) at given times."""
+    k = len(wan.names)
+    bandwidth, latency = np.full((len(times_ns), k, k), np.inf), np.zeros((len(times_ns), k, k))
+    for i, j in zip(*pairs(k), strict=True):
+        link = wan.series[int(i), int(j)]
+        index = np.maximum(np.searchsorted(link.times_ns, times_ns, side="right") - 1, 0)
+        bandwidth[:, i, j], latency[:, i, j] = link.bandwidth_bps[index], link.latency_s[index]
+    return bandwidth, latency
