@@ -46,7 +46,7 @@ class Controller:
         self._plan_decision()
 
     def _plan_decision(self) -> None:
-        if self._reasons and not self._busy and not self._due:
+        if self._reasons and not self._due:
             self._due = True
             At(self._env, 0, DECIDE).callbacks.append(self._fire)
 

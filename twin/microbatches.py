@@ -85,8 +85,6 @@ class Stage:
         self._pass_on(self._up)
 
     def _pass_on(self, direction: Fabric | None) -> None:
-        if not self._run.live:
-            return
         self.done += 1
         self._free = direction is None or not self._blocking
         if direction is not None:
@@ -95,7 +93,10 @@ class Stage:
 
 
 class Run:
-    """One plan's pipeline, iterating until it is dropped; `ended` is called at the end of every iteration."""
+    """One plan's pipeline, iterating until it is dropped; `ended` is called at the end of every iteration.
+
+    What is under way when `live` becomes False runs out within the iteration; nothing arrives any more.
+    """
 
     def __init__(self, links: Links, timing: PlanTiming, ended: Callable[[], None]) -> None:
         self.env = links.env

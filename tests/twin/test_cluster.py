@@ -143,6 +143,36 @@ def test_a_longer_trace_changes_nothing_before_its_end() -> None:
     assert _until(play(setup, answer), end) == _until(play(shorter, answer), end)
 
 
+def test_the_links_are_measured_once_before_the_first_decision() -> None:
+    setup = toy_setup()
+    facts = play(setup, hold(_wide(setup)))
+    assert [(f.sim_ns, f.type) for f in facts[:3]] == [
+        (0, "link_observed"),
+        (0, "state_estimated"),
+        (0, "triggered"),
+    ]
+
+
+def test_batches_of_iterations_join_without_gaps() -> None:
+    setup = toy_setup(seconds=600, steps={(0, 1): [(100.0, 1e9), (333.0, 3e9)]})
+    end = number = 0
+    for fact in of_type(play(setup, hold(_wide(setup))), "iteration_done"):
+        assert (fact.payload["start_ns"], fact.payload["first"]) == (end, number)
+        end += sum(count * ns for count, ns in fact.payload["durations"])
+        number += fact.payload["count"]
+    assert number > 30
+
+
+def test_no_batch_grows_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = _restless()
+    whole = totals(play(setup, hold(_wide(setup))))
+    monkeypatch.setattr("twin.ledger.MAX_RUNS", 2)
+    facts = play(setup, hold(_wide(setup)))
+    assert max(len(f.payload["durations"]) for f in of_type(facts, "iteration_done")) == 2
+    assert totals(facts)["iteration_ns"] == whole["iteration_ns"]
+    assert totals(facts)["tokens"] == whole["tokens"]
+
+
 def test_what_a_view_shows_is_told_by_the_facts_before_it() -> None:
     setup = _restless()
     tokens = 0

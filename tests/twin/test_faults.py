@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from simpy import Environment
 
 from ingest.units import to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, totals
 from tests.worlds import toy_scenario, toy_setup
+from twin.cluster import Engine
 from twin.estimate import Estimator
 from twin.facts import Trigger
-from twin.faults import timeline
+from twin.faults import Machines, timeline
 from twin.plan import Plan
 from twin.scenario import Setup
 
@@ -153,6 +155,67 @@ def test_a_job_survives_random_losses_of_nodes() -> None:
     assert total["iteration_ns"] + total["pause_ns"] + total["lost_ns"] == setup.wan.end_ns
 
 
+@pytest.mark.parametrize("engine", ["kernel", "des"])
+@pytest.mark.parametrize("struck", ["d1", "d2"])
+def test_a_failure_while_the_last_iteration_runs_out(engine: Engine, struck: str) -> None:
+    """The decision at 50 s asks for d0-d2 at the end of the running iteration; at 51 s GPUs are lost."""
+    fault = [{"domain": struck, "gpus": 4, "at_s": 51, "for_s": 1_000}]
+    setup = toy_setup(seconds=300, gpu_faults=fault, control={"period_s": 50})
+    narrow, other = _narrow(setup), plan_over(setup, (0, 2), (17, 17))
+    seen: list[str] = []
+
+    def answer(trigger: Trigger) -> Plan | None:
+        seen.append(trigger.payload["trigger"])
+        return {0: narrow, 1: other}.get(trigger.payload["number"])
+
+    facts = play(setup, answer, engine=engine)
+    applied = [fact.payload["gpus"] for fact in of_type(facts, "plan_applied")]
+    if struck == "d1":  # the running plan is hit, the new one is not: it is put into effect at once
+        assert applied == [[4, 4, 0], [4, 0, 4]]
+        assert of_type(facts, "plan_applied")[1].payload["started_ns"] == to_ns(51)
+    else:  # the new plan is hit before it began: the old one goes on
+        assert applied == [[4, 4, 0]]
+        assert set(durations(facts)) == {_iter_ns(setup, narrow)}
+    assert seen[2] == "failure" and totals(facts)["iterations"] > 0
+
+
+def test_a_view_after_a_failure_counts_the_tokens_of_the_last_checkpoint() -> None:
+    setup = toy_setup(seconds=200, gpu_faults=FAULT, moving={"checkpoint_s": 50})
+    kept = to_ns(100) // _iter_ns(setup, _narrow(setup))
+    seen = {}
+
+    def answer(trigger: Trigger) -> Plan | None:
+        assert trigger.view is not None
+        seen[trigger.payload["trigger"]] = trigger.view.tokens
+        return _narrow(setup) if trigger.payload["trigger"] == "start" else None
+
+    play(setup, answer)
+    assert seen["failure"] == kept * setup.job.tokens_per_iteration
+
+
+def test_overlapping_faults_add_up_and_the_worst_slowdown_counts() -> None:
+    scenario = toy_scenario(
+        gpu_faults=[
+            {"domain": "d0", "gpus": 3, "at_s": 10, "for_s": 20},
+            {"domain": "d0", "gpus": 3, "at_s": 20, "for_s": 20},
+        ],
+        slowdowns=[
+            {"domain": "d1", "factor": 2.0, "at_s": 10, "for_s": 20},
+            {"domain": "d1", "factor": 1.5, "at_s": 20, "for_s": 20},
+        ],
+    )
+    env, setup = Environment(), toy_setup()
+    told: list[str] = []
+    faults = timeline(scenario, to_ns(100), 0)
+    machines = Machines(env, setup.cluster, faults, lambda fault: told.append(fault.kind))
+    seen = []
+    for second in (5, 15, 25, 35, 45):
+        env.run(until=to_ns(second))
+        seen.append((machines.free_gpus[0], machines.slowdown[1]))
+    assert seen == [(4, 1.0), (1, 2.0), (0, 2.0), (1, 1.5), (4, 1.0)]
+    assert len(told) == 8
+
+
 def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view() -> None:
     slow = [{"domain": "d0", "factor": 1.5, "at_s": 100, "for_s": 100}]
     setup = toy_setup(seconds=300, slowdowns=slow)
@@ -174,6 +237,9 @@ def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view
     slowed = estimator.iter_ns(plan, setup.wan.at(0), np.array([1.5, 1.0, 1.0]))
     one = _iter_ns(setup, plan)
     assert slowed > one and {one, slowed} <= set(durations(facts))
+    batches = [f.payload for f in of_type(facts, "iteration_done")]
+    per_iteration = {b["start_ns"]: b["compute_ns"][0] // b["count"] for b in batches}
+    assert len(set(per_iteration.values())) == 2 and max(per_iteration.values()) > min(per_iteration.values())
 
 
 def test_time_is_accounted_for_to_the_nanosecond_whatever_fails() -> None:
