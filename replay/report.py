@@ -1,0 +1,61 @@
+"""One self-contained HTML page about a run, computed from its events alone; it opens without a network."""
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.durable import replace
+from replay import report_charts as charts
+from replay import report_decisions, runs
+from replay import report_page as page
+from replay.log import RunReader
+from replay.report_data import tell
+
+if TYPE_CHECKING:  # a report needs no policy, so it does not import them
+    from replay.compare import Comparison
+
+HERE = Path(__file__).parent
+REPORTS = "reports"
+
+
+def write(store: Path, run_id: str, out: Path | None = None, comparison: "Comparison | None" = None) -> Path:
+    """Write the page about a run and return its path, `<store>/reports/<run>.html` unless `out` is given.
+
+    An older page of the same name is replaced: it can always be made again.
+
+    Raises:
+        NotFoundError: there is no such run, or it was stopped before anything was stored.
+        DamageError: its log is not as it was written.
+        StorageError: the page cannot be written.
+    """
+    target = out or store / REPORTS / f"{run_id}.html"
+    replace(target, render(store, run_id, comparison).encode())
+    return target
+
+
+def render(store: Path, run_id: str, comparison: "Comparison | None" = None) -> str:
+    """The page as one HTML document."""
+    reader = RunReader(runs.folder(store, run_id))
+    reader.header()  # says what is wrong where nothing is stored
+    story, kpis = tell(reader.events())
+    sections = (
+        page.head(story, run_id),
+        page.cards(kpis),
+        page.comparison(comparison, run_id),
+        charts.plan_over_time(story),
+        charts.iterations(story),
+        charts.time_spent(story),
+        charts.links(story),
+        charts.traffic(story),
+        charts.money(story),
+        report_decisions.decisions(story),
+        page.proof(story, run_id, reader.digest(), reader.chain_head()),
+    )
+    style = (HERE / "report.css").read_text(encoding="utf-8")
+    script = (HERE / "report.js").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(run_id)}</title><style>{style}</style></head>"
+        f"<body><main>{''.join(sections)}</main><script>{script}</script></body></html>\n"
+    )

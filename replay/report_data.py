@@ -1,0 +1,224 @@
+"""What the report shows of a run, folded from its events in one pass; long series are thinned."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from replay.events import Event
+from replay.kpis import Fold, Kpis
+
+Json = dict[str, Any]
+Pair = tuple[int, int]
+SERIES_POINTS = 800
+"""A series is halved when it has grown to twice this length; a chart is about as wide in pixels."""
+
+
+class Series:
+    """(time, values...) points in order; beyond 2 x `SERIES_POINTS` neighbours are merged, extremes kept.
+
+    Of each pair of neighbours the one further from the mean of the series stays, so a short dip is not lost.
+    """
+
+    def __init__(self) -> None:
+        self.points: list[tuple[float, ...]] = []
+
+    def add(self, *point: float) -> None:
+        """One more point; `point[0]` is the time in seconds."""
+        self.points.append(point)
+        if len(self.points) >= 2 * SERIES_POINTS:
+            self._halve()
+
+    def _halve(self) -> None:
+        mean = sum(point[1] for point in self.points) / len(self.points)
+        pairs = zip(self.points[::2], self.points[1::2], strict=False)
+        self.points = [max(pair, key=lambda point: abs(point[1] - mean)) for pair in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A plan in force from `start_s` to `end_s`, after a pause of `pause_s`."""
+
+    start_s: float
+    end_s: float
+    pause_s: float
+    plan: Json
+    moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision as the page shows it."""
+
+    number: int
+    time_s: float
+    trigger: str
+    details: Json
+    wall: Json
+
+
+@dataclass
+class Story:
+    """A run, ready to be drawn. Times in simulated seconds."""
+
+    header: Json = field(default_factory=dict)
+    finished: bool = False
+    end_s: float = 0.0
+    events: int = 0
+    observed: dict[Pair, Series] = field(default_factory=lambda: defaultdict(Series))  # bandwidth_bps
+    filtered: dict[Pair, Series] = field(default_factory=lambda: defaultdict(Series))  # bandwidth_bps, sd_log
+    spans: list[Span] = field(default_factory=list)
+    iteration_s: Series = field(default_factory=Series)
+    utilisation: list[Series] = field(
+        default_factory=list
+    )  # per domain, computing over wall time in the plan
+    egress_usd: Series = field(default_factory=Series)
+    gpu_usd: Series = field(default_factory=Series)
+    traffic: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))  # bytes, training
+    moved: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))  # bytes, moves
+    time_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # where the time went
+    choices: list[Choice] = field(default_factory=list)
+    outages: list[tuple[Pair, float, float]] = field(default_factory=list)
+    faults: list[tuple[float, str]] = field(default_factory=list)
+    alarms: list[float] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the domains in their order."""
+        return [domain["name"] for domain in self.header["scenario"]["cluster"]["domains"]]
+
+    @property
+    def dataset(self) -> str:
+        """The WAN data set that the links came from."""
+        return self.header["dataset"] or self.header["scenario"]["wan"]["dataset"]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the links are made up rather than measured."""
+        return "synthetic" in self.dataset or "synthetic" in self.header.get("note", "").lower()
+
+    @property
+    def used_links(self) -> list[Pair]:
+        """Links that carried bytes, the busiest first."""
+        total = {pair: self.traffic[pair] + self.moved[pair] for pair in {*self.traffic, *self.moved}}
+        return sorted((pair for pair in total if total[pair]), key=lambda pair: (-total[pair], pair))
+
+
+def tell(events: Iterable[Event]) -> tuple[Story, Kpis]:
+    """The story and the key figures of a run, from its events alone."""
+    teller, figures = _Teller(), Fold()
+    for event in events:
+        teller.add(event)
+        figures.add(event)
+    return teller.end(), figures.kpis()
+
+
+class _Teller:
+    """Takes events one by one into a story."""
+
+    def __init__(self) -> None:
+        self.story = Story()
+        self._trigger = ""
+        self._down: dict[Pair, float] = {}
+        self._egress_usd = self._gpu_usd = 0.0
+
+    def add(self, event: Event) -> None:
+        """One more event; types that the page does not show only move the clock."""
+        self.story.events += 1
+        self.story.end_s = event.sim_ns / 1e9
+        take = getattr(self, f"_{event.type}", None)
+        if take is not None:
+            take(event, event.payload)
+
+    def end(self) -> Story:
+        """The story, open ends closed."""
+        story = self.story
+        for pair, since_s in self._down.items():
+            story.outages.append((pair, since_s, story.end_s))
+        ends = [span.start_s - span.pause_s for span in story.spans[1:]] + [story.end_s]
+        story.spans = [
+            Span(span.start_s, end_s, span.pause_s, span.plan, span.moved_bytes)
+            for span, end_s in zip(story.spans, ends, strict=True)
+        ]
+        return story
+
+    def _run_started(self, event: Event, payload: Json) -> None:
+        self.story.header = payload
+        self.story.utilisation = [Series() for _ in self.story.names]
+
+    def _link_observed(self, event: Event, payload: Json) -> None:
+        for i, j, bandwidth_bps, _ in payload["samples"]:
+            self.story.observed[i, j].add(payload["sampled_ns"] / 1e9, bandwidth_bps)
+
+    def _state_estimated(self, event: Event, payload: Json) -> None:
+        for i, j, bandwidth_bps, sd_log, _ in payload["links"]:
+            self.story.filtered[i, j].add(event.sim_ns / 1e9, bandwidth_bps, sd_log)
+
+    def _triggered(self, event: Event, payload: Json) -> None:
+        self._trigger = payload["trigger"]
+        if "alarm" in payload["reasons"]:
+            self.story.alarms.append(event.sim_ns / 1e9)
+
+    def _decided(self, event: Event, payload: Json) -> None:
+        shown = {key: value for key, value in payload.items() if key != "observation"}
+        choice = Choice(payload["number"], event.sim_ns / 1e9, self._trigger, shown, event.wall)
+        self.story.choices.append(choice)
+
+    def _plan_applied(self, event: Event, payload: Json) -> None:
+        story, pause_s = self.story, payload["pause_ns"] / 1e9
+        moved = sum(size for _, _, size in payload["moved_bytes"])
+        story.spans.append(Span(event.sim_ns / 1e9, event.sim_ns / 1e9, pause_s, payload["plan"], moved))
+        story.time_s["moving"] += pause_s
+        self._charge(event, payload)
+
+    def _iteration_done(self, event: Event, payload: Json) -> None:
+        story, start_s = self.story, payload["start_ns"] / 1e9
+        for count, duration_ns in payload["durations"]:
+            story.iteration_s.add(start_s, duration_ns / 1e9)
+            start_s += count * duration_ns / 1e9
+        stalled_s = payload["stalled_ns"] / 1e9
+        story.time_s["stalled"] += stalled_s
+        story.time_s["training"] += start_s - payload["start_ns"] / 1e9 - stalled_s
+        for k, (compute_ns, active_ns) in enumerate(
+            zip(payload["compute_ns"], payload["active_ns"], strict=True)
+        ):
+            story.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns if active_ns else 0.0)
+        self._charge(event, payload)
+
+    def _time_lost(self, event: Event, payload: Json) -> None:
+        self.story.time_s[payload["reason"]] += payload["lost_ns"] / 1e9
+        self._charge(event, payload)
+
+    def _link_failed(self, event: Event, payload: Json) -> None:
+        self._down[payload["src"], payload["dst"]] = event.sim_ns / 1e9
+
+    def _link_restored(self, event: Event, payload: Json) -> None:
+        pair = (payload["src"], payload["dst"])
+        self.story.outages.append((pair, self._down.pop(pair, 0.0), event.sim_ns / 1e9))
+
+    def _gpu_failed(self, event: Event, payload: Json) -> None:
+        where = self.story.names[payload["domain"]]
+        self.story.faults.append((event.sim_ns / 1e9, f"{where} lost {payload['gpus']} GPUs"))
+
+    def _gpu_repaired(self, event: Event, payload: Json) -> None:
+        where = self.story.names[payload["domain"]]
+        self.story.faults.append((event.sim_ns / 1e9, f"{where} got {payload['gpus']} GPUs back"))
+
+    def _domain_slowed(self, event: Event, payload: Json) -> None:
+        where = self.story.names[payload["domain"]]
+        self.story.faults.append(
+            (event.sim_ns / 1e9, f"{where} computes at {payload['factor']:.2f} x the time")
+        )
+
+    def _run_finished(self, event: Event, payload: Json) -> None:
+        self.story.finished = True
+
+    def _charge(self, event: Event, payload: Json) -> None:
+        story, time_s = self.story, event.sim_ns / 1e9
+        self._egress_usd += payload["egress_usd"]
+        self._gpu_usd += payload["gpu_usd"]
+        story.egress_usd.add(time_s, self._egress_usd)
+        story.gpu_usd.add(time_s, self._gpu_usd)
+        for name, sums in (("wan_bytes", story.traffic), ("moved_bytes", story.moved)):
+            for i, j, size in payload.get(name, ()):
+                sums[i, j] += size

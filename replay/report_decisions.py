@@ -1,0 +1,89 @@
+"""The decisions of a run as the report shows them: one line each, reasons and candidates to open."""
+
+from collections.abc import Sequence
+from html import escape
+
+from replay.report_data import Choice, Json, Story
+from replay.report_svg import time_unit
+
+HOLDS_SHOWN = 150
+SHORT = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
+
+
+def decisions(story: Story) -> str:
+    """Every move and fallback, and the first holds, with reasons and candidates to open."""
+    if not story.choices:
+        return ""
+    holds = [choice for choice in story.choices if _css(choice) == "hold"]
+    kept = {choice.number for choice in holds[:HOLDS_SHOWN]}
+    shown = [choice for choice in story.choices if _css(choice) != "hold" or choice.number in kept]
+    left_out = len(story.choices) - len(shown)
+    note = (
+        f'<p class="small-text soft">{left_out} further holds are left out here; they are in '
+        "<span class='mono'>twin sql \"select * from decisions\"</span>.</p>"
+        if left_out
+        else ""
+    )
+    buttons = "".join(
+        f'<button type="button" data-show="{show}" aria-pressed="{pressed}">{text}</button>'
+        for show, text, pressed in (
+            ("all", "all", "true"),
+            ("move", "moves", "false"),
+            ("fell", "fallbacks", "false"),
+        )
+    )
+    items = "".join(_choice(choice, story) for choice in shown)
+    return f'<h2>Decisions</h2><div class="filter">{buttons}</div><div class="decisions">{items}</div>{note}'
+
+
+def _css(choice: Choice) -> str:
+    return "fell" if choice.details["fallback"] else str(choice.details["action"])
+
+
+def _choice(choice: Choice, story: Story) -> str:
+    details, names = choice.details, story.names
+    scale, unit = time_unit(story.end_s)
+    summary = (
+        f"<span>#{choice.number}</span><span>{choice.time_s / scale:.4g} {SHORT[unit]}</span>"
+        f"<span>{escape(choice.trigger)}</span><span class='act'>{escape(details['action'])}</span>"
+        f"<span class='why'>{escape(details['reason'])}</span>"
+    )
+    facts = []
+    if details["plan"]:
+        facts.append(("plan", plan_line(details["plan"], names)))
+    if details["fallback"]:
+        facts.append(("fallback", escape(details["fallback"])))
+    if details["predicted_iter_s"] is not None:
+        facts.append(("expected iteration", f"{details['predicted_iter_s']:.4g} s"))
+    if "latency_s" in choice.wall:
+        facts.append(("decided in", f"{choice.wall['latency_s'] * 1e3:.3g} ms"))
+    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+    inner = f"<dl>{listed}</dl>{_candidates(details['candidates'][:6], len(details['candidates']), names)}"
+    body = f'<summary>{summary}</summary><div class="inner">{inner}</div>'
+    return f'<details class="{_css(choice)}">{body}</details>'
+
+
+def _candidates(shown: Sequence[Json], total: int, names: Sequence[str]) -> str:
+    if not shown:
+        return ""
+    rows = "".join(
+        f"<tr><td>{plan_line(c['plan'], names)}</td><td class='n'>{_short(c['score'])}</td>"
+        f"<td class='n'>{_short(c['iter_s'])}</td><td class='n'>{_short(c['utilisation'])}</td>"
+        f"<td class='n'>{_short(c['usd'])}</td></tr>"
+        for c in shown
+    )
+    titles = ("score", "iteration, s", "utilisation", "USD")
+    heads = "".join(f"<th class='n'>{title}</th>" for title in titles)
+    return f"<table><tr><th>compared ({len(shown)} of {total})</th>{heads}</tr>{rows}</table>"
+
+
+def plan_line(plan: Json, names: Sequence[str]) -> str:
+    """A plan in one line (HTML): domain, layers and inner split in pipeline order."""
+    shares = " → ".join(
+        f"{escape(names[s['domain']])} {s['layers']} (tp {s['tp']}, pp {s['pp']})" for s in plan["shares"]
+    )
+    return f"{shares} · dp {plan['dp']} · {plan['micro_batches']} x {plan['micro_batch']}"
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -1,0 +1,124 @@
+"""Charts as SVG stretched over a box, their labels as HTML on top, so that text keeps its size on a phone."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+WIDTH, HEIGHT = 1000.0, 300.0
+"""Inner coordinates of every plot; the page stretches them."""
+
+
+@dataclass
+class Chart:
+    """A plot over time: x from 0 to `end_s` seconds, y from 0 to `top`."""
+
+    end_s: float
+    top: float
+    unit: str
+    marks: list[str] = field(default_factory=list)
+
+    def x(self, time_s: float) -> float:
+        """Inner coordinate of a time."""
+        return round(WIDTH * min(max(time_s / self.end_s, 0.0), 1.0), 2) if self.end_s > 0 else 0.0
+
+    def y(self, value: float) -> float:
+        """Inner coordinate of a value."""
+        return round(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)), 2) if self.top > 0 else HEIGHT
+
+    def line(self, points: Iterable[Sequence[float]], css: str, *, step: bool = False) -> None:
+        """A line through (time, value, ...) points; with `step` each value holds until the next point."""
+        path: list[str] = []
+        for time_s, value, *_ in points:
+            x, y = self.x(time_s), self.y(value)
+            path.append(f"M{x} {y}" if not path else f"H{x}V{y}" if step else f"L{x} {y}")
+        if path:
+            tail = f"H{WIDTH}" if step else ""
+            self.marks.append(f'<path class="line {css}" d="{"".join(path)}{tail}"/>')
+
+    def band(self, points: Sequence[tuple[float, float, float]], css: str) -> None:
+        """The area between low and high of (time, low, high) points."""
+        if points:
+            up = [f"{self.x(t)} {self.y(high)}" for t, _, high in points]
+            down = [f"{self.x(t)} {self.y(low)}" for t, low, _ in reversed(points)]
+            self.marks.append(f'<path class="area {css}" d="M{"L".join(up + down)}Z"/>')
+
+    def dots(self, points: Iterable[Sequence[float]], css: str) -> None:
+        """Points of constant size: a line of no length with round ends."""
+        path = "".join(f"M{self.x(point[0])} {self.y(point[1])}h0" for point in points)
+        if path:
+            self.marks.append(f'<path class="dots {css}" d="{path}"/>')
+
+    def box(self, start_s: float, end_s: float, low: float, high: float, css: str, title: str = "") -> None:
+        """A rectangle, with what a pointer over it shows."""
+        x, y = self.x(start_s), self.y(high)
+        width, height = round(self.x(end_s) - x, 2), round(self.y(low) - y, 2)
+        inner = f"<title>{escape(title)}</title>" if title else ""
+        rect = f'<rect class="{css}" x="{x}" y="{y}" width="{width}" height="{height}">{inner}</rect>'
+        self.marks.append(rect)
+
+    def moment(self, time_s: float, css: str, title: str) -> None:
+        """A vertical line at one time."""
+        x = self.x(time_s)
+        self.marks.append(
+            f'<path class="line {css}" d="M{x} 0V{HEIGHT}"><title>{escape(title)}</title></path>'
+        )
+
+    def html(self, caption: str, *, small: bool = False, label: str = "") -> str:
+        """The chart with axes and caption (HTML); `label` is what a screen reader says."""
+        grid, labels = [], []
+        for value in ticks(self.top, 3 if small else 4):
+            y = self.y(value)
+            grid.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
+            labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{number(value)}</span>')
+        scale, unit = time_unit(self.end_s)
+        for value in ticks(self.end_s / scale, 3 if small else 6):
+            x = self.x(value * scale)
+            edge = " last" if x > 0.97 * WIDTH else ""
+            labels.append(f'<span class="tx{edge}" style="left:{x / WIDTH:.2%}">{value:g}</span>')
+        svg = (
+            f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
+            f'aria-label="{escape(label or caption)}">{"".join(grid)}{"".join(self.marks)}</svg>'
+        )
+        axes = f'<span class="ux">{unit}</span>'
+        size = "chart small" if small else "chart"
+        plot = f'<div class="plot">{svg}{"".join(labels)}{axes}</div>'
+        title = f"<figcaption>{caption} <i>{escape(self.unit)}</i></figcaption>"
+        return f'<figure class="{size}">{title}{plot}</figure>'
+
+
+def ticks(top: float, wanted: int) -> list[float]:
+    """0 and about `wanted` round numbers up to `top`."""
+    if not top > 0:
+        return [0.0]
+    raw = top / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    return [round(step * n, 12) for n in range(int(top / step + 1e-9) + 1)]
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """(seconds in the unit, its name) for an axis of this length."""
+    for scale, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * scale:
+            return scale, name
+    return 1.0, "seconds"
+
+
+def number(value: float) -> str:
+    """Three digits and a metric letter: 1.25 M, 830, 0.04."""
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * factor:
+            return f"{value / factor:.3g} {letter}"
+    return f"{value:.3g}"
+
+
+def legend(entries: Iterable[tuple[str, int]]) -> str:
+    """Names beside their colours (HTML); "" without any."""
+    items = "".join(f'<span class="{colour(k)}"><i></i>{escape(name)}</span>' for name, k in entries)
+    return f'<div class="legend">{items}</div>' if items else ""
+
+
+def colour(k: int) -> str:
+    """CSS class of the k-th colour; they repeat after eight."""
+    return f"k{k % 8}"
