@@ -6,8 +6,12 @@ header; blank lines are no rows.
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +27,10 @@ LINE_LIMIT_BYTES = 8 * 1024**2
 """A longer line is not a record of measurements."""
 _JOIN_LINES = 20
 """How many lines a quoted cell may span before its quote is taken for a stray one."""
+_WORKERS = min(4, os.cpu_count() or 1)
+"""Blocks parsed at a time; Arrow works outside the interpreter's lock."""
+_PARSE_BYTES = 1 << 16
+T = TypeVar("T")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -38,9 +46,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Parsed records: text columns by header name (blank cells null), row numbers, and what was rejected."""
+    """Parsed records: columns (of text, if not said otherwise) by header name (blank cells null), row numbers, and what was rejected."""
 
-    columns: dict[str, pa.StringArray]
+    columns: dict[str, pa.Array]
     rows: pa.Int64Array
     rows_in: int
     rejects: tuple[Reject, ...]
@@ -97,71 +105,94 @@ def _short(source: Source, rest: bytes) -> bytes:
     return rest
 
 
-def texts(block: Block, names: Sequence[str], delimiter: str = ",") -> Texts:
-    """Parse one block into text columns."""
+def texts(block: Block, names: Sequence[str], wanted: Sequence[str] = ()) -> Texts:
+    """Parse one block into text columns, all or those wanted."""
+    data = block.data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode("utf-8", "replace").encode()
+    kinds = dict.fromkeys(wanted or names, pa.string())
+    parsed = _parsed(block, data, names, kinds)
+    return parsed if data is block.data else _without_replaced(parsed)
+
+
+def typed(block: Block, names: Sequence[str], kinds: Mapping[str, pa.DataType]) -> Texts:
+    """Parse the columns of `kinds` straight into these types.
+
+    Raises:
+        ArrowInvalid: some cell does not fit its type; `texts` tells which.
+    """
+    return _parsed(block, block.data, names, kinds)
+
+
+def side_by_side(source: Source, work: Callable[[Block], T]) -> Iterator[T]:
+    """`work` on every block of the source, on a few blocks at a time, in order."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        waiting: deque[Future[T]] = deque()
+        for block in blocks(source):
+            waiting.append(pool.submit(work, block))
+            if len(waiting) > _WORKERS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _parsed(block: Block, data: bytes, names: Sequence[str], kinds: Mapping[str, pa.DataType]) -> Texts:
     wrong: list[tuple[int, str]] = []
 
     def note(row: pacsv.InvalidRow) -> str:
         wrong.append((row.number, row.text))
         return "skip"
 
-    data = block.data
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        data = data.decode("utf-8", "replace").encode()
     table = pacsv.read_csv(
         pa.BufferReader(data),
-        pacsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names)),
-        pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+        pacsv.ReadOptions(
+            use_threads=False, block_size=max(len(data) + 1, _PARSE_BYTES), column_names=list(names)
+        ),
+        pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
         pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
+            column_types=kinds,
+            include_columns=list(kinds),
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
         ),
-    ).combine_chunks()
-    return _numbered(block, table, wrong, names, replaced=data is not block.data)
+    )
+    columns = {name: _whole(table.column(name)) for name in kinds}
+    return _numbered(block, columns, table.num_rows, wrong, len(names))
 
 
 def _numbered(
-    block: Block, table: pa.Table, wrong: list[tuple[int, str]], names: Sequence[str], *, replaced: bool
+    block: Block, columns: dict[str, pa.Array], count: int, wrong: list[tuple[int, str]], fields: int
 ) -> Texts:
     """Row numbers of what was parsed, rejects for the rest."""
-    gone = {reject.row for reject in block.rejects}
     numbers = np.arange(block.first_row, block.first_row + block.count, dtype=np.int64)
-    if gone:
-        numbers = numbers[~np.isin(numbers, list(gone))]
+    if block.rejects:
+        numbers = numbers[~np.isin(numbers, [reject.row for reject in block.rejects])]
     rejects = list(block.rejects)
     for at, raw in wrong:
-        fields = f"expected {len(names)} fields"
-        rejects.append(Reject(int(numbers[at - 1]), "", raw, f"{fields}, found another number"))
+        rejects.append(Reject(int(numbers[at - 1]), "", raw, f"expected {fields} fields, found another number"))
     if wrong:
         numbers = np.delete(numbers, [at - 1 for at, _ in wrong])
-    assert len(numbers) == table.num_rows, "records counted and parsed differ"
-    columns = {name: _whole(table.column(name)) for name in table.column_names}
-    rows = pa.array(numbers)
-    if replaced:
-        columns, rows, not_text = _without_replaced(columns, numbers)
-        rejects.extend(not_text)
-    return Texts(columns, rows, block.count, tuple(rejects))
+    assert len(numbers) == count, "records counted and parsed differ"
+    return Texts(columns, pa.array(numbers), block.count, tuple(rejects))
 
 
-def _without_replaced(
-    columns: dict[str, pa.StringArray], numbers: np.ndarray
-) -> tuple[dict[str, pa.StringArray], pa.Int64Array, list[Reject]]:
+def _without_replaced(parsed: Texts) -> Texts:
     """Leave out the rows that hold bytes which are no text."""
+    numbers = np.asarray(parsed.rows)
     bad = np.zeros(len(numbers), bool)
-    rejects = []
-    for name, column in columns.items():
+    rejects = list(parsed.rejects)
+    for name, column in parsed.columns.items():
         hit = np.asarray(pc.fill_null(pc.match_substring(column, "\ufffd"), False)) & ~bad
         bad |= hit
         rejects += [
-            Reject(int(numbers[at]), name, column[int(at)].as_py(), "not UTF-8 text")
-            for at in np.flatnonzero(hit)
+            Reject(int(numbers[at]), name, column[int(at)].as_py(), "not UTF-8 text") for at in np.flatnonzero(hit)
         ]
     keep = pa.array(~bad)
-    return {name: column.filter(keep) for name, column in columns.items()}, pa.array(numbers[~bad]), rejects
+    columns = {name: column.filter(keep) for name, column in parsed.columns.items()}
+    return Texts(columns, pa.array(numbers[~bad]), parsed.rows_in, tuple(rejects))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

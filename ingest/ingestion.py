@@ -210,6 +210,8 @@ class _Ingest:
         try:
             taken = unit.take(source, reader)
         except InputError as error:
+            if unit is not self.unit:
+                unit.give_up()
             self._skip(source.shown, error)
             return
         self.results.append(taken)

@@ -4,31 +4,30 @@ Thousands of small files share one unit, hence a few Parquet parts and one manif
 of its own, whose parts are written while it is read, so memory stays bounded.
 """
 
-import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ingest import durable, lake, validate
+from ingest import lake, validate
 from ingest.dataset import DatasetOptions
+from ingest.parts import ROW_GROUP, PartWriter
 from ingest.reader import Batch, Reader, Reject
-from ingest.schema import TABLES, TIME_COLUMN
+from ingest.schema import TABLES
 from ingest.source import Source
+from ingest.waiting import RejectList, RowLists
 
-PART_ROWS = 1 << 20
+PART_ROWS = 1 << 19
 """Rows of a part; a unit of small files is closed at this size."""
-ROW_GROUP = 1 << 17
 UNIT_SOURCES = 20_000
 """Sources of a unit at most, so that manifests stay small."""
-_RAW_LENGTH = 1000
-"""How much of an offending cell is kept."""
+_REJECTS = 1 << 16
+"""Rejects of a large source that wait at most; they are Python objects."""
 _SITES = ("src", "dst", "domain", "host")
 """Columns whose values `sites` in dataset.toml renames."""
 
@@ -42,6 +41,11 @@ class Taken:
     rows_in: int = 0
     rows: Counter[str] = field(default_factory=Counter)
     rejected: int = 0
+
+    @property
+    def ingest_id(self) -> str:
+        """Which reading of which content a reject comes from; the same in every run."""
+        return f"{self.source.sha256[:12]}-{self.reader.name}-{self.reader.version}"
 
     def entry(self, options: str) -> lake.SourceEntry:
         """The source's line in the manifest."""
@@ -64,10 +68,10 @@ class Unit:
         self.store, self.options = store, options
         self.taken: list[Taken] = []
         self.rows = 0
-        self._lists: dict[str, _Lists] = defaultdict(_Lists)
+        self._lists: dict[str, RowLists] = defaultdict(RowLists)
         self._chunks: dict[str, list[pa.Table]] = defaultdict(list)
-        self._rejects = _Rejects()
-        self._parts: list[lake.Part] = []
+        self._rejects = RejectList()
+        self._writer = PartWriter(store, options.name)
         self._kept: list[lake.SourceEntry] = []
         self._assumptions: set[str] = set(options.assumptions)
 
@@ -106,16 +110,21 @@ class Unit:
         """Take over sources of a manifest that this unit replaces, with their rows as they lie in the lake."""
         self._kept.extend(entries)
         for table, part in rows:
-            self._parts.append(self._store(table, part))
+            self._writer.write(table, partial(_same, part))
 
     def commit(self, replaces: Sequence[str]) -> None:
         """Write what is left and the manifest; after this the rows are in the lake."""
         self._convert()
         self._write(1)
         self._check()
+        parts = self._writer.finish()
         meta = self.options.to_json() | {"assumptions": sorted(self._assumptions)}
         entries = [*self._kept, *(taken.entry(self.options.digest()) for taken in self.taken)]
-        lake.commit(self.store, self.options.name, meta, self._parts, entries, replaces)
+        lake.commit(self.store, self.options.name, meta, parts, entries, replaces)
+
+    def give_up(self) -> None:
+        """Leave the lake as it is."""
+        self._writer.give_up()
 
     def _check(self) -> None:
         for taken in self.taken:
@@ -186,32 +195,37 @@ class Unit:
         """Write a part of every table that has at least `least` rows waiting."""
         for table, chunks in self._chunks.items():
             if sum(chunk.num_rows for chunk in chunks) >= least:
-                self._parts.append(self._store(table, self._finished(table, pa.concat_tables(chunks))))
-                chunks.clear()
-        if self._rejects.rows >= least:
-            self._parts.append(self._store("rejects", self._rejects.table(self.options.name, self.taken)))
-            self._rejects = _Rejects()
+                self._writer.write(table, self._finisher(table, chunks))
+                self._chunks[table] = []
+        if self._rejects.rows >= min(least, _REJECTS):
+            rejects = self._rejects.table(
+                self.options.name, [t.source.name for t in self.taken], [t.ingest_id for t in self.taken]
+            )
+            self._writer.write("rejects", lambda: rejects)
+            self._rejects = RejectList()
 
-    def _finished(self, table: str, rows: pa.Table) -> pa.Table:
-        """The rows with their origin, sorted by time."""
-        rows = _sorted(rows, TIME_COLUMN.get(table, "ts"))
-        names = pa.array([taken.source.name for taken in self.taken])
-        origin = rows.column("_source").combine_chunks()
-        added = {
-            "dataset": pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(rows.num_rows, np.int8)), pa.array([self.options.name])
-            ),
-            "source_file": pa.DictionaryArray.from_arrays(origin, names),
-        }
-        arrays = [added.get(name) or rows.column(name) for name in TABLES[table].names]
-        return pa.Table.from_arrays(arrays, names=TABLES[table].names)
+    def _finisher(self, table: str, chunks: list[pa.Table]) -> Callable[[], pa.Table]:
+        """Makes one table of the chunks, with data set and file of every row."""
+        files = pa.array([taken.source.name for taken in self.taken])
+        dataset = pa.array([self.options.name])
 
-    def _store(self, table: str, rows: pa.Table) -> lake.Part:
-        data = encoded(rows)
-        digest = hashlib.sha256(data).hexdigest()
-        name = f"{table}/dataset={self.options.name}/{digest}.parquet"
-        durable.put(lake.folder(self.store) / name, data, idempotent=True)
-        return lake.Part(table, name, rows.num_rows, len(data), digest)
+        def finished() -> pa.Table:
+            rows = pa.concat_tables(chunks).unify_dictionaries()
+            origin = rows.column("_source").combine_chunks()
+            none = pa.array(np.zeros(rows.num_rows, np.int8))
+            added = {
+                "dataset": pa.DictionaryArray.from_arrays(none, dataset),
+                "source_file": pa.DictionaryArray.from_arrays(origin, files),
+            }
+            names = TABLES[table].names
+            arrays = [added[name] if name in added else rows.column(name) for name in names]
+            return pa.Table.from_arrays(arrays, names=names)
+
+        return finished
+
+
+def _same(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 def _text(cell: pa.Scalar) -> str:
@@ -221,104 +235,15 @@ def _text(cell: pa.Scalar) -> str:
     return str(cell.value if pa.types.is_timestamp(cell.type) else cell.as_py())
 
 
-def encoded(rows: pa.Table) -> bytes:
-    """The rows as Parquet: zstd, row groups of about 128 k."""
-    sink = pa.BufferOutputStream()
-    # Without the Arrow schema the file says only what Parquet can: text stays text, not "dictionary".
-    pq.write_table(rows, sink, compression="zstd", row_group_size=ROW_GROUP, store_schema=False)
-    return bytes(sink.getvalue())
-
-
-def _sorted(rows: pa.Table, column: str) -> pa.Table:
-    if column not in rows.column_names or rows.num_rows < 2:
-        return rows
-    ticks = rows.column(column).cast(pa.int64())
-    times = np.asarray(ticks.fill_null(np.iinfo(np.int64).min) if ticks.null_count else ticks)
-    if (times[1:] >= times[:-1]).all():
-        return rows
-    return rows.take(pa.array(np.argsort(times, kind="stable")))
-
-
-def _renamed(rows: pa.Table, sites: Any) -> pa.Table:
+def _renamed(rows: pa.Table, sites: Mapping[str, str]) -> pa.Table:
     """Sites replaced by the domains that `dataset.toml` names."""
-    if not sites:
-        return rows
-    for column in _SITES:
+    for column in _SITES if sites else ():
         if column in rows.column_names:
+            coded = rows.column(column).combine_chunks()
+            coded = coded if isinstance(coded, pa.DictionaryArray) else coded.chunk(0)
+            names = pa.array([sites.get(name, name) for name in coded.dictionary.to_pylist()], pa.string())
             at = rows.column_names.index(column)
-            coded = pc.dictionary_encode(rows.column(column)).combine_chunks()
-            if isinstance(coded, pa.ChunkedArray):
-                coded = coded.chunk(0)
-            names = pa.array([sites.get(v, v) for v in coded.dictionary.to_pylist()], pa.string())
-            rows = rows.set_column(at, column, names.take(coded.indices))
+            rows = rows.set_column(at, column, names.take(coded.indices).dictionary_encode())
     return rows
 
 
-class _Lists:
-    """Rows as Python lists, column by column, with the source of each run of rows."""
-
-    def __init__(self) -> None:
-        self.origins: list[tuple[int, int]] = []
-        self._batches: list[Any] = []
-        self.rows = 0
-
-    def extend(self, index: int, columns: Any) -> None:
-        """Append the rows of one batch."""
-        count = len(columns["source_row"])
-        self.origins.append((index, count))
-        self._batches.append(columns)
-        self.rows += count
-
-    def truncate(self, length: int) -> None:
-        """Forget all but the first `length` batches."""
-        self.rows -= sum(count for _, count in self.origins[length:])
-        del self.origins[length:], self._batches[length:]
-
-    def columns(self) -> dict[str, list[Any]]:
-        """All batches joined; a column that a batch lacks is null there."""
-        names = {name for batch in self._batches for name in batch}
-        joined: dict[str, list[Any]] = {name: [] for name in sorted(names)}
-        for (_, count), batch in zip(self.origins, self._batches, strict=True):
-            for name, values in joined.items():
-                values.extend(batch.get(name) or [None] * count)
-        return joined
-
-    def indices(self) -> np.ndarray:
-        """Index of the source of every row."""
-        index, count = np.array(self.origins, np.int64).T
-        return np.repeat(index.astype(np.int32), count)
-
-
-class _Rejects:
-    """Rejected rows waiting to be written."""
-
-    def __init__(self) -> None:
-        self._held: list[tuple[int, Reject]] = []
-
-    @property
-    def rows(self) -> int:
-        """How many wait."""
-        return len(self._held)
-
-    def add(self, index: int, reject: Reject) -> None:
-        """Keep one reject of the source with this index."""
-        self._held.append((index, reject))
-
-    def truncate(self, length: int) -> None:
-        """Forget all but the first `length`."""
-        del self._held[length:]
-
-    def table(self, dataset: str, taken: Sequence[Taken]) -> pa.Table:
-        """The rejects in the canonical schema; `ingest_id` names content, reader and version."""
-        sources = [taken[index].source.name for index, _ in self._held]
-        ids = [f"{t.source.sha256[:12]}-{t.reader.name}-{t.reader.version}" for t in taken]
-        columns = {
-            "dataset": [dataset] * self.rows,
-            "source_file": sources,
-            "source_row": [reject.row for _, reject in self._held],
-            "column": [reject.column for _, reject in self._held],
-            "raw": [reject.raw[:_RAW_LENGTH] for _, reject in self._held],
-            "reason": [reject.reason for _, reject in self._held],
-            "ingest_id": [ids[index] for index, _ in self._held],
-        }
-        return pa.table(columns, schema=TABLES["rejects"])

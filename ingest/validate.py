@@ -30,23 +30,23 @@ Fault = tuple[str, pa.BooleanArray, str]
 
 
 def canonical(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """The columns as an Arrow table in the schema's order and types, missing ones null."""
+    """The columns as an Arrow table in the schema's order and types, missing ones null, text as dictionaries."""
     schema = TABLES[table]
     length = len(columns["source_row"])
     arrays = []
     fields = [f for f in schema if f.name not in ADDED]
     for field in fields:
         given = columns.get(field.name)
-        arrays.append(_as(given, field.type) if given is not None else pa.nulls(length, field.type))
-    return pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in fields]))
+        arrays.append(_as(given if given is not None else pa.nulls(length, field.type), field.type))
+    return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
 
 
 def _as(values: Any, kind: pa.DataType) -> Any:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        return pa.array(values, kind)
-    if pa.types.is_dictionary(values.type) or values.type == kind:
-        return values if values.type == kind else values.cast(kind)
-    return values.cast(kind)
+        values = pa.array(values, kind)
+    if kind == pa.string():
+        return values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    return values if values.type == kind else values.cast(kind)
 
 
 def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
@@ -64,8 +64,8 @@ def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
             yield from _number(field.name, column)
         elif pa.types.is_timestamp(field.type):
             yield from _instant(field.name, column)
-        elif not field.nullable:
-            yield from _any(field.name, pc.equal(column, ""), "a required value is blank")
+        elif not field.nullable and any("" in chunk.dictionary.to_pylist() for chunk in column.chunks):
+            yield from _any(field.name, pc.equal(column.cast(pa.string()), ""), "a required value is blank")
     if table in MEASURES:
         measures = [rows.column(name) for name in MEASURES[table]]
         if all(column.null_count for column in measures):

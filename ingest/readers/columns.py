@@ -47,8 +47,7 @@ class Columns:
         table = _table(source, names, options)
         columns = _columns(source, table, names, options, csvfile.first_record(source.head))
         constants = _constants(table, names, options)
-        for block in csvfile.blocks(source):
-            yield cells.batch(table, csvfile.texts(block, names), columns, constants)
+        yield from csvfile.side_by_side(source, cells.Typed(table, names, columns, constants))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Nothing beyond what dataset.toml states."""
@@ -131,7 +130,7 @@ def _time(source: Source, target: str, name: str, unit: str | None, timezone: st
         return cells.epoch(target, name, _TIME_UNITS[unit])
     if sample.strip().replace(".", "", 1).isdigit():
         return cells.epoch(target, name)
-    return cells.instant(target, name, timezone)
+    return cells.instant(target, name, timezone, sample)
 
 
 def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dict[str, object]:
@@ -159,7 +158,7 @@ def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:
                 texts = csvfile.Texts(_as_text(rows), pa.array(range(row, row + len(rows))), len(rows), ())
                 row += len(rows)
                 columns = columns or _columns(source, table, names, options, _first(texts))
-                yield cells.batch(table, texts, columns, _constants(table, names, options))
+                yield cells.from_texts(table, texts, columns, _constants(table, names, options))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
 

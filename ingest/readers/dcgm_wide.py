@@ -69,8 +69,7 @@ class DcgmWide:
         table, made = kind
         columns = [column for column in made if column.source in names]
         constants = {"host": re.sub(r"_(telemetry|ib|bmc)$", "", source.path.stem)}
-        for block in csvfile.blocks(source):
-            yield cells.batch(table, csvfile.texts(block, names), columns, constants)
+        yield from csvfile.side_by_side(source, cells.Typed(table, names, columns, constants))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Where the host's name comes from."""

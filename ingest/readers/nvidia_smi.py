@@ -72,9 +72,10 @@ class NvidiaSmi:
             raise InputError(f"{source.shown}: the header must have a timestamp and name each column once")
         columns = _columns(found, options)
         constants = {} if "host" in found else {"host": options.name}
-        for block in csvfile.blocks(source):
-            texts = csvfile.texts(block, names)
-            yield cells.batch(_TABLE, _plain(texts, found), columns, constants)
+        yield from csvfile.side_by_side(
+            source,
+            lambda block: cells.from_texts(_TABLE, _plain(csvfile.texts(block, names), found), columns, constants),
+        )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """What stands for the host and the zone."""

@@ -40,8 +40,7 @@ class Philly:
         if set(names) not in (_JOBS, _NODES) or len(set(names)) != len(names):
             raise InputError(f"{source.shown}: not the header of a Philly job or node table")
         make = _jobs if set(names) == _JOBS else _nodes
-        for block in csvfile.blocks(source):
-            yield make(source, csvfile.texts(block, names), options)
+        yield from csvfile.side_by_side(source, lambda block: make(source, block, names, options))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Zone, and what a node counts for."""
@@ -54,14 +53,14 @@ class Philly:
         )
 
 
-def _jobs(source: Source, texts: csvfile.Texts, options: DatasetOptions) -> Batch:
+def _jobs(source: Source, block: csvfile.Block, names: list[str], options: DatasetOptions) -> Batch:
     columns = [
-        cells.instant("submit_ts", "timestamp", options.timezone),
+        cells.instant("submit_ts", "timestamp", options.timezone, sample=""),
         cells.number("duration_s", "duration"),  # s
         cells.whole("gpus", "num_gpus"),
         cells.text("user", "cluster"),
     ]
-    batch = cells.batch("jobs", texts, columns)
+    batch = cells.Typed("jobs", names, columns)(block)
     numbers = batch.columns["source_row"].cast(pa.string())
     return replace(
         batch,
@@ -69,14 +68,14 @@ def _jobs(source: Source, texts: csvfile.Texts, options: DatasetOptions) -> Batc
     )
 
 
-def _nodes(source: Source, texts: csvfile.Texts, options: DatasetOptions) -> Batch:
+def _nodes(source: Source, block: csvfile.Block, names: list[str], options: DatasetOptions) -> Batch:
     columns = [
-        cells.instant("ts", "time", options.timezone),
+        cells.instant("ts", "time", options.timezone, sample=""),
         cells.whole("gpus_available", "active"),
         cells.whole("_total", "total"),
     ]
     domain = source.path.stem.removesuffix("_node_sequence")
-    batch = cells.batch("availability", texts, columns, {"domain": domain})
+    batch = cells.Typed("availability", names, columns, {"domain": domain})(block)
     idle = pc.subtract(batch.columns["_total"], batch.columns["gpus_available"])
     return replace(
         batch, columns={**batch.columns, "gpus_available": pc.multiply(idle, options.gpus_per_node or 1)}

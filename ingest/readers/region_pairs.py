@@ -40,7 +40,7 @@ def _all_succeeded(column: pa.Array) -> pa.Array:
     return pa.repeat(True, len(column))
 
 
-_SUCCESS = Column("_success", "success", _all_succeeded, _succeeded, pa.bool_(), "the measurement failed")
+_SUCCESS = Column("_success", "success", pa.string(), _all_succeeded, _succeeded, pa.bool_(), "the measurement failed")
 
 
 class RegionPairs:
@@ -60,10 +60,12 @@ class RegionPairs:
         names = csvfile.header(source.head)
         if len(set(names)) != len(names):
             raise InputError(f"{source.shown}: two columns have one name in the header")
-        for block in csvfile.blocks(source):
-            texts = _with_ends(csvfile.texts(block, names), options)
-            columns, constants = _columns(names, texts, options)
-            yield cells.batch(_TABLE, texts, columns, constants)
+        columns, constants = _columns(names, options)
+
+        def made(block: csvfile.Block) -> Batch:
+            return cells.from_texts(_TABLE, _with_ends(csvfile.texts(block, names), options), columns, constants)
+
+        yield from csvfile.side_by_side(source, made)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """How the rows are dated, and what a tier means."""
@@ -92,7 +94,7 @@ def _with_ends(texts: Texts, options: DatasetOptions) -> Texts:
 
 
 def _columns(
-    names: list[str], texts: Texts, options: DatasetOptions
+    names: list[str], options: DatasetOptions
 ) -> tuple[list[Column], dict[str, object]]:
     columns = [cells.text("src", "src"), cells.text("dst", "dst")]
     constants: dict[str, object] = {}
@@ -110,7 +112,7 @@ def _columns(
         columns.append(cells.number("duration_s", "iperf3_runtime"))  # s
     if "success" in names:
         columns.append(_SUCCESS)
-    if "_date" in texts.columns:
+    if "stdout_path" in names:
         columns.append(cells.instant("ts", "_date"))
     else:
         constants["ts"] = pa.scalar(to_ns(options.start_or_default().timestamp()), TS)

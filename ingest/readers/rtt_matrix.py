@@ -46,7 +46,7 @@ class RttMatrix:
         columns = [cells.text("src", "src"), cells.text("dst", "dst"), cells.number("rtt_s", "rtt", MS)]  # ms
         constants = {"kind": "ping", "ts": pa.scalar(to_ns(options.start_or_default().timestamp()), TS)}
         for block in csvfile.blocks(source):
-            yield cells.batch(_TABLE, _long(csvfile.texts(block, names), names), columns, constants)
+            yield cells.from_texts(_TABLE, _long(csvfile.texts(block, names), names), columns, constants)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """The table bears no date."""
