@@ -8,6 +8,7 @@ iteration number is their state.
 import hashlib
 import io
 import json
+import pickle
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,7 +157,7 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
         header = json.loads(payload["header"])
         schema = header["schema"]
-    except (RuntimeError, KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
+    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
         raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
     if schema != SCHEMA:
         raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")

@@ -1,0 +1,104 @@
+"""Training on a toy: resumed equals uninterrupted, wrong resumes are refused, checkpoints cannot be mistaken."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ingest.errors import DamageError, InputError, NotFoundError, UsageError
+from policy.hippo import checkpoint as checkpoints
+from policy.hippo.config import GnnConfig, HiPpoConfig, ImitationConfig, PpoConfig, RolloutConfig, shipped
+from policy.hippo.train import train
+from tests.worlds import toy_setup
+from twin.scenario import Setup
+
+CONFIG = HiPpoConfig(
+    gnn=GnnConfig(hidden_dim=16),
+    ppo=PpoConfig(num_steps=48, update_epochs=2, minibatch_size=16),
+    rollout=RolloutConfig(environments=4, episode_steps=6),
+    imitation=ImitationConfig(lessons=4, steps=60, batch=8),
+    iterations=3,
+    evaluate_every=1,
+)
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return toy_setup(2, seconds=2400.0, steps={(0, 1): [(600.0, 4e8)], (1, 0): [(900.0, 5e8)]})
+
+
+class Countdown:
+    """Asks for a stop at the n-th question."""
+
+    def __init__(self, n: int):
+        self.left = n
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.fixture(scope="module")
+def whole(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    result = train(setup, config=CONFIG, out=tmp_path_factory.mktemp("whole"))
+    assert result.finished and [u.stage for u in result.curve].count("ppo") == 3
+    return result.checkpoint_path, result.digest
+
+
+@pytest.mark.parametrize("questions", [1, 3])
+def test_resumed_training_is_the_uninterrupted_one(
+    questions: int, setup: Setup, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    first = train(setup, config=CONFIG, out=tmp_path, stop=Countdown(questions))
+    assert not first.finished
+    second = train(setup, config=CONFIG, out=tmp_path, resume=True)
+    assert second.finished and second.digest == whole[1]
+    assert len(list((tmp_path / ".training").glob("*.pt"))) == 1
+
+
+def test_resume_needs_the_same_configuration(setup: Setup, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no training to resume"):
+        train(setup, config=CONFIG, out=tmp_path, resume=True)
+    train(setup, config=CONFIG, out=tmp_path, stop=Countdown(0))
+    other = CONFIG.model_copy(update={"iterations": 4})
+    with pytest.raises(UsageError, match="another configuration"):
+        train(setup, config=other, out=tmp_path, resume=True)
+
+
+def test_checkpoint_roundtrip_and_provenance(whole: tuple[Path, str]) -> None:
+    path, digest = whole
+    assert path.parent.name == digest and checkpoints.locate(path.parent) == path
+    loaded = checkpoints.load(path)
+    assert loaded.config == CONFIG and loaded.training is None
+    assert loaded.provenance["data"][0][0] == "toy-2" and loaded.provenance["iterations"] == 3
+    upper, _ = loaded.agents()
+    assert all(torch.equal(t, loaded.upper[name]) for name, t in upper.state_dict().items())
+    assert checkpoints.to_bytes(loaded) == path.read_bytes()
+
+
+def test_a_damaged_checkpoint_is_never_loaded(whole: tuple[Path, str], tmp_path: Path) -> None:
+    data = bytearray(whole[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    bad = tmp_path / whole[0].name
+    bad.write_bytes(bytes(data))
+    with pytest.raises(DamageError, match="damaged"):
+        checkpoints.load(bad)
+    renamed = tmp_path / "best.pt"
+    renamed.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="rename"):
+        checkpoints.load(renamed)
+    with pytest.raises(NotFoundError, match="twin train"):
+        checkpoints.load(tmp_path / "hippo-00000000.pt")
+
+
+def test_another_architecture_is_refused(whole: tuple[Path, str]) -> None:
+    wider = CONFIG.model_copy(update={"gnn": GnnConfig(hidden_dim=32)})
+    with pytest.raises(UsageError, match=r"gnn.hidden_dim is 16, needed 32"):
+        checkpoints.load(whole[0], wider)
+
+
+def test_shipped_configuration_has_the_design_and_the_tuned_values() -> None:
+    design = shipped("design")
+    assert (design.ppo.lr, design.ppo.gamma, design.ppo.num_steps, design.ppo.update_epochs) == (3e-4, 0.99, 2048, 10)
+    assert (design.gnn.type, design.gnn.num_layers, design.gnn.hidden_dim) == ("GraphSAGE", 2, 128)
+    assert shipped("tuned").gnn.hidden_dim <= design.gnn.hidden_dim
