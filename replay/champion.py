@@ -14,6 +14,7 @@ from replay.runs import CHECKPOINTS
 
 POINTER = "active.json"
 SCHEMA = "twin.active/1"
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
 FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
 
@@ -53,11 +54,13 @@ def rollback(store: Path) -> str:
 
 def stored(store: Path) -> tuple[Path, ...]:
     """Checkpoint files of the store and, after them, the one that comes with the project."""
+    kept = store / CHECKPOINTS
+    folders = sorted(kept.iterdir()) if kept.is_dir() else []
+    folders = [folder for folder in folders if folder.is_dir() and DIGEST.fullmatch(folder.name)]
     shipped = Path(policy.hippo.__file__).with_name("shipped")
     return tuple(
         path
-        for folder in (store / CHECKPOINTS, shipped)
-        if folder.is_dir()
+        for folder in [*folders, *([shipped] if shipped.is_dir() else [])]
         for path in sorted(folder.iterdir())
         if FILE.fullmatch(path.name)
     )
@@ -121,10 +124,9 @@ def _same(name: str, digest: str) -> bool:
 
 def _adopted(store: Path, path: Path) -> str:
     """Copy a checkpoint from elsewhere, so that its runs can be computed again."""
-    digest = verified(path)
-    if path.resolve() not in {known.resolve() for known in stored(store)}:
-        durable.put(store / CHECKPOINTS / f"hippo-{digest}.pt", path.read_bytes(), idempotent=True)
-    return digest
+    from policy.hippo import checkpoint  # imports torch
+
+    return checkpoint.install(path, store / CHECKPOINTS)
 
 
 def _pointer(store: Path) -> dict[str, Any]:

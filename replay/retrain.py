@@ -3,7 +3,8 @@
 Every step is an event of a run of its own, so the store tells when and why the active checkpoint changed.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -160,8 +161,15 @@ def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progres
     from policy.hippo import config, train  # imports torch
 
     done = train.train(setup, config=config.shipped("tuned"), out=out, start=start, progress=progress)
-    updates = tuple(Update("ppo", n, point.steps, dict(point.metrics)) for n, point in enumerate(done.curve))
+    updates = tuple(
+        Update(point.stage, point.update, point.steps, _finite(point.metrics)) for point in done.curve
+    )
     return Trained(done.digest, updates)
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Events hold no NaN: a metric without a value is left out."""
+    return {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
 
 
 def ruling(verdicts: Sequence[Verdict]) -> tuple[bool, str]:

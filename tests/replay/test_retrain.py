@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_never_used(store: Path) -> None:
 
 def test_a_checkpoint_from_elsewhere_is_kept_for_the_audit(store: Path, tmp_path: Path) -> None:
     digest = toy_checkpoint(tmp_path / "elsewhere", "static")
-    path = tmp_path / "elsewhere" / f"hippo-{digest}.pt"
+    path = tmp_path / "elsewhere" / digest / f"hippo-{digest}.pt"
     played = toy_run(store, "hippo", checkpoint=str(path))
     path.unlink()
     assert audit.audit(store, played.run_id).ok

@@ -97,7 +97,7 @@ def register(monkeypatch: MonkeyPatch, name: str, target: str, learned: bool = F
 def toy_checkpoint(folder: Path, kind: str) -> str:
     """Store a checkpoint of `FromCheckpoint`; its digest."""
     digest = sha256(kind.encode()).hexdigest()
-    durable.put(folder / f"hippo-{digest}.pt", kind.encode(), idempotent=True)
+    durable.put(folder / digest / f"hippo-{digest}.pt", kind.encode(), idempotent=True)
     return digest
 
 
