@@ -1,27 +1,29 @@
 """What happens in the world, told in the order it happens; the runner turns facts into events.
 
-Payload fields, by type (K domains; `[i, j, n]` is a directed link and a number; all `_ns`, `_bytes` and `tokens` are
-integers, so sums over facts equal the totals exactly; USD and J are summed in the order of the facts):
+Payload fields, by type (K domains; `[i, j, n]` is a directed link and a number; all `_ns`, `_bytes` and
+`tokens` are integers, so sums over facts equal the totals exactly; USD and J are summed in the order of the
+facts):
 
 link_observed    sampled_ns, samples [[i, j, bandwidth_bps, latency_s], ...] (0 bit/s: the link was dead)
-state_estimated  links [[i, j, bandwidth_bps, sd_log, latency_s], ...], the filter's present, before each decision
+state_estimated  links [[i, j, bandwidth_bps, sd_log, latency_s], ...]: the filter's present at a decision
 triggered        number, trigger, reasons {trigger: [detail, ...]} (all that were coalesced)
 plan_applied     plan, gpus (K,), started_ns, pause_ns, restart_ns, moved_bytes [[i, j, n], ...], egress_usd,
                  gpu_ns, gpu_usd, energy_j; at the end of the pause
-iteration_done   count, first (number of the first), start_ns, durations [[count, ns], ...], tokens, stalled_ns,
-                 compute_ns (K,), active_ns (K,) (wall time while in the plan), gpu_compute_ns (compute times GPUs),
-                 wan_bytes [[i, j, n], ...], egress_usd, gpu_ns, gpu_usd, energy_j
-time_lost        reason (abandoned: a stalled iteration given up for a move; failure; waiting: no plan can run;
-                 moving: the run ended in a move; horizon: the run ended in an iteration), start_ns, lost_ns,
-                 stalled_ns, wan_bytes, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j
+iteration_done   count, first (number of the first), start_ns, durations [[count, ns], ...], tokens,
+                 stalled_ns, compute_ns (K,), active_ns (K,) (wall time while in the plan), gpu_compute_ns
+                 (compute times GPUs), wan_bytes [[i, j, n], ...], egress_usd, gpu_ns, gpu_usd, energy_j
+time_lost        reason (abandoned: a stalled iteration given up for a move; failure; waiting: no plan can
+                 run; moving: the run ended in a move; horizon: the run ended in an iteration), start_ns,
+                 lost_ns, stalled_ns, wan_bytes, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j
 link_failed, link_restored   src, dst
-gpu_failed       domain, gpus, free, lost_iterations, lost_tokens (work since the last checkpoint, done again)
+gpu_failed       domain, gpus, free, lost_iterations, lost_tokens (since the last checkpoint, done again)
 gpu_repaired     domain, gpus, free
 domain_slowed    domain, factor (1.0: nominal again)
 run_finished     totals: `twin.totals.Totals`
 
-The iterations, pauses and losses fill the run: sum of durations + pause_ns + lost_ns = horizon, to the nanosecond.
-GPU time is charged while a plan holds its GPUs: in iterations, moves (the new plan's) and losses.
+The iterations, pauses and losses fill the run to the nanosecond: durations + pause_ns + lost_ns = horizon.
+GPU time is charged while a plan holds its GPUs: in iterations, moves (the new plan's) and losses, not while
+the job waits.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +34,7 @@ from twin.view import View
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that happened. `payload` holds JSON values only; its fields are listed at the top of this file."""
+    """One thing that happened. `payload` holds JSON values only, listed by type at the top of this file."""
 
     sim_ns: int
     type: str

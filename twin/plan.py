@@ -49,7 +49,9 @@ class Plan:
             raise ValueError(f"a domain appears twice: {domains}")
         for share in self.shares:
             if share.layers < share.pp:
-                raise ValueError(f"domain {share.domain}: {share.layers} layers cannot fill {share.pp} stages")
+                raise ValueError(
+                    f"domain {share.domain}: {share.layers} layers cannot fill {share.pp} stages"
+                )
             if len(share.gpus) != self.dp * share.tp * share.pp:
                 raise ValueError(f"domain {share.domain}: {len(share.gpus)} GPUs placed, dp*tp*pp differs")
             if len(set(share.gpus)) != len(share.gpus):
