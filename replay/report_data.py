@@ -135,7 +135,7 @@ class _Teller:
         story = self.story
         for pair, since_s in self._down.items():
             story.outages.append((pair, since_s, story.end_s))
-        ends = [span.start_s - span.pause_s for span in story.spans[1:]] + [story.end_s]
+        ends = [span.start_s - span.pause_s for span in story.spans[1:]] + [story.end_s] * bool(story.spans)
         story.spans = [
             Span(span.start_s, end_s, span.pause_s, span.plan, span.moved_bytes)
             for span, end_s in zip(story.spans, ends, strict=True)

@@ -7,6 +7,8 @@ statement that is no SELECT is refused, so that no query can write into the stor
 import csv
 import io
 import json
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -135,10 +137,21 @@ def render(answer: pa.Table, form: Format) -> bytes:
 
 
 def _json(names: list[str], rows: list[list[Any]]) -> str:
-    return (
-        json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=str, ensure_ascii=False)
-        + "\n"
-    )
+    objects = [{name: _plain(value) for name, value in zip(names, row, strict=True)} for row in rows]
+    return json.dumps(objects, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """A value of the answer as JSON: decimals as numbers, NaN and infinity as null, times as text."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def _csv(names: list[str], rows: list[list[Any]]) -> str:

@@ -1,0 +1,212 @@
+"""Writing, reading and resuming a run."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import history, started, totals, write
+
+from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
+from replay.events import EventError
+from replay.log import RunReader, RunWriter, recover
+from replay.segment import GENESIS
+
+END_NS = 3600 * 10**9
+
+
+def play(writer: RunWriter, stop: int | None = None, change: int | None = None) -> tuple[str, str] | None:
+    """Append the made-up run, up to event `stop`; event `change` gets another content."""
+    for number, (sim_ns, kind, payload, wall) in enumerate(history()):
+        if number == stop:
+            return None
+        fields: dict[str, Any] = payload
+        if number == change:
+            fields = {**payload, **({"number": 99} if "number" in payload else {"sampled_ns": 1})}
+        writer.append(sim_ns, kind, fields, wall=wall)
+    return writer.finish(totals(), sim_ns=END_NS)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    digest, head = write(tmp_path / "run")
+    reader = RunReader(tmp_path / "run")
+    stored = list(reader.events())
+    expected = [*history(), (END_NS, "run_finished", {"totals": totals()}, {})]
+    assert [(e.sim_ns, e.type, e.payload, e.wall) for e in stored] == expected
+    assert [e.seq for e in stored] == list(range(len(stored)))
+    assert {e.version for e in stored} == {1}
+    assert reader.header() == started()
+    assert reader.finished
+    assert reader.digest() == digest
+    assert reader.chain_head() == head
+    assert reader.verify(head) == []
+
+
+def test_the_digest_is_over_the_canonical_lines(tmp_path: Path) -> None:
+    digest, _ = write(tmp_path / "run")
+    lines = b"".join(RunReader(tmp_path / "run").lines())
+    assert hashlib.sha256(lines).hexdigest() == digest
+    assert lines.startswith(b'{"job":"","payload":{"checkpoint":null,')
+
+
+def test_the_digest_does_not_depend_on_segments_or_the_wall_clock(tmp_path: Path) -> None:
+    runs = {size: write(tmp_path / str(size), flush_events=size) for size in (1, 7, 10_000)}
+    assert len({digest for digest, _ in runs.values()}) == 1
+    assert len({head for _, head in runs.values()}) == 3
+    assert len(RunReader(tmp_path / "1").manifests()) == 284
+    assert len(RunReader(tmp_path / "10000").manifests()) == 2, "the first event, then all others"
+    with RunWriter.create(tmp_path / "other") as writer:
+        for sim_ns, kind, payload, _ in history():
+            writer.append(sim_ns, kind, payload, wall={"latency_s": 123.0})
+        assert writer.finish(totals(), sim_ns=END_NS)[0] == runs[1][0]
+
+
+def test_a_second_passes_and_the_events_are_durable(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run", flush_s=0.0) as writer:
+        for sim_ns, kind, payload, _ in list(history())[:5]:
+            assert writer.append(sim_ns, kind, payload) == writer.durable_through
+    with RunWriter.create(tmp_path / "lazy", flush_s=1e9) as writer:
+        for sim_ns, kind, payload, _ in list(history())[:5]:
+            writer.append(sim_ns, kind, payload)
+        assert writer.durable_through == 0, "only the header"
+        assert writer.flush() == 4 == writer.durable_through
+        assert writer.flush() == 4, "nothing new"
+
+
+@pytest.mark.parametrize("stop", [1, 2, 100, 282])
+def test_a_resumed_run_is_the_same_run(tmp_path: Path, stop: int) -> None:
+    whole = write(tmp_path / "whole")[0]
+    with RunWriter.create(tmp_path / "run", flush_events=10) as writer:
+        assert play(writer, stop) is None
+    assert not RunReader(tmp_path / "run").finished
+    with RunWriter.open(tmp_path / "run") as writer:
+        assert writer.replaying
+        assert writer.durable_through == stop - 1
+        result = play(writer)
+        assert result is not None
+        assert not writer.replaying
+    assert result[0] == whole == RunReader(tmp_path / "run").digest()
+    assert result[1] == RunReader(tmp_path / "run").chain_head()
+
+
+def test_a_finished_run_can_be_made_again_but_not_changed(tmp_path: Path) -> None:
+    result = write(tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.name != ".lock"}
+    with RunWriter.open(tmp_path / "run") as writer:
+        assert play(writer) == result
+    with RunWriter.open(tmp_path / "run") as writer:
+        play(writer)
+        with pytest.raises(DamageError, match="the run is finished"):
+            writer.append(END_NS, "link_failed", {"src": 0, "dst": 1})
+    assert before == {
+        path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize("change", [2, 3, 50, 99])
+def test_a_different_event_on_resume_is_named(tmp_path: Path, change: int) -> None:
+    kinds = [kind for _, kind, _, _ in history()]
+    change = next(n for n in range(change, 284) if kinds[n] in ("triggered", "decided", "link_observed"))
+    with RunWriter.create(tmp_path / "run") as writer:
+        play(writer, 150)
+    with (
+        RunWriter.open(tmp_path / "run") as writer,
+        pytest.raises(DamageError, match=f"event {change} is {kinds[change]}"),
+    ):
+        play(writer, change=change)
+    assert RunReader(tmp_path / "run").verify() == []
+    assert len(list(RunReader(tmp_path / "run").events())) == 150
+
+
+def test_a_run_that_ends_earlier_on_resume_is_refused(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        play(writer, 150)
+    with RunWriter.open(tmp_path / "run") as writer:
+        play(writer, 20)
+        with pytest.raises(DamageError, match="event 20"):
+            writer.finish(totals())
+
+
+def test_a_run_without_a_durable_event_starts_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with RunWriter.open(tmp_path / "run") as writer:
+        assert not writer.replaying
+        assert writer.durable_through == -1
+        assert play(writer) is not None
+    assert RunReader(tmp_path / "run").digest() == write(tmp_path / "whole")[0]
+
+
+def test_an_empty_reader(tmp_path: Path) -> None:
+    reader = RunReader(tmp_path)
+    assert list(reader.events()) == []
+    assert not reader.finished
+    assert reader.chain_head() == GENESIS
+    assert reader.digest() == hashlib.sha256().hexdigest()
+    with pytest.raises(NotFoundError, match="start it again"):
+        reader.header()
+
+
+def test_a_run_is_created_once(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    with pytest.raises(ExistsError, match="resume it or choose another name"):
+        RunWriter.create(tmp_path / "run")
+
+
+def test_what_must_not_be_written_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        writer.append(10, "run_started", started())
+        for sim_ns, kind, payload in [
+            (9, "link_failed", {"src": 0, "dst": 1}),
+            (2**63, "link_failed", {"src": 0, "dst": 1}),
+            (10, "link_failed", {"src": 0}),
+            (10, "link_burnt", {}),
+            (10, "domain_slowed", {"domain": 0, "factor": float("nan")}),
+        ]:
+            with pytest.raises(EventError):
+                writer.append(sim_ns, kind, payload)
+        assert writer.append(10, "link_failed", {"src": 0, "dst": 1}) == 1
+        writer.finish({})
+    assert RunReader(tmp_path / "run").verify() == []
+
+
+def test_a_closed_writer_writes_no_more(tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path / "run", flush_s=1e9)
+    writer.append(0, "run_started", started())
+    writer.append(0, "link_failed", {"src": 0, "dst": 1})
+    writer.close()
+    writer.close()
+    with pytest.raises(StorageError, match="the writer is closed"):
+        writer.append(0, "link_failed", {"src": 0, "dst": 1})
+    assert len(list(RunReader(tmp_path / "run").events())) == 2, "what was pending was kept"
+
+
+def test_an_error_of_the_caller_keeps_what_was_appended(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), RunWriter.create(tmp_path / "run", flush_s=1e9) as writer:
+        play(writer, 30)
+        raise RuntimeError
+    assert len(list(RunReader(tmp_path / "run").events())) == 30
+
+
+def test_recovery_of_a_clean_run_removes_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    assert recover(tmp_path / "run") == ()
+
+
+def test_the_digest_is_the_same_in_another_process_with_another_hash_seed(
+    tmp_path: Path, repository: Path
+) -> None:
+    program = "import sys, pathlib, histories; print(histories.write(pathlib.Path(sys.argv[1]))[0])"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / seed)],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": f"{repository}:{repository / 'tests'}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(digests) == 1
+    assert digests.pop().strip() == write(tmp_path / "here")[0]

@@ -1,0 +1,215 @@
+"""The report: self-contained, complete, from events alone."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from histories import history, started, totals, write
+
+from ingest.errors import NotFoundError
+from replay import report
+from replay.kpis import of_events
+from replay.log import RunReader, RunWriter
+from replay.report_data import SERIES_POINTS, Series, tell
+from replay.report_svg import Chart, number, ticks, time_unit
+
+RUN = "made-up-mpc-s0"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    write(folder / "runs" / RUN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(store: Path) -> str:
+    return report.write(store, RUN).read_text(encoding="utf-8")
+
+
+class Balance(HTMLParser):
+    """Fails on a tag that is closed out of order."""
+
+    VOID = frozenset({"meta", "br", "path", "rect"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in self.VOID or (tag in ("rect", "path") and not self.get_starttag_text().endswith("/>")):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_no_network(page: str) -> None:
+    balance = Balance()
+    balance.feed(page)
+    assert balance.open == []
+    assert not re.findall(r"""(?:src|href)\s*=|@import|url\(|https?://(?!www\.w3\.org)""", page)
+
+
+def test_the_page_has_all_parts(page: str) -> None:
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles == [
+        "Plan over time",
+        "Iterations",
+        "Where the time went",
+        "Wide-area links",
+        "Traffic between domains",
+        "Cost",
+        "Decisions",
+        "How to check this",
+    ]
+    assert page.count("<details") == 12
+    assert page.count('aria-label="bandwidth ') == 6
+
+
+def test_synthetic_data_is_labelled_and_measured_data_is_not(tmp_path: Path, page: str) -> None:
+    assert "Synthetic data." in page
+    measured = {**started(), "dataset": "cloudpilot-iperf3", "note": "streams scaled"}
+    with RunWriter.create(tmp_path / "runs" / "m") as writer:
+        writer.append(0, "run_started", measured)
+        writer.finish({})
+    text = report.render(tmp_path, "m")
+    assert "Synthetic data." not in text
+    assert "cloudpilot-iperf3" in text
+    assert "streams scaled" in text
+
+
+def test_the_run_can_be_checked_from_the_page(store: Path, page: str) -> None:
+    reader = RunReader(store / "runs" / RUN)
+    assert reader.digest() in page
+    assert reader.chain_head() in page
+    assert f"twin audit {RUN}" in page
+
+
+def test_the_figures_are_those_of_the_events(store: Path, page: str) -> None:
+    kpis = of_events(RunReader(store / "runs" / RUN).events())
+    assert f"<b>${kpis.egress_usd:,.2f}</b>" in page
+    assert f"<b>{kpis.utilisation:.1%}</b>" in page
+    assert kpis == tell(RunReader(store / "runs" / RUN).events())[1]
+
+
+def test_the_page_is_the_same_each_time_and_replaces_the_old_one(
+    store: Path, page: str, tmp_path: Path
+) -> None:
+    assert report.write(store, RUN).read_text(encoding="utf-8") == page
+    assert report.write(store, RUN, tmp_path / "deep" / "x.html").read_text(encoding="utf-8") == page
+
+
+def test_an_unfinished_run_is_shown_and_says_so(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "half") as writer:
+        for sim_ns, kind, payload, wall in list(history())[:100]:
+            writer.append(sim_ns, kind, payload, wall=wall)
+    assert "twin replay --resume half" in report.render(tmp_path, "half")
+
+
+def test_a_run_without_events_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "empty").mkdir(parents=True)
+    for run in ("empty", "nowhere"):
+        with pytest.raises(NotFoundError):
+            report.write(tmp_path, run)
+    assert not (tmp_path / "reports").exists()
+
+
+def test_words_from_the_log_are_escaped(tmp_path: Path) -> None:
+    nasty = "<script>alert('x')</script>"
+    events = list(history(4))
+    with RunWriter.create(tmp_path / "runs" / "x") as writer:
+        for sim_ns, kind, payload, wall in events:
+            fields = {**payload, "reason": nasty} if kind == "decided" else payload
+            fields = {**fields, "note": nasty, "policy": nasty} if kind == "run_started" else fields
+            writer.append(sim_ns, kind, fields, wall=wall)
+        writer.finish(totals(4))
+    text = report.render(tmp_path, "x")
+    assert nasty not in text
+    assert text.count("&lt;script&gt;") == 4 + 2
+
+
+def test_the_comparison_shows_every_policy_and_the_bound(store: Path) -> None:
+    kpis = of_events(RunReader(store / "runs" / RUN).events())
+    row = SimpleNamespace(
+        policy="mpc",
+        run_id=RUN,
+        problem=None,
+        kpis=kpis,
+        reduction_vs_static=0.12,
+        reduction_vs_single=None,
+        regret=0.01,
+    )
+    lame = SimpleNamespace(policy="single", run_id=None, problem="no domain holds the model", kpis=None)
+    bound = SimpleNamespace(
+        tokens=2.4e7, exact=True, utilisation=0.6, egress_usd=1.0, timeline=[(0, None), (5, None)]
+    )
+    result = SimpleNamespace(rows=(row, lame), bound=bound, wall_s=3600.0)
+    text = report.render(store, RUN, result)  # type: ignore[arg-type]
+    assert "All policies in this world" in text
+    assert '<tr class="this"><td>mpc</td>' in text
+    assert "+12.0%" in text
+    assert "no domain holds the model" in text
+    assert "clairvoyant bound</td>" in text
+
+
+def test_a_story_adds_up(store: Path) -> None:
+    story, _ = tell(RunReader(store / "runs" / RUN).events())
+    assert sum(story.time_s.values()) == pytest.approx(3600.0)
+    assert [(span.start_s, span.end_s) for span in story.spans] == [
+        (0.0, 1200.0),
+        (1220.0, 2400.0),
+        (2420.0, 3600.0),
+    ]
+    assert story.used_links == [(0, 1), (1, 0)]
+    assert story.outages == [((0, 1), 3600.0, 3600.0)]
+
+
+def test_a_long_series_is_thinned_and_keeps_a_short_dip() -> None:
+    series = Series()
+    for n in range(50_000):
+        series.add(float(n), 1.0 if n == 31_234 else 100.0)
+    assert SERIES_POINTS <= len(series.points) < 2 * SERIES_POINTS
+    assert (31_234.0, 1.0) in series.points
+    times = [point[0] for point in series.points]
+    assert times == sorted(times)
+
+
+def test_ticks_are_round() -> None:
+    assert ticks(10.0, 4) == [0.0, 2.5, 5.0, 7.5, 10.0]
+    assert ticks(34.0, 4) == [0.0, 10.0, 20.0, 30.0]
+    assert ticks(2.36e9, 3) == [0.0, 1e9, 2e9]
+    assert ticks(0.0, 3) == [0.0]
+    assert ticks(float("nan"), 3) == [0.0]
+
+
+def test_numbers_and_times_are_short() -> None:
+    assert [number(v) for v in (0, 0.04, 830, 999.7, 1250, 2.5e9, 7e13)] == [
+        "0",
+        "0.04",
+        "830",
+        "1 k",
+        "1.25 k",
+        "2.5 G",
+        "70 T",
+    ]
+    assert [time_unit(s)[1] for s in (5, 600, 10_000, 200_000)] == ["seconds", "minutes", "hours", "days"]
+
+
+def test_a_chart_clips_to_its_box() -> None:
+    chart = Chart(10.0, 2.0, "s")
+    assert (chart.x(5.0), chart.x(20.0), chart.y(1.0), chart.y(9.0), chart.y(-1.0)) == (
+        500.0,
+        1000.0,
+        150.0,
+        0.0,
+        300.0,
+    )
+    empty = Chart(0.0, 0.0, "s")
+    assert (empty.x(1.0), empty.y(1.0)) == (0.0, 300.0)

@@ -1,0 +1,87 @@
+"""One segment: manifest and data, and what is refused. Damage in all its forms is in tests/crash."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import DamageError, ExistsError
+from replay import segment
+from replay.segment import COMMITTED, GENESIS, Manifest
+
+ROWS = [
+    (0, 0, "link_failed", 1, "", '{"dst":1,"src":0}', "{}"),
+    (1, 5, "link_restored", 1, "job é", '{"dst":1,"src":0}', '{"latency_s":0.5}'),
+]
+
+
+def test_a_segment_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{0:020d}.json", f"{0:020d}.parquet"]
+    assert segment.read_manifest(tmp_path / manifest.name) == manifest
+    table = segment.read_rows(tmp_path, manifest)
+    assert table.schema == segment.SCHEMA
+    assert list(segment.rows_of(table)) == ROWS
+    assert segment.checked(tmp_path, manifest) == tmp_path / manifest.data_name
+
+
+def test_the_manifest_says_what_is_in_the_data(tmp_path: Path) -> None:
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=True)
+    data = (tmp_path / manifest.data_name).read_bytes()
+    assert manifest.sha256 == hashlib.sha256(data).hexdigest()
+    assert (manifest.size_bytes, manifest.rows, manifest.last_seq, manifest.final) == (len(data), 2, 1, True)
+    assert manifest.hash == hashlib.sha256((tmp_path / manifest.name).read_bytes()).hexdigest()
+
+
+def test_equal_rows_give_equal_bytes() -> None:
+    assert segment.encode(ROWS) == segment.encode(list(ROWS))
+
+
+def test_a_segment_is_never_written_twice(tmp_path: Path) -> None:
+    segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+    with pytest.raises(ExistsError):
+        segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["00000000000000000000.json", "00000000000000000000.parquet", "99999999999999999999.json"]
+)
+def test_committed_names(name: str) -> None:
+    assert COMMITTED.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".00000000000000000000.json.1-0.tmp",
+        ".tmp-00000000000000000000.json",
+        "00000000000000000000.json.tmp",
+        "0000000000000000000.json",
+        "000000000000000000000.json",
+        "00000000000000000000.json\n",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠.json",
+        "00000000000000000000.JSON",
+    ],
+)
+def test_every_other_name_is_not(name: str) -> None:
+    assert not COMMITTED.fullmatch(name)
+
+
+def test_a_manifest_under_another_name_is_damage(tmp_path: Path) -> None:
+    manifest = Manifest(5, 6, 2, 10, "a" * 64, "b" * 64, "c" * 64, False)
+    (tmp_path / f"{4:020d}.json").write_bytes(manifest.text())
+    with pytest.raises(DamageError, match="not a manifest that was written under this name"):
+        segment.read_manifest(tmp_path / f"{4:020d}.json")
+    with pytest.raises(FileNotFoundError):
+        segment.read_manifest(tmp_path / f"{5:020d}.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"null", b"[]", b"7", b'{"check":1}', b"\xff", b"[" * 100_000, b'{"final":1,"check":2}'],
+)
+def test_anything_else_is_no_manifest(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / f"{0:020d}.json"
+    path.write_bytes(text)
+    with pytest.raises(DamageError, match="not a manifest"):
+        segment.read_manifest(path)

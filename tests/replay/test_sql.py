@@ -1,0 +1,238 @@
+"""SQL over logs and lake: the views, what is refused, and the formats."""
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from histories import history, write
+
+from ingest.errors import DamageError, UsageError
+from replay import sql, views
+from replay.log import RunReader, RunWriter
+from replay.sql import describe, query, render
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("it's a [store]*")  # signs that mean something to a glob or to SQL
+    write(folder / "runs" / "a", policy="mpc")
+    write(folder / "runs" / "b", policy="static", flush_events=50)
+    return folder
+
+
+def rows(store: Path, text: str) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in query(store, text).to_pylist()]
+
+
+def test_every_view_has_its_documented_columns(store: Path) -> None:
+    for view in views.VIEWS:
+        assert query(store, f"SELECT * FROM {view.name}").schema.names == [name for name, _ in view.columns]
+
+
+def test_every_view_is_there_in_an_empty_store(tmp_path: Path) -> None:
+    for view in views.VIEWS:
+        assert rows(tmp_path, f"SELECT * FROM {view.name}") == []
+
+
+def test_the_documentation_names_every_view_and_column() -> None:
+    text = describe()
+    for view in views.VIEWS:
+        assert f"{view.name}: one row is" in text
+        assert all(f"    {name} " in text for name, _ in view.columns)
+
+
+def test_runs(store: Path) -> None:
+    chosen = "run, policy, finished, horizon_s, iterations, events, segments, digest, chain_head, domains"
+    a, b = rows(store, f"SELECT {chosen} FROM runs ORDER BY run")
+    readers = [RunReader(store / "runs" / name) for name in "ab"]
+    for row, policy, reader in zip((a, b), ("mpc", "static"), readers, strict=True):
+        manifests = reader.manifests()
+        assert row[1:7] == (policy, True, 3600.0, 360, manifests[-1].last_seq + 1, len(manifests))
+        assert row[7:9] == (reader.digest(), reader.chain_head())
+        assert row[9] == ["oslo", "guizhou", "shanghai"]
+
+
+def test_events_are_those_of_the_log(store: Path) -> None:
+    expected = [(event.seq, event.type) for event in RunReader(store / "runs" / "b").events()]
+    assert rows(store, "SELECT seq, type FROM events WHERE run = 'b' ORDER BY seq") == expected
+
+
+def test_decisions(store: Path) -> None:
+    found = rows(
+        store,
+        'SELECT number, time_s, "trigger", action, candidates, best_iter_s, fallback, latency_s,'
+        " observation->>'$.now_ns'"
+        " FROM decisions WHERE run = 'a' ORDER BY number",
+    )
+    assert len(found) == 12
+    assert found[0] == (0, 0.0, "start", "move", 2, 10.0, None, 0.001, "0")
+    assert found[5] == (
+        5,
+        1500.0,
+        "period",
+        "hold",
+        2,
+        10.0,
+        "deadline of 1 s missed",
+        0.006,
+        str(1500 * 10**9),
+    )
+
+
+def test_plans(store: Path) -> None:
+    found = rows(
+        store,
+        "SELECT time_s, until_s, pause_s, moved_bytes, route, layers FROM plans WHERE run = 'a' ORDER BY seq",
+    )
+    assert found == [
+        (0.0, 1220.0, 0.0, 0, ["oslo", "guizhou"], [20, 14]),
+        (1220.0, 2420.0, 20.0, 7_000_000_000, ["guizhou", "shanghai"], [19, 15]),
+        (2420.0, None, 20.0, 7_000_000_000, ["shanghai", "oslo"], [18, 16]),
+    ]
+
+
+def test_iterations_add_up(store: Path) -> None:
+    expected = [payload for _, kind, payload, _ in history() if kind == "iteration_done"]
+    (found,) = rows(
+        store,
+        "SELECT sum(count)::BIGINT, sum(tokens)::BIGINT, sum(wan_bytes)::BIGINT, min(iter_s), max(utilisation),"
+        " max(end_s - start_s) FROM iterations WHERE run = 'a'",
+    )
+    bytes_sent = sum(size for done in expected for _, _, size in done["wan_bytes"])
+    sums = (sum(done["count"] for done in expected), sum(done["tokens"] for done in expected), bytes_sent)
+    assert found == (*sums, 10.0, pytest.approx(0.55), 30.0)
+
+
+def test_links(store: Path) -> None:
+    found = rows(
+        store, "SELECT kind, src, dst, count(*) AS n FROM links WHERE run = 'a' GROUP BY ALL ORDER BY ALL"
+    )
+    ticks = sum(kind == "link_observed" for _, kind, _, _ in history())
+    assert len(found) == 12
+    assert found[0] == ("estimated", "guizhou", "oslo", 12)
+    assert found[6] == ("observed", "guizhou", "oslo", ticks)
+    worst = "SELECT src, dst FROM links WHERE kind = 'observed' ORDER BY bandwidth_bps LIMIT 1"
+    assert rows(store, worst) == [("oslo", "guizhou")]
+
+
+def test_training_and_jobs(tmp_path: Path) -> None:
+    judged = {"checkpoint": "new", "champion": "old", "reason": "better", "interval": [0.01, 0.02]}
+    with RunWriter.create(tmp_path / "runs" / "t") as writer:
+        writer.append(0, *next(history())[1:3])
+        metrics = {"stage": "ppo", "update": 0, "steps": 64, "metrics": {"loss": 0.5, "entropy": 1.0}}
+        writer.append(0, "policy_updated", metrics)
+        scores = {
+            "role": "challenger",
+            "checkpoint": "new",
+            "window": "validate",
+            "scores": {"regret": 0.02, "x": None},
+        }
+        writer.append(0, "policy_evaluated", scores)
+        writer.append(0, "policy_promoted", judged)
+        writer.append(5, "job_submitted", {"reason": "user", "gpus": [], "spec": {}}, job="j1")
+        writer.finish({})
+    found = rows(
+        tmp_path,
+        "SELECT event, figures['loss'], figures['regret'], champion, low, high FROM training ORDER BY seq",
+    )
+    assert found == [
+        ("updated", 0.5, None, None, None, None),
+        ("evaluated", None, 0.02, None, None, None),
+        ("promoted", None, None, "old", 0.01, 0.02),
+    ]
+    assert rows(tmp_path, "SELECT job, state FROM jobs WHERE job <> ''") == [("j1", "submitted")]
+
+
+def test_the_lake_is_there_too(store: Path) -> None:
+    assert rows(store, "SELECT count(*) FROM link_samples") == [(0,)]
+    assert rows(store, "SELECT count(*) FROM trace_jobs") == [(0,)], (
+        "jobs of traces; `jobs` are those of runs"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "SELECT 1; SELECT 2",
+        "COPY (SELECT 1) TO 'x.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+        "CREATE TABLE t AS SELECT 1",
+        "ATTACH 'x.db'",
+        "SET threads = 1",
+        "INSTALL httpfs",
+    ],
+)
+def test_only_one_question_is_answered(
+    store: Path, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="one SELECT"):
+        query(store, text)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELEC 1", "SELEC"),
+        ("SELECT nothing FROM runs", "nothing"),
+        ("SELECT * FROM store", "store"),
+        ("SELECT 1 +", "syntax error"),
+    ],
+)
+def test_errors_of_the_sql_are_passed_on_with_the_views(store: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        query(store, text)
+    assert "views: events, runs, decisions" in str(error.value)
+
+
+def test_a_changed_log_is_not_answered_from(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "a")
+    path = max((tmp_path / "runs" / "a").glob("*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=path.name):
+        query(tmp_path, "SELECT 1")
+
+
+def test_formats(store: Path) -> None:
+    answer = query(
+        store,
+        "SELECT 1 AS n, 'a,\"b\"' AS t, NULL AS nothing, 0.1 + 0.2 AS f, [1, 2] AS l, DATE '2024-01-02' AS d",
+    )
+    assert json.loads(render(answer, "json")) == [
+        {"n": 1, "t": 'a,"b"', "nothing": None, "f": 0.3, "l": [1, 2], "d": "2024-01-02"}
+    ]
+    assert render(answer, "csv").decode() == 'n,t,nothing,f,l,d\n1,"a,""b""",,0.3,"[1, 2]",2024-01-02\n'
+    assert pq.read_table(io.BytesIO(render(answer, "parquet"))).equals(answer)
+    head, rule, row, count = render(answer, "table").decode().splitlines()
+    assert head.split() == ["n", "t", "nothing", "f", "l", "d"]
+    assert set(rule) == {"-", " "}
+    assert row.split() == ["1", 'a,"b"', "0.3", "[1,", "2]", "2024-01-02"]
+    assert count == "(1 row)"
+
+
+def test_columns_of_one_name_and_no_rows(store: Path) -> None:
+    assert render(query(store, "SELECT 1 AS a, 2 AS a"), "csv").decode().splitlines()[1] == "1,2"
+    empty = query(store, "SELECT run FROM runs WHERE false")
+    assert render(empty, "json") == b"[]\n"
+    assert render(empty, "table").decode().endswith("(0 rows)\n")
+
+
+def test_a_run_is_seen_while_it_is_written(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "live") as writer:
+        for number, (sim_ns, kind, payload, _) in enumerate(history()):
+            writer.append(sim_ns, kind, payload)
+            if number in (10, 60):
+                writer.flush()
+                assert rows(
+                    tmp_path, "SELECT count(*), bool_or(finished) FROM events JOIN runs USING (run)"
+                ) == [(number + 1, False)]
+
+
+def test_formats_are_listed() -> None:
+    assert sql.FORMATS == ("table", "json", "csv", "parquet")
