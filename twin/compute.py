@@ -1,12 +1,12 @@
-"""Seconds that a layer computes: each block as the few matrix products and memory-bound passes it consists
-of.
+"""Seconds that a layer computes: a block taken apart into its matrix products and its passes over memory.
 
-A product of m x k by k x n on one GPU takes `start + 2 m n k / (efficiency * peak)`: the curve in tokens
-per micro-batch (m) and h/tp (n or k) that the profiles show. Everything else in a block (norms, dropout,
-residuals, activation function, softmax) is bytes over memory bandwidth. Backward is two products for each
-forward one.
+A product on one GPU takes `start + FLOPs / (efficiency * peak)`: the curve in tokens per micro-batch and
+h/tp that the profiles show, since the start weighs more the smaller the product. Everything else in a block
+is bytes over memory bandwidth; each pass is counted in bytes that the GPU could have moved at its
+data-sheet bandwidth in the same time, so a slow kernel counts more passes than it makes. Where a GPU would
+be done sooner than the host can issue the work, the host sets the time.
 
-The constants come from operator profiles, not from whole iterations; see `Efficiency`.
+Every constant has its profile beside it; none comes from whole iterations but the host's three, see `Host`.
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,69 @@ from twin.domain import Domain, GpuType
 from twin.plan import Recompute
 from twin.transformer import Transformer
 
+MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
+"""Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
+(profiles-aceso-v100/ops, 80 files). A100: 0.70-0.76 (profiles-vidur/compute, Llama-2-7B), 0.74-0.83
+(profiles-sailor/aceso_op_profiles_fp16). H100 class: 0.70-0.85 on H100 (vidur), 0.55-0.65 on GH200
+(sailor)."""
+OTHER_MATMUL_EFFICIENCY = 0.70
+MATMUL_START_S = 10e-6
+"""What a product takes beyond that: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
+(profiles-vidur/compute)."""
+FLASH_EFFICIENCY = 0.5
+"""Share of the peak in fused attention (Dao 2023: 50-73 % on A100 forward and backward)."""
+KERNEL_S = 4e-6
+"""One kernel in the stream that does little."""
+
 
 @dataclass(frozen=True, slots=True)
-class Efficiency:
-    """How far real kernels stay below the data sheet.
+class Passes:
+    """Bytes of data-sheet bandwidth that the memory-bound work of a block costs, forward and backward.
 
-    Sources: forward products of Llama-2-7B on A100 and H100 against tokens and tp (profiles-vidur/compute,
-    2,088 rows), fp16 operators forward and backward on V100 and GH200 (profiles-aceso-v100/ops,
-    profiles-sailor/aceso_op_profiles_fp16).
+    `hidden` per token and hidden element, `ffn` per token and MLP element on this GPU, `matrix` per byte of
+    stored s x s scores. From profiles-aceso-v100/ops and profiles-sailor/aceso_op_profiles_fp16 (A100-40,
+    GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
+    9.5 bytes an element, softmax 2 and 2.8 matrices, dropout with its mask 3.3 and 2.8, the two batched
+    products 2.1 and 4.2.
     """
 
-    matmul: float = 0.73  # share of the tensor peak that a long product reaches
-    matmul_start_s: float = 10e-6  # fill and drain of one product
-    flash: float = 0.5  # share of the peak in fused attention
-    memory: float = 0.6  # share of memory bandwidth in element-wise passes
-    kernel_s: float = 4e-6  # one more kernel in the stream
-    host_s: float = 0.45e-3  # the host cannot issue a block's forward faster than this
+    hidden: tuple[float, float]
+    ffn: tuple[float, float]
+    matrix: tuple[float, float]
+
+
+CLASSIC = Passes(hidden=(2 * 8 + 2 * 20, 2 * 26 + 2 * 10 + 15), ffn=(5.0, 9.5), matrix=(7.4, 9.8))
+"""LayerNorm, dropout, GELU; 15 backward for the two additions of gradients at the residual branches."""
+GATED = Passes(hidden=(2 * 11 + 2 * 7 + 10, 2 * 26 + 15 + 10), ffn=(12.0, 17.0), matrix=(4.1, 7.0))
+"""RMSNorm 11, residual addition 7, rotary embedding 10, gated SiLU 12 (profiles-vidur/compute); backward in
+proportion to the classic block's."""
+GRADIENT_BYTES = 8.0
+"""Per parameter and micro-batch: the accumulated gradient is read and written in fp32."""
+LOGIT_PASSES = (10.0, 2.0)
+"""Bytes over fp32 logits in the loss, forward and backward (gpt-post-process in the same files: 8-12 and
+0-3)."""
+EMBEDDING_PASSES = (20.0, 24.0)
+"""Bytes over 2-byte activations (encoder-embedding: 18-26 forward; backward 20-30, and 6 over the whole
+table)."""
+EMBEDDING_TABLE_PASSES = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """How fast the host issues the kernels of one block: a floor under its time; and of one more collective.
+
+    Fitted to every tenth row of validation/vtrain_ground_truth_single.csv (144 of 1,440), the only numbers
+    here that come from whole iterations. Profiled blocks too small for their GPU take 1.2-2.1 ms each way
+    on other hosts (profiles-sailor/layer_times, OPT-350M at micro-batch 1), 50-120 us an operator
+    (aceso_op_profiles_fp16).
+    """
+
+    forward_s: float = 1.1e-3
+    backward_s: float = 1.0e-3
+    collective_s: float = 0.05e-3
+
+
+HOST = Host()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,65 +105,63 @@ class ComputeModel(Protocol):
         ...
 
 
-def products(model: Transformer, tp: int) -> tuple[tuple[int, int], ...]:
-    """(n, k) of the products of a block over all tokens: projections in and out, MLP up and down."""
-    h, kv, f = model.hidden, model.kv_hidden, model.ffn
-    up = 2 * f if model.gated else f
-    return (((h + 2 * kv) // tp, h), (h, h // tp), (up // tp, h), (h, f // tp))
+def matmul_efficiency(gpu: GpuType) -> float:
+    """Share of the tensor peak that long products reach on `gpu`."""
+    return MATMUL_EFFICIENCY.get(gpu.name.removesuffix("-PCIE-80").split("-")[0], OTHER_MATMUL_EFFICIENCY)
 
 
-def _matmul_s(gpu: GpuType, eff: Efficiency, flops: float, count: int = 1) -> float:
-    return count * eff.matmul_start_s + flops / (eff.matmul * gpu.peak_flops)
+def _matmul_s(gpu: GpuType, flops: float, count: int) -> float:
+    return count * MATMUL_START_S + flops / (matmul_efficiency(gpu) * gpu.peak_flops)
 
 
-def _memory_s(gpu: GpuType, eff: Efficiency, size_bytes: float, kernels: int) -> float:
-    return kernels * eff.kernel_s + size_bytes / (eff.memory * gpu.memory_bandwidth_bytes_s)
+def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
+    return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
 
 
-def _attention_s(model: Transformer, gpu: GpuType, eff: Efficiency, tp: int, mbs: int) -> tuple[float, float]:
+def _attention_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
     """Forward and backward seconds of the attention core.
 
-    Written out: two batched products and the passes over s x s matrices (softmax; dropout with its mask).
-    Fused: causal, so half the products, and 2.5 times as many in backward (Dao 2023).
+    Written out: two batched products and the passes over s x s matrices. Fused: causal, so half the
+    products, and 2.5 times as many in backward (Dao 2023).
     """
-    flops = 4.0 * mbs * model.seq**2 * model.hidden / tp
+    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
     if model.attention == "flash":
-        seconds = flops / 2 / (eff.flash * gpu.peak_flops) + eff.matmul_start_s
-        return seconds, 2.5 * seconds
-    matrix = 2.0 * mbs * model.heads * model.seq**2 / tp
-    passes = 4.5 if model.bias else 2.0  # softmax reads and writes; dropout reads, writes and keeps a mask
-    forward = _matmul_s(gpu, eff, flops, 2) + _memory_s(gpu, eff, (passes + 2) * matrix, 2)
-    backward = _matmul_s(gpu, eff, 2 * flops, 4) + _memory_s(gpu, eff, (passes + 5) * matrix, 3)
-    return forward, backward
+        forward = flops / 2 / (FLASH_EFFICIENCY * gpu.peak_flops) + MATMUL_START_S
+        return forward, 2.5 * forward
+    matrix = 2.0 * micro_batch * model.heads * model.seq**2 / tp
+    over = (CLASSIC if model.bias else GATED).matrix
+    forward = _matmul_s(gpu, flops, 2) + _memory_s(gpu, over[0] * matrix, 2)
+    return forward, _matmul_s(gpu, 2 * flops, 4) + _memory_s(gpu, over[1] * matrix, 3)
 
 
-def _block_s(model: Transformer, gpu: GpuType, eff: Efficiency, tp: int, mbs: int) -> tuple[float, float]:
-    tokens = mbs * model.seq
-    flops = sum(2.0 * tokens * n * k for n, k in products(model, tp))
-    element = float(model.bytes_per_element)
-    h, f = model.hidden, model.ffn / tp
-    dropout = 0.5 if model.bias else 0.0  # one-byte masks
-    passes = tokens * element * ((2 * 2 + 2 * (3 + dropout)) * h + (3 if model.gated else 2) * f)
-    attention_forward, attention_backward = _attention_s(model, gpu, eff, tp, mbs)
-    forward = _matmul_s(gpu, eff, flops, 4) + _memory_s(gpu, eff, passes, 8) + attention_forward
-    backward = _matmul_s(gpu, eff, 2 * flops, 8) + _memory_s(gpu, eff, 1.5 * passes, 10) + attention_backward
-    return max(forward, eff.host_s), max(backward, eff.host_s)
+def _block_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+    """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
+    tokens = micro_batch * model.seq
+    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
+    weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+    passes = GATED if model.gated else CLASSIC
+    sizes = [
+        tokens * (per_h * h + per_f * model.ffn / tp)
+        for per_h, per_f in zip(passes.hidden, passes.ffn, strict=True)
+    ]
+    forward = _matmul_s(gpu, 2.0 * tokens * weights, 4) + _memory_s(gpu, sizes[0], 8)
+    backward = _matmul_s(gpu, 4.0 * tokens * weights, 8)
+    return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
 
 
-def _head_s(model: Transformer, gpu: GpuType, eff: Efficiency, tp: int, mbs: int) -> tuple[float, float]:
-    tokens = mbs * model.seq
+def _head_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+    tokens = micro_batch * model.seq
     flops = 2.0 * tokens * model.hidden * model.vocab / tp
-    logits = 4.0 * tokens * model.vocab / tp  # fp32 in the loss
-    forward = _matmul_s(gpu, eff, flops) + _memory_s(gpu, eff, 4 * logits, 6)
-    return forward, _matmul_s(gpu, eff, 2 * flops, 2) + _memory_s(gpu, eff, 2 * logits, 3)
+    logits = 4.0 * tokens * model.vocab / tp
+    forward = _matmul_s(gpu, flops, 1) + _memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
+    return forward, _matmul_s(gpu, 2 * flops, 2) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
-def _embedding_s(model: Transformer, gpu: GpuType, eff: Efficiency, mbs: int) -> tuple[float, float]:
-    passes = mbs * model.seq * model.hidden * float(model.bytes_per_element)
-    return _memory_s(gpu, eff, 5 * passes, 4), _memory_s(gpu, eff, 4 * passes, 3)
-
-
-EFFICIENCY = Efficiency()
+def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+    activations = 2.0 * micro_batch * model.seq * model.hidden
+    table = 2.0 * model.vocab * model.hidden / tp
+    forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
+    return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
 
 
 @lru_cache(maxsize=4096)
@@ -129,21 +174,19 @@ def layer_times(
     forward again where it is recomputed. Full recompute adds the whole forward to the backward, selective
     the attention core.
     """
-    gpu, eff = domain.gpu, EFFICIENCY
+    gpu = domain.gpu
     message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
-    path = Path(domain.intra_node_bps, domain.intra_node_latency_s)
-    reduce_s = 2 * all_reduce_s(message, tp, path)
-    block_forward, block_backward = _block_s(model, gpu, eff, tp, micro_batch)
-    block_forward += reduce_s
-    block_backward += reduce_s
-    if recompute == "full":
-        block_backward += block_forward
-    elif recompute == "selective":
-        block_backward += _attention_s(model, gpu, eff, tp, micro_batch)[0]
-    embedding = _embedding_s(model, gpu, eff, micro_batch)
-    head = _head_s(model, gpu, eff, tp, micro_batch)
+    reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+    core = _attention_s(model, gpu, tp, micro_batch)
+    block = _block_s(model, gpu, tp, micro_batch)
+    issue_s = 2 * HOST.collective_s if tp > 1 else 0.0
+    forward = max(block[0] + core[0] + reduce_s, HOST.forward_s + issue_s)
+    backward = max(block[1] + core[1] + reduce_s, HOST.backward_s + issue_s)
+    again = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
+    embedding = _embedding_s(model, gpu, tp, micro_batch)
+    head = _head_s(model, gpu, tp, micro_batch)
     n = model.blocks
     return LayerTimes(
-        np.array([embedding[0], *[block_forward] * n, head[0]]),
-        np.array([embedding[1], *[block_backward] * n, head[1]]),
+        np.array([embedding[0], *[forward] * n, head[0]]),
+        np.array([embedding[1], *[backward + again] * n, head[1]]),
     )

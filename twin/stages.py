@@ -23,8 +23,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 OPTIMISER_BYTES = 30.0
-"""Memory traffic of Adam per parameter: read gradient, master, two moments (16), write three and the weight
-(14)."""
+"""Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
+the weight (14)."""
 OPTIMISER_MEMORY_EFFICIENCY = 0.75
 
 

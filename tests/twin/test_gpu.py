@@ -1,0 +1,32 @@
+import pytest
+
+from ingest.errors import UsageError
+from twin.gpu import FABRICS, PRESETS, canonical, fabric, preset
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("a100-80g", "A100-80"),
+        ("NVIDIA H100", "H100"),
+        ("gh_96", "GH200"),
+        ("v100", "V100-32"),
+        ("Titan-RTX", "TITAN-RTX"),
+    ],
+)
+def test_spellings(spelling: str, name: str) -> None:
+    assert canonical(spelling) == name
+
+
+def test_unknown_models_are_listed() -> None:
+    with pytest.raises(UsageError, match="A100-80"):
+        preset("TPU")
+
+
+def test_every_model_has_a_fabric_and_sane_figures() -> None:
+    assert set(FABRICS) == set(PRESETS)
+    for name, gpu in PRESETS.items():
+        assert gpu.name == name
+        assert 8e9 <= gpu.memory_bytes <= 200e9
+        assert 10 < gpu.peak_flops / gpu.memory_bandwidth_bytes_s < 400
+        assert fabric(name).intra_node_bps > fabric(name).inter_node_bps
