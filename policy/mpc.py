@@ -2,17 +2,17 @@
 
 At every trigger: search the best plans under the present and under two later forecasts, compute what each of
 them and holding would bring over the horizon (`policy.horizon`), move only when the best beats holding by a
-margin. Because forecasts revert to each link's mean, a dip that will not last is not worth a move, and one
-that lasts is.
+margin. Because forecasts revert to each link's mean, a dip that will not last is not worth a move.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ingest.units import NS_PER_S
 from policy.greedy import nothing_runs
-from policy.horizon import Outages, Slice, outcomes, per_iteration, slices
+from policy.horizon import Horizon, Outages, ahead, outcomes, per_iteration
 from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
@@ -29,17 +29,36 @@ class Tuning:
 
     horizon_s: float  # over which a move has to pay for itself
     margin: float  # in units of the objective, that a move must gain over holding
-    per_forecast: int = 8  # candidates taken from each forecast's search
-    outage_s: float = (
-        600.0  # a link found dead is expected back after this, or after as long again as it was dead
-    )
+    per_forecast: int = 6  # candidates taken from each forecast's search
+    outage_s: float = 600.0  # a dead link is expected back after this, or after as long again as it was dead
+    same: float = 0.05  # links that differ by less than this share are not searched again
 
 
 TUNED = Tuning(horizon_s=3600.0, margin=0.01)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Searched:
+    """The last search of one part of the horizon: what it was for and what it found."""
+
+    links: LinkState
+    free_gpus: tuple[int, ...]
+    slowdown: Matrix
+    plans: tuple[Plan, ...]
+
+    def covers(self, links: LinkState, view: View, same: float) -> bool:
+        """Whether a search for `links` now would be for nearly the same."""
+        off = ~np.eye(len(links.latency_s), dtype=np.bool_)
+        near = (
+            np.abs(links.bandwidth_bps[off] - self.links.bandwidth_bps[off])
+            <= same * self.links.bandwidth_bps[off]
+        )
+        machines = self.free_gpus == view.free_gpus and np.array_equal(self.slowdown, view.slowdown)
+        return machines and bool(near.all())
+
+
 class Mpc:
-    """The strongest simple planner: moves when it expects the move to pay within the horizon, with a
+    """The strongest simple planner: moves when a move is expected to pay within the horizon, with a
     margin.
     """
 
@@ -56,21 +75,21 @@ class Mpc:
         self._alive_bps: Matrix = np.zeros((size, size))
         self._died_ns = np.full((size, size), -1, dtype=np.int64)
         self._base: Outcome | None = None
+        self._searched: dict[int, _Searched] = {}
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan with the best expected objective over the horizon."""
-        parts = slices(view.forecast, self.tuning.horizon_s, self._outages(view))
-        objective = self._objective(view, parts)
-        plans = self._candidates(view, parts, objective)
+        horizon = ahead(view.forecast, self.tuning.horizon_s, self._outages(view))
+        objective = self._objective(view, horizon)
+        plans = self._candidates(view, horizon, objective)
         if not plans:
             return nothing_runs(self.estimator, view)
-        found = self._outcomes(plans, parts, view.plan, view)
+        found = self._outcomes(plans, horizon, view.plan, view)
         scored = [
             Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
             for plan, out in zip(plans, found, strict=True)
         ]
-        ranked = sorted(scored, key=lambda c: -c.score)
-        return self._choose(view, ranked)
+        return self._choose(view, sorted(scored, key=lambda c: -c.score))
 
     def _choose(self, view: View, ranked: list[Candidate]) -> Decision:
         best, shown = ranked[0], tuple(ranked[:16])
@@ -82,24 +101,27 @@ class Mpc:
         gain = best.score - held.score
         extra = {"gain": gain if np.isfinite(gain) else None, "margin": self.tuning.margin}
         if best is held or gain <= self.tuning.margin:
-            reason = f"the best move gains {gain:.4f}, below the margin of {self.tuning.margin:g}"
+            reason = f"the best move gains {gain:.4f}, not more than the margin of {self.tuning.margin:g}"
             return Decision(None, reason, shown, held.iter_s, extra=extra)
-        return Decision(
-            best.plan, f"expected to gain {gain:.4f}: {best.plan}", shown, best.iter_s, extra=extra
-        )
+        reason = f"expected to gain {gain:.4f}: {best.plan}"
+        return Decision(best.plan, reason, shown, best.iter_s, extra=extra)
 
-    def _candidates(self, view: View, parts: tuple[Slice, ...], objective: Objective) -> list[Plan]:
-        """The running plan if it is legal, and the best of each forecast by the objective, without
-        repetition.
-        """
-        running = view.plan if view.plan is not None and usable(self.estimator, view) else None
+    def _candidates(self, view: View, horizon: Horizon, objective: Objective) -> list[Plan]:
+        """The running plan if it is legal, and the best of three forecasts, without repetition."""
+        running = view.plan if usable(self.estimator, view) else None
         plans: dict[Plan, None] = {} if running is None else {running: None}
-        for part in dict.fromkeys((parts[0], parts[len(parts) // 2], parts[-1])):
-            plans |= dict.fromkeys(self._best(view, part.states[1][1], objective, running))
+        last = len(horizon.middle) - 1
+        for part in dict.fromkeys((0, (last + 1) // 2, last)):
+            plans |= dict.fromkeys(self._best(view, part, horizon.middle[part], objective, running))
         return list(plans)
 
-    def _best(self, view: View, links: LinkState, objective: Objective, running: Plan | None) -> list[Plan]:
+    def _best(
+        self, view: View, part: int, links: LinkState, objective: Objective, running: Plan | None
+    ) -> Sequence[Plan]:
         """The best plans of one link state, at most one for each shape, by the objective without moving."""
+        before = self._searched.get(part)
+        if before is not None and before.covers(links, view, self.tuning.same):
+            return before.plans
         pool = explore(self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running)
         found: list[tuple[float, int, Plan]] = []
         for ns, shape, cuts in pool.best_by_shape()[: 6 * self.tuning.per_forecast]:
@@ -107,34 +129,33 @@ class Mpc:
             busy_s, usd = per_iteration(self.estimator, plan, view.slowdown)
             seconds = ns / NS_PER_S
             found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), len(found), plan))
-        return [plan for _, _, plan in sorted(found)[: self.tuning.per_forecast]]
+        plans = tuple(plan for _, _, plan in sorted(found)[: self.tuning.per_forecast])
+        self._searched[part] = _Searched(links, view.free_gpus, view.slowdown, plans)
+        return plans
 
-    def _objective(self, view: View, parts: tuple[Slice, ...]) -> Objective:
+    def _objective(self, view: View, horizon: Horizon) -> Objective:
         """The objective relative to the static plan over the horizon; the last base while that cannot run."""
         plan = base_plan(self.estimator, view)
-        outcome = Outcome(float("inf"), 0.0, 0.0)
         if plan is not None:
-            (outcome,) = self._outcomes([plan], parts, plan, view)
-        if outcome.iter_s < float("inf"):
-            self._base = outcome
+            (outcome,) = self._outcomes([plan], horizon, plan, view)
+            if outcome.iter_s < float("inf"):
+                self._base = outcome
         return Objective(self.weights, self._base or Outcome(1.0, 0.0, 0.0))
 
     def _outcomes(
-        self, plans: list[Plan], parts: tuple[Slice, ...], running: Plan | None, view: View
+        self, plans: list[Plan], horizon: Horizon, running: Plan | None, view: View
     ) -> list[Outcome]:
         return outcomes(
             self.estimator,
             plans,
-            parts,
+            horizon,
             running=running,
             restart_s=self.restart_s,
             slowdown=view.slowdown,
         )
 
     def _outages(self, view: View) -> Outages:
-        """A dead link is expected back with its last bandwidth after a while; until now it was dead
-        `been_s`.
-        """
+        """A dead link is expected back with its last bandwidth; the longer it has been dead, the later."""
         now = view.forecast.bandwidth_bps[0]
         dead = now <= 0
         self._alive_bps = np.where(dead, self._alive_bps, now)

@@ -64,18 +64,16 @@ class Pool:
         return min(self.scores[shape, tuple(row)] for row in cuts.tolist())
 
     def climb(self, shape: Shape, cuts: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-        """Move layers between domains while that helps, 4, then 2, then 1 at a time; where that ends."""
+        """Move layers between domains while that helps; the local optimum and its cuts."""
         here = tuple(cuts)
         self.score(shape, np.array([here], dtype=np.int64))
-        for step in (4, 2, 1):
-            improved = True
-            while improved:
-                near = neighbours(here, shape, step)
-                self.score(shape, near)
-                best = min([here, *map(tuple, near.tolist())], key=lambda row: (self.scores[shape, row], row))
-                improved = self.scores[shape, best] < self.scores[shape, here]
-                here = best if improved else here
-        return self.scores[shape, here], here
+        while True:
+            near = neighbours(here, shape)
+            self.score(shape, near)
+            best = min([here, *map(tuple, near.tolist())], key=lambda row: (self.scores[shape, row], row))
+            if self.scores[shape, best] >= self.scores[shape, here]:
+                return self.scores[shape, here], here
+            here = best
 
     def ranked(self) -> list[tuple[int, Shape, tuple[int, ...]]]:
         """Everything that runs, fastest first, ties in a fixed order."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twin.estimate import Estimator
+from twin.transformer import Transformer
 
 Cuts = NDArray[np.int64]
 """(P, n + 1) rows of cut points 0 = c_0 < ... < c_n = N."""
@@ -110,11 +111,18 @@ def _speed(
 
 def _proportional(estimator: Estimator, speed: NDArray[np.float64]) -> Cuts:
     """One row of cuts that gives each domain FLOPs in proportion to `speed` (n,)."""
-    flops = np.array([layer.forward_flops_per_sequence for layer in estimator.job.model.layers()])
-    done = np.concatenate([[0.0], np.cumsum(flops)]) / flops.sum()
+    done = _done(estimator.job.model)
     wanted = np.cumsum(speed)[:-1] / speed.sum()
-    inside = [int(np.argmin(np.abs(done - share))) for share in wanted]
-    return np.array([[0, *inside, len(flops)]], dtype=np.int64)
+    inside = np.abs(done[:, None] - wanted).argmin(axis=0).tolist()
+    return np.array([[0, *inside, len(done) - 1]], dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def _done(model: Transformer) -> NDArray[np.float64]:
+    """Share of a sequence's forward FLOPs before each layer (N + 1,)."""
+    flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()])
+    share: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(flops)]) / flops.sum()
+    return share
 
 
 def repaired(cuts: Cuts, shape: Shape) -> Cuts:
@@ -128,8 +136,8 @@ def repaired(cuts: Cuts, shape: Shape) -> Cuts:
     return fixed
 
 
-def neighbours(cuts: Sequence[int], shape: Shape, step: int) -> Cuts:
-    """Every legal row that moves `step` layers from one domain to another."""
+def neighbours(cuts: Sequence[int], shape: Shape, steps: Sequence[int] = (1, 2, 4, 8)) -> Cuts:
+    """Every legal row that moves 1, 2, 4 or 8 layers from one domain to another."""
     n = len(shape.order)
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b and (n <= 8 or abs(a - b) == 1)]
     if not pairs:
@@ -137,6 +145,6 @@ def neighbours(cuts: Sequence[int], shape: Shape, step: int) -> Cuts:
     move = np.zeros((len(pairs), n), dtype=np.int64)
     for row, (source, target) in enumerate(pairs):
         move[row, source], move[row, target] = -1, 1
-    counts = np.diff(np.asarray(cuts, dtype=np.int64)) + step * move
+    counts = np.diff(np.asarray(cuts, dtype=np.int64)) + np.concatenate([step * move for step in steps])
     counts = counts[(counts >= [pp for _, pp in shape.inner]).all(axis=1)]
     return np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), np.cumsum(counts, axis=1)], axis=1)

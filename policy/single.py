@@ -68,7 +68,8 @@ def _why(pool: Pool) -> str:
             f"{name} fits in no single domain: none has a free GPU that divides the batch; use more domains"
         )
     _, need, domain = min(needs, key=lambda entry: entry[:2])
+    have = f"a GPU of {domain.gpu.memory_bytes / GIB:.1f} GiB ({domain.gpus} GPUs)"
     return (
-        f"{name} fits in no single domain: {domain.name} comes closest and needs {need / GIB:.1f} GiB on a GPU "
-        f"of {domain.gpu.memory_bytes / GIB:.1f} GiB ({domain.gpus} GPUs); use a policy that spans domains"
+        f"{name} fits in no single domain: {domain.name} comes closest and needs {need / GIB:.1f} GiB "
+        f"on {have}; use a policy that spans domains"
     )

@@ -108,7 +108,7 @@ def test_large_clusters_by_beam(size: int) -> None:
 
 def test_neighbours_keep_all_layers_and_fill_every_stage() -> None:
     shape = Shape((0, 1, 2), 1, ((1, 1), (1, 2), (1, 1)), 1)
-    rows = neighbours((0, 3, 5, 9), shape, 1)
+    rows = neighbours((0, 3, 5, 9), shape, steps=(1,))
     assert (np.diff(rows) >= [1, 2, 1]).all() and (rows[:, -1] == 9).all() and (rows[:, 0] == 0).all()
     assert len(rows) == 4  # the middle domain can give nothing away
 
