@@ -97,8 +97,8 @@ def test_iterations_add_up(store: Path) -> None:
     expected = [payload for _, kind, payload, _ in history() if kind == "iteration_done"]
     (found,) = rows(
         store,
-        "SELECT sum(count)::BIGINT, sum(tokens)::BIGINT, sum(wan_bytes)::BIGINT, min(iter_s), max(utilisation),"
-        " max(end_s - start_s) FROM iterations WHERE run = 'a'",
+        "SELECT sum(count)::BIGINT, sum(tokens)::BIGINT, sum(wan_bytes)::BIGINT, min(iter_s),"
+        " max(utilisation), max(end_s - start_s) FROM iterations WHERE run = 'a'",
     )
     bytes_sent = sum(size for done in expected for _, _, size in done["wan_bytes"])
     sums = (sum(done["count"] for done in expected), sum(done["tokens"] for done in expected), bytes_sent)
