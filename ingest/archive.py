@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ingest.errors import InputError
-from ingest.source import HEAD_BYTES, SMALL_BYTES, Source, digest_of, from_bytes
+from ingest.source import HEAD_BYTES, SMALL_BYTES, Source, digest_of, from_bytes, unreadable
 
 KEPT_BYTES = 64 * 1024**2
 """Contents up to this size together are kept from the first pass."""
@@ -128,7 +128,7 @@ def _opener(path: Path, member: str) -> Callable[[], BinaryIO]:
 
 
 def _walk(path: Path) -> Iterator[tuple[str, IO[bytes], str | None]]:
-    """Every file in the archive: its name (empty for a compressed single file), stream, or why it is left out."""
+    """Every file inside: its name (empty for a compressed single file), stream, or why it is left out."""
     lower = path.name.lower()
     if lower.endswith(".zip"):
         walk = _walk_zip(path)
@@ -212,9 +212,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); check the file and its rights"
-        ) from error
+        raise unreadable(path, error) from error
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class Typed:
 
 
 def from_texts(table: str, texts: Texts, columns: Sequence[Column], constants: Constants = NONE) -> Batch:
-    """Typed rows of text columns: rows with a cell that does not parse become rejects, with the first such cell.
+    """Typed rows of text columns; rows with a cell that does not parse become rejects, with the first such.
 
     constants: canonical columns that have one value in all rows.
     """
@@ -197,7 +197,7 @@ def instant(target: str, source: str, timezone: str = "UTC", sample: str = "Z") 
 
 
 def epoch(target: str, source: str, unit_s: float = 1.0) -> Column:
-    """Times counted from 1970 in units of `unit_s` seconds; fractions of seconds are kept to the microsecond."""
+    """Times counted from 1970 in units of `unit_s` seconds; fractions of seconds to the microsecond."""
     ticks = round(unit_s * 1e9)
 
     def convert(cells: pa.Array) -> pa.Array:
@@ -208,10 +208,7 @@ def epoch(target: str, source: str, unit_s: float = 1.0) -> Column:
         return pc.multiply_checked(micro, 1000).cast(TS)
 
     def one(cell: str) -> int:
-        if unit_s < 1:
-            value = int(cell) * ticks
-        else:
-            value = round(_plain(cell) * 1e6) * 1000
+        value = int(cell) * ticks if unit_s < 1 else round(_plain(cell) * 1e6) * 1000
         if abs(value) >= 2**63:
             raise ValueError(cell)
         return value
@@ -270,7 +267,7 @@ def _scaled(values: pa.Array, factor: float) -> pa.Array:
 
 
 def _converted(cells: pa.Array, column: Column) -> tuple[pa.Array, np.ndarray | None]:
-    """The typed column, null where a cell does not parse, and the mask of those cells (None: there are none)."""
+    """The typed column, null where a cell does not parse, and the mask of those cells (None: no such)."""
     try:
         return column.convert(cells), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

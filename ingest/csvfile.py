@@ -5,7 +5,6 @@ header; blank lines are no rows.
 """
 
 import csv
-import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +45,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Parsed records: columns (of text, if not said otherwise) by header name (blank cells null), row numbers, and what was rejected."""
+    """Parsed records: columns by header name (text unless said otherwise, blank cells null), row numbers, and
+    the records rejected."""
 
     columns: dict[str, pa.Array]
     rows: pa.Int64Array
@@ -89,10 +89,11 @@ def blocks(source: Source) -> Iterator[Block]:
             block, rest = data[:cut], _short(source, data[cut:])
             if b'"' in block:
                 block, rest = _balanced(block, rest, last=not chunk)
-            if block.strip():
+            if block:
                 made = _block(row + 1, block)
                 row += made.count
-                yield made
+                if made.count:
+                    yield made
             if not chunk:
                 return
 
@@ -172,7 +173,9 @@ def _numbered(
         numbers = numbers[~np.isin(numbers, [reject.row for reject in block.rejects])]
     rejects = list(block.rejects)
     for at, raw in wrong:
-        rejects.append(Reject(int(numbers[at - 1]), "", raw, f"expected {fields} fields, found another number"))
+        rejects.append(
+            Reject(int(numbers[at - 1]), "", raw, f"expected {fields} fields, found another number")
+        )
     if wrong:
         numbers = np.delete(numbers, [at - 1 for at, _ in wrong])
     assert len(numbers) == count, "records counted and parsed differ"
@@ -188,7 +191,8 @@ def _without_replaced(parsed: Texts) -> Texts:
         hit = np.asarray(pc.fill_null(pc.match_substring(column, "\ufffd"), False)) & ~bad
         bad |= hit
         rejects += [
-            Reject(int(numbers[at]), name, column[int(at)].as_py(), "not UTF-8 text") for at in np.flatnonzero(hit)
+            Reject(int(numbers[at]), name, column[int(at)].as_py(), "not UTF-8 text")
+            for at in np.flatnonzero(hit)
         ]
     keep = pa.array(~bad)
     columns = {name: column.filter(keep) for name, column in parsed.columns.items()}
@@ -203,35 +207,30 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _block(first_row: int, data: bytes) -> Block:
     """Count the records; lines whose quote is never closed are rejected here, one by one."""
+    if b"\r" in data:  # the parser would take a stray one for the end of a record
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     lines = np.frombuffer(data, np.uint8)
     if b'"' not in data:
-        return Block(first_row, data, _records(lines, data))
+        return Block(first_row, data, _records(lines))
     ends = np.flatnonzero(lines == 10)
     quotes = np.cumsum(lines == 34)
     odd = quotes[ends] % 2 if len(ends) else np.array([])
     if not odd.any() and quotes[-1] % 2 == 0:
-        return Block(first_row, data, _records(lines, data))
+        return Block(first_row, data, _records(lines))
     return _repaired(first_row, data)
 
 
-def _records(raw: np.ndarray, data: bytes) -> int:
+def _records(raw: np.ndarray) -> int:
     """Lines that are not blank."""
-    ends = np.flatnonzero(raw == 10)
-    starts = np.concatenate(([0], ends + 1))
-    stops = np.concatenate((ends, [len(raw)]))
-    lengths = stops - starts
-    filled = lengths > 0
-    if b"\r" in data:
-        single = np.flatnonzero(lengths == 1)
-        filled[single[raw[starts[single]] == 13]] = False
-    return int(filled.sum())
+    ends = np.concatenate(([-1], np.flatnonzero(raw == 10), [len(raw)]))
+    return int((np.diff(ends) > 1).sum())
 
 
 def _repaired(first_row: int, data: bytes) -> Block:
     """Join lines of a cell that spans several; reject lines with a stray quote."""
     kept: list[bytes] = []
     rejects: list[Reject] = []
-    lines = [line for line in data.split(b"\n") if line.strip(b"\r")]
+    lines = [line for line in data.split(b"\n") if line]
     row, at = first_row, 0
     while at < len(lines):
         span = _span(lines, at)
@@ -272,5 +271,7 @@ def first_record(head: bytes, delimiter: str = ",") -> list[str]:
     lines = [line for line in head.removeprefix(_BOM).split(b"\n")[1:] if line.strip()]
     if not lines:
         return []
-    text = io.StringIO(lines[0].decode("utf-8", "replace"))
-    return next(csv.reader(text, delimiter=delimiter), [])
+    try:
+        return next(csv.reader([lines[0].decode("utf-8", "replace").rstrip("\r")], delimiter=delimiter), [])
+    except csv.Error:
+        return []

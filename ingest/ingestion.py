@@ -128,7 +128,7 @@ class _Lake:
         self._lock: durable.Lock | None = None
 
     def lock(self) -> bool:
-        """Become the only writer; true the first time, when the lake may have changed since it was looked at."""
+        """Become the only writer; true the first time, when the lake may have changed since the last look."""
         if self._lock is not None:
             return False
         self._lock = durable.Lock(lake.folder(self.store) / "lock")

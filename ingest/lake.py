@@ -123,7 +123,7 @@ def live(store: Path) -> list[Manifest]:
 def without(
     store: Path, manifest: Manifest, gone: set[str]
 ) -> tuple[list[SourceEntry], Iterator[tuple[str, pa.Table]]]:
-    """What stays of a manifest when the files `gone` are replaced: the other sources, and their rows by part."""
+    """What stays of a manifest without the files `gone`: the other sources, and their rows by part."""
     kept = [entry for entry in manifest.sources if entry.file not in gone]
 
     def rows() -> Iterator[tuple[str, pa.Table]]:
@@ -205,9 +205,9 @@ def verify(store: Path) -> list[str]:
 
 
 def clean(store: Path) -> int:
-    """Delete what no live manifest names: left-overs of killed ingests and of replaced files. Returns how many.
+    """Delete what no live manifest names: left-overs of killed ingests and replaced files.
 
-    Only for the process that holds the lake's lock.
+    Returns how many files went. Only for the process that holds the lake's lock.
     """
     current = live(store)
     named = {folder(store) / part.file for m in current for part in m.parts}

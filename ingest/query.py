@@ -21,9 +21,8 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     files = lake.parts(store)
     for table, schema in TABLES.items():
-        connection.execute(
-            f"CREATE VIEW {table} AS SELECT {_columns(schema)} FROM {_relation(files.get(table), schema)}"
-        )
+        source = _relation(files.get(table), schema)
+        connection.execute(f"CREATE VIEW {table} AS SELECT {_columns(schema)} FROM {source}")
     return connection
 
 

@@ -67,15 +67,8 @@ class Source:
 
 def from_bytes(name: str, shown: str, data: bytes) -> Source:
     """A source whose content is at hand. Empty files are keyed by their name: they have nothing in common."""
-    content = data or b"empty:" + name.encode()
-    return Source(
-        name,
-        hashlib.sha256(content).hexdigest(),
-        len(data),
-        data[:HEAD_BYTES],
-        shown,
-        lambda: io.BytesIO(data),
-    )
+    digest = hashlib.sha256(data or b"empty:" + name.encode()).hexdigest()
+    return Source(name, digest, len(data), data[:HEAD_BYTES], shown, lambda: io.BytesIO(data))
 
 
 def from_file(path: Path, name: str) -> Source:
@@ -93,10 +86,15 @@ def from_file(path: Path, name: str) -> Source:
             stream.seek(0)
             digest, size = digest_of(stream)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); check the file and its rights"
-        ) from error
-    return Source(name, digest, size, head, str(path), lambda: cast(BinaryIO, _Bounded(path.open("rb"), size)), path)
+        raise unreadable(path, error) from error
+    return Source(
+        name, digest, size, head, str(path), lambda: cast(BinaryIO, _Bounded(path.open("rb"), size)), path
+    )
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """The error for a file that the system does not let us read."""
+    return InputError(f"{path}: cannot be read ({error.strerror}); check the file and its rights")
 
 
 def digest_of(stream: BinaryIO) -> tuple[str, int]:

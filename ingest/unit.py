@@ -1,4 +1,4 @@
-"""A unit of ingest: the rows of some sources on their way into the lake, committed by one manifest or not at all.
+"""A unit of ingest: the rows of some sources on their way into the lake, committed as one or not at all.
 
 Thousands of small files share one unit, hence a few Parquet parts and one manifest; a large file has a unit
 of its own, whose parts are written while it is read, so memory stays bounded.
@@ -107,7 +107,7 @@ class Unit:
         return taken
 
     def retain(self, entries: Iterable[lake.SourceEntry], rows: Iterable[tuple[str, pa.Table]]) -> None:
-        """Take over sources of a manifest that this unit replaces, with their rows as they lie in the lake."""
+        """Take over sources of a manifest that this unit replaces, with their rows as they are there."""
         self._kept.extend(entries)
         for table, part in rows:
             self._writer.write(table, partial(_same, part))
@@ -245,5 +245,3 @@ def _renamed(rows: pa.Table, sites: Mapping[str, str]) -> pa.Table:
             at = rows.column_names.index(column)
             rows = rows.set_column(at, column, names.take(coded.indices).dictionary_encode())
     return rows
-
-

@@ -1,4 +1,4 @@
-"""The only place where units are converted; everything inside is SI (bits per second, bytes, seconds, watts)."""
+"""The only place where units are converted; inside, everything is SI (b/s, bytes, seconds, watts)."""
 
 NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8

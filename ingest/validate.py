@@ -30,7 +30,7 @@ Fault = tuple[str, pa.BooleanArray, str]
 
 
 def canonical(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """The columns as an Arrow table in the schema's order and types, missing ones null, text as dictionaries."""
+    """The columns in the schema's order and types, missing ones null, text as dictionaries."""
     schema = TABLES[table]
     length = len(columns["source_row"])
     arrays = []

@@ -1,8 +1,8 @@
 """Any CSV or Parquet file whose columns are the canonical ones, by name or by a mapping in dataset.toml.
 
 Without a `table` in dataset.toml the header must fit exactly one canonical table: only known columns, all
-required ones, and one measured quantity at least. Times are ISO 8601 (zone `timezone` if they bear none) or seconds
-since 1970; `[units]` says what else.
+required ones, and one more at least. Times are ISO 8601 (zone `timezone` if they bear none) or seconds since
+1970; `[units]` says what else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class Columns:
     tables = tuple(table for table in TABLES if table != "rejects")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A CSV whose header fits exactly one canonical table. Parquet needs a `dataset.toml` that says so."""
+        """A CSV whose header fits exactly one table. Parquet needs a `dataset.toml` that says so."""
         return len(_fitting(csvfile.header(head))) == 1
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
@@ -92,7 +92,7 @@ def _columns(
     """
     if len(set(names)) != len(names):
         raise InputError(f"{source.shown}: two columns have one name in the header {', '.join(names)}")
-    made = []
+    made, constants = [], _constants(table, names, options)
     for field in TABLES[table]:
         if field.name in _OWN:
             continue
@@ -101,9 +101,7 @@ def _columns(
             at = list(names).index(name)
             sample = record[at] if at < len(record) else ""
             made.append(_column(source, field, name, options, sample))
-        elif field.name in options.columns or (
-            not field.nullable and field.name not in _constants(table, names, options)
-        ):
+        elif field.name in options.columns or (not field.nullable and field.name not in constants):
             raise InputError(f"{source.shown}: no column {name!r} for {field.name}{suggestion(name, names)}")
     return made
 
@@ -138,11 +136,8 @@ def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dic
     if table != "link_samples":
         return {}
     stated = {"streams": options.streams, "kind": options.kind}
-    return {
-        name: value
-        for name, value in stated.items()
-        if value is not None and options.columns.get(name, name) not in names
-    }
+    given = {name: value for name, value in stated.items() if value is not None}
+    return {name: value for name, value in given.items() if options.columns.get(name, name) not in names}
 
 
 def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:

@@ -74,7 +74,9 @@ class NvidiaSmi:
         constants = {} if "host" in found else {"host": options.name}
         yield from csvfile.side_by_side(
             source,
-            lambda block: cells.from_texts(_TABLE, _plain(csvfile.texts(block, names), found), columns, constants),
+            lambda block: cells.from_texts(
+                _TABLE, _plain(csvfile.texts(block, names), found), columns, constants
+            ),
         )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Job and node tables of the Philly cluster in the forms in which simulators use them.
 
-Jobs (`timestamp,duration,num_gpus,gpu_time,cluster`): when a job was submitted, how many seconds it ran on how
-many GPUs, and its virtual cluster, which is kept as `user`. Start and end are not known, only the run time.
+Jobs (`timestamp,duration,num_gpus,gpu_time,cluster`): when a job was submitted, how many seconds it ran, on
+how many GPUs, and its virtual cluster, which is kept as `user`. Start and end are unknown, only the run time.
 Nodes (`time,active,total`): nodes in use each minute; idle nodes go to `availability`. Times bear no zone.
 """
 
@@ -77,6 +77,5 @@ def _nodes(source: Source, block: csvfile.Block, names: list[str], options: Data
     domain = source.path.stem.removesuffix("_node_sequence")
     batch = cells.Typed("availability", names, columns, {"domain": domain})(block)
     idle = pc.subtract(batch.columns["_total"], batch.columns["gpus_available"])
-    return replace(
-        batch, columns={**batch.columns, "gpus_available": pc.multiply(idle, options.gpus_per_node or 1)}
-    )
+    available = pc.multiply(idle, options.gpus_per_node or 1)
+    return replace(batch, columns={**batch.columns, "gpus_available": available})

@@ -1,6 +1,6 @@
 """CSV with one row for a pair of cloud regions: throughput grids and RTT grids as Skyplane publishes them.
 
-`throughput_received` (one release spells it `throughput_recieved`) is b/s over `iperf3_connections` connections;
+`throughput_received` (one release spells it `throughput_recieved`) is b/s over `iperf3_connections`;
 `avg_rtt` is ms. A GCP pair can have up to four rows, one for each network tier at either end: the standard
 tier is a domain of its own, `<region>/standard`. One value a pair: a grid, not a series.
 """
@@ -40,7 +40,9 @@ def _all_succeeded(column: pa.Array) -> pa.Array:
     return pa.repeat(True, len(column))
 
 
-_SUCCESS = Column("_success", "success", pa.string(), _all_succeeded, _succeeded, pa.bool_(), "the measurement failed")
+_SUCCESS = Column(
+    "_success", "success", pa.string(), _all_succeeded, _succeeded, pa.bool_(), "the measurement failed"
+)
 
 
 class RegionPairs:
@@ -63,7 +65,9 @@ class RegionPairs:
         columns, constants = _columns(names, options)
 
         def made(block: csvfile.Block) -> Batch:
-            return cells.from_texts(_TABLE, _with_ends(csvfile.texts(block, names), options), columns, constants)
+            return cells.from_texts(
+                _TABLE, _with_ends(csvfile.texts(block, names), options), columns, constants
+            )
 
         yield from csvfile.side_by_side(source, made)
 
@@ -93,9 +97,7 @@ def _with_ends(texts: Texts, options: DatasetOptions) -> Texts:
     return Texts(made, texts.rows, texts.rows_in, texts.rejects)
 
 
-def _columns(
-    names: list[str], options: DatasetOptions
-) -> tuple[list[Column], dict[str, object]]:
+def _columns(names: list[str], options: DatasetOptions) -> tuple[list[Column], dict[str, object]]:
     columns = [cells.text("src", "src"), cells.text("dst", "dst")]
     constants: dict[str, object] = {}
     rate = next((name for name in _RATES if name in names), None)

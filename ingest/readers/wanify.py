@@ -1,7 +1,7 @@
 """WANify JSON: the throughput of all links between some regions at once, numbers written as text.
 
-`dynamic<N>_20.json` is a run of 20 s in Mb/s, `snapshot<N>_1.json` the 1 s run before it in kbyte/s. There are
-no time stamps; N is the only order. A row is one entry of `readings`; `source_row` counts them from 1.
+`dynamic<N>_20.json` is a run of 20 s in Mb/s, `snapshot<N>_1.json` the 1 s run before it in kbyte/s. There
+are no time stamps; N is the only order. A row is one entry of `readings`; `source_row` counts them from 1.
 """
 
 import re
@@ -17,6 +17,7 @@ from ingest.values import amount, document, text, whole
 
 _TABLE = "link_samples"
 _NAME = re.compile(r"(dynamic|snapshot)(\d{1,9})_(\d{1,6})\.json")
+_COLUMNS = ("source_row", "src", "dst", "bandwidth_bps", "retransmits")
 INTERVAL_S = 21.0
 """Assumed spacing of measurements: a snapshot of 1 s and a run of 20 s, back to back."""
 
@@ -54,8 +55,8 @@ class Wanify:
         """When the samples were taken, which the files do not say."""
         start, interval = options.start_or_default(), options.interval_s or INTERVAL_S
         return (
-            f"wanify: no time stamps; measurement N is taken to begin {interval:g} s x N after {start.isoformat()}, "
-            "its snapshot first, the run right after it",
+            f"wanify: no time stamps; measurement N is taken to begin {interval:g} s x N after "
+            f"{start.isoformat()}, its snapshot first, the run right after it",
             f"wanify: {options.streams or 1} TCP stream a link",
         )
 
