@@ -199,7 +199,7 @@ def _refuse_escape(path: Path, member: str) -> None:
 
 
 def _clean(member: str) -> str:
-    return str(PurePosixPath(member))
+    return str(PurePosixPath(member.encode("utf-8", "surrogateescape").decode("utf-8", "replace")))
 
 
 def _hidden(member: str) -> bool:

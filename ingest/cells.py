@@ -293,7 +293,14 @@ def _piecewise(cells: pa.Array, column: Column) -> pa.Array:
 
 
 def _one(cell: Any, column: Column) -> Any:
+    """One value: as the whole column would have it, else by the more patient way, else null."""
+    if cell is None:
+        return None
     try:
-        return None if cell is None else column.one(str(cell))
+        return column.convert(pa.array([str(cell)], pa.string())).cast(column.kind)[0]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        return column.one(str(cell))
     except (ValueError, OverflowError):
         return None

@@ -53,7 +53,11 @@ def data_sets(paths: Sequence[Path]) -> list[DataSet]:
     """
     found: dict[Path, set[Path]] = {}
     for path in paths:
-        held = {root: files for root, files in _sets_of(path) if files}
+        try:
+            held = {root: files for root, files in _sets_of(path) if files}
+        except OSError as error:
+            where = error.filename or path
+            raise InputError(f"{where}: cannot be read ({error.strerror}); check its rights") from error
         if not held:
             raise InputError(f"{path}: no data files here; give a file or a folder that holds measurements")
         for root, files in held.items():
@@ -104,7 +108,7 @@ def _files(folder: Path) -> tuple[list[Path], list[Path]]:
     """Data files under `folder`, and the folders below that are data sets of their own."""
     own: list[Path] = []
     nested: list[Path] = []
-    for here, folders, names in os.walk(folder):
+    for here, folders, names in os.walk(folder, onerror=_raised):
         place = Path(here)
         for child in sorted(folders):
             if (place / child / dataset.FILE_NAME).is_file():
@@ -114,6 +118,10 @@ def _files(folder: Path) -> tuple[list[Path], list[Path]]:
         )
         own.extend(place / name for name in names if _is_data(place / name))
     return own, nested
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 def _is_data(path: Path) -> bool:

@@ -6,7 +6,7 @@ already is left alone; the same name with other content, or a newer reader, repl
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,7 @@ from ingest.dataset import DatasetOptions
 from ingest.discover import DataSet
 from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
-from ingest.reader import Reader
+from ingest.reader import Reader, Reject
 from ingest.source import Source, from_file
 from ingest.unit import Taken, Unit
 
@@ -39,6 +39,8 @@ class FileResult:
     rejected: int = 0
     skipped_reason: str | None = None
     already: bool = False
+    examples: tuple[Reject, ...] = ()
+    """The first rejects, for the eye; all are in the table `rejects`."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -51,6 +53,7 @@ class FileResult:
             "rejected": self.rejected,
             "skipped": self.skipped_reason,
             "already": self.already,
+            "examples": [asdict(reject) for reject in self.examples],
         }
 
 
@@ -180,12 +183,11 @@ class _Ingest:
                 yield from_file(path, name)
                 return
             held = archive.contents(path, name)
+            for member, why_not in held.skipped:
+                self._skip(f"{path}/{member}", why_not)
+            yield from held.sources()
         except InputError as error:
             self._skip(str(path), error)
-            return
-        for member, why_not in held.skipped:
-            self._skip(f"{path}/{member}", why_not)
-        yield from held.sources()
 
     def _one(self, source: Source) -> None:
         if archive.is_archive(Path(source.name)):
@@ -237,6 +239,7 @@ class _Ingest:
             gone = {e.file for e in manifest.sources if e.file in files or e.sha256 in contents}
             if gone:
                 unit.retain(*lake.without(self.target.store, manifest, gone))
+                # What it replaced in its turn must not come back, should a clean-up be cut short.
                 replaced |= {manifest.id, *manifest.replaces}
         unit.commit(sorted(replaced))
         self.target.refresh()
@@ -253,4 +256,5 @@ class _Ingest:
             taken.rows_in,
             dict(sorted(taken.rows.items())),
             taken.rejected,
+            examples=tuple(taken.examples),
         )

@@ -77,7 +77,10 @@ def from_file(path: Path, name: str) -> Source:
     Raises:
         InputError: it cannot be read.
     """
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
+        if not path.is_file():
+            raise InputError(f"{path}: not a regular file; left out")
         size = path.stat().st_size
         if size <= SMALL_BYTES:
             return from_bytes(name, str(path), path.read_bytes())

@@ -4,6 +4,9 @@ Thousands of small files share one unit, hence a few Parquet parts and one manif
 of its own, whose parts are written while it is read, so memory stays bounded.
 """
 
+import csv
+import lzma
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +19,7 @@ import pyarrow as pa
 
 from ingest import lake, validate
 from ingest.dataset import DatasetOptions
+from ingest.errors import InputError
 from ingest.parts import ROW_GROUP, PartWriter
 from ingest.reader import Batch, Reader, Reject
 from ingest.schema import TABLES
@@ -28,6 +32,10 @@ UNIT_SOURCES = 20_000
 """Sources of a unit at most, so that manifests stay small."""
 _REJECTS = 1 << 16
 """Rejects of a large source that wait at most; they are Python objects."""
+EXAMPLES = 3
+"""Rejects of a source that the report quotes."""
+_UNREADABLE = (pa.ArrowException, csv.Error, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
+"""What libraries raise on content that is not what it claims to be."""
 _SITES = ("src", "dst", "domain", "host")
 """Columns whose values `sites` in dataset.toml renames."""
 
@@ -41,6 +49,7 @@ class Taken:
     rows_in: int = 0
     rows: Counter[str] = field(default_factory=Counter)
     rejected: int = 0
+    examples: list[Reject] = field(default_factory=list)
 
     @property
     def ingest_id(self) -> str:
@@ -95,6 +104,9 @@ class Unit:
                 self._add(index, batch)
                 if not source.small:
                     self._write(PART_ROWS)
+        except _UNREADABLE as error:
+            self._roll_back(mark)
+            raise InputError(f"{source.shown}: not readable as {reader.name}: {error}") from error
         except BaseException:
             self._roll_back(mark)
             raise
@@ -161,9 +173,12 @@ class Unit:
             self._keep(batch.table, rows, np.full(rows.num_rows, index, np.int32), batch.raw)
 
     def _reject(self, index: int, rejects: Iterable[Reject]) -> None:
+        taken = self.taken[index]
         for reject in rejects:
             self._rejects.add(index, reject)
-            self.taken[index].rejected += 1
+            taken.rejected += 1
+            if len(taken.examples) < EXAMPLES:
+                taken.examples.append(reject)
 
     def _convert(self) -> None:
         """Turn collected Python lists into checked Arrow chunks."""
@@ -189,6 +204,7 @@ class Unit:
         for index in np.flatnonzero(counts):
             self.taken[index].rows[table] += int(counts[index])
         if rows.num_rows:
+            rows = validate.settled(table, rows)
             self._chunks[table].append(rows.append_column("_source", pa.array(origin)))
 
     def _write(self, least: int) -> None:

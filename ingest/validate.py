@@ -30,15 +30,31 @@ Fault = tuple[str, pa.BooleanArray, str]
 
 
 def canonical(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """The columns in the schema's order and types, missing ones null, text as dictionaries."""
+    """The columns in the schema's order, missing ones null.
+
+    Text is held as dictionaries and every integer in 64 bits, until the rows that do not fit are gone.
+    """
     schema = TABLES[table]
     length = len(columns["source_row"])
     arrays = []
     fields = [f for f in schema if f.name not in ADDED]
     for field in fields:
         given = columns.get(field.name)
-        arrays.append(_as(given if given is not None else pa.nulls(length, field.type), field.type))
+        arrays.append(_as(given if given is not None else pa.nulls(length, field.type), _wide(field.type)))
     return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def settled(table: str, rows: pa.Table) -> pa.Table:
+    """Rows without faults in the integer types of the schema."""
+    for at, field in enumerate(rows.schema):
+        kind = TABLES[table].field(field.name).type
+        if pa.types.is_integer(kind) and field.type != kind:
+            rows = rows.set_column(at, field.name, rows.column(field.name).cast(kind))
+    return rows
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def _as(values: Any, kind: pa.DataType) -> Any:
@@ -62,6 +78,8 @@ def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
             continue
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type):
             yield from _number(field.name, column)
+            if field.type == pa.int32():
+                yield from _any(field.name, pc.greater(column, 2**31 - 1), "too large")
         elif pa.types.is_timestamp(field.type):
             yield from _instant(field.name, column)
         elif not field.nullable and any("" in chunk.dictionary.to_pylist() for chunk in column.chunks):

@@ -1,6 +1,7 @@
 """Rows that wait to be made into Arrow columns: those of many small files, and rejects."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ class RejectList:
 
     def add(self, index: int, reject: Reject) -> None:
         """Keep one reject of the source with this index."""
-        self._held.append((index, reject))
+        raw = reject.raw[:_RAW_LENGTH].encode("utf-8", "replace").decode()  # lone surrogates cannot be stored
+        self._held.append((index, replace(reject, raw=raw)))
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length`."""
@@ -74,7 +76,7 @@ class RejectList:
             "source_file": [files[index] for index, _ in self._held],
             "source_row": [reject.row for _, reject in self._held],
             "column": [reject.column for _, reject in self._held],
-            "raw": [reject.raw[:_RAW_LENGTH] for _, reject in self._held],
+            "raw": [reject.raw for _, reject in self._held],
             "reason": [reject.reason for _, reject in self._held],
             "ingest_id": [ids[index] for index, _ in self._held],
         }
