@@ -6,8 +6,15 @@ profiles (the bus bandwidth of nccl-tests is flat in n), hence it is not used.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE
+
+Size = TypeVar("Size", float, NDArray[np.float64])
+"""Bytes, or bytes of many plans at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +30,24 @@ class Path:
         return self.bandwidth_bps / BITS_PER_BYTE
 
 
-def all_gather_s(size_bytes: float, ranks: int, path: Path) -> float:
+def all_gather_s(size_bytes: Size, ranks: int, path: Path) -> Size:
     """Ring all-gather (or reduce-scatter) of `size_bytes` in all: (n-1) alpha + (n-1)/n x/B."""
-    if ranks <= 1:
-        return 0.0
     return (ranks - 1) * path.latency_s + (ranks - 1) / ranks * size_bytes / path.bytes_s
 
 
-def all_reduce_s(size_bytes: float, ranks: int, path: Path) -> float:
+def all_reduce_s(size_bytes: Size, ranks: int, path: Path) -> Size:
     """Ring all-reduce of `size_bytes` over `ranks`: a reduce-scatter and an all-gather."""
     return 2 * all_gather_s(size_bytes, ranks, path)
 
 
-def hierarchical_all_reduce_s(
-    size_bytes: float, ranks_per_node: int, nodes: int, intra: Path, inter: Path
-) -> float:
-    """All-reduce over `nodes` of `ranks_per_node`: reduce-scatter inside, all-reduce of x/n_local across,
-    all-gather.
+def hierarchical_all_gather_s(
+    size_bytes: Size, ranks_per_node: int, nodes: int, intra: Path, inter: Path
+) -> Size:
+    """All-gather (or reduce-scatter) over `nodes` of `ranks_per_node`: across nodes x/n_local, then inside
+    them.
 
-    Every rank drives its own share of the network, as NCCL does with one ring per NIC.
+    Every rank drives its own share of the network, as NCCL does with one ring per NIC. Twice this, a
+    reduce-scatter and an all-gather, is the hierarchical all-reduce.
     """
-    inside = 2 * all_gather_s(size_bytes, ranks_per_node, intra)
-    return inside + all_reduce_s(size_bytes / ranks_per_node, nodes, inter)
-
-
-def send_s(size_bytes: float, path: Path) -> float:
-    """Point-to-point message: alpha + x/B."""
-    return path.latency_s + size_bytes / path.bytes_s
+    across = all_gather_s(size_bytes / ranks_per_node, nodes, inter)
+    return all_gather_s(size_bytes, ranks_per_node, intra) + across

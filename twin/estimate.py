@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
-from ingest.units import GB, GIB, NS_PER_S, to_s
-from twin import cycle, energy, kernel, moving, placement
+from ingest.units import GB, NS_PER_S, to_s
+from twin import cycle, energy, feasible, kernel, moving, placement
 from twin.boundaries import Crossings, crossings
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
@@ -122,44 +122,10 @@ class Estimator:
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
         """Why `plan` cannot run; empty when it can. `free_gpus` (K,): GPUs alive per domain."""
-        found = []
-        if plan.cuts[-1] != self.n_layers:
-            return (f"the plan places {plan.cuts[-1]} layers, the model has {self.n_layers}",)
-        batch = plan.dp * plan.micro_batch * plan.micro_batches
-        if batch != self.job.global_batch:
-            found.append(
-                f"dp x micro-batch x micro-batches is {batch}, the global batch {self.job.global_batch}"
-            )
-        if plan.micro_batch not in self.job.micro_batches_allowed:
-            found.append(f"micro-batch {plan.micro_batch} is not one of {self.job.micro_batches_allowed}")
-        for share in plan.shares:
-            found += self._share_problems(share, plan.dp, free_gpus)
-        return tuple(found) if found else self._memory_problems(plan)
-
-    def _share_problems(self, share: Share, dp: int, free_gpus: Sequence[int] | None) -> list[str]:
-        if not 0 <= share.domain < self.cluster.size:
-            return [f"d{share.domain}: no such domain"]
-        domain, found, tag = self.cluster.domains[share.domain], [], f"d{share.domain}"
-        free = domain.gpus if free_gpus is None else int(free_gpus[share.domain])
-        if len(share.gpus) > free:
-            found.append(f"{tag}: needs {len(share.gpus)} GPUs of {free}")
-        if min(share.gpus) < 0 or max(share.gpus) >= domain.gpus:
-            found.append(f"{tag}: GPU {max(share.gpus)} of {domain.gpus} does not exist")
-        elif self._layout(share.domain, share.gpus, dp, share.tp, share.pp).tp_split:
-            found.append(f"{tag}: tp {share.tp} does not stay inside a node of {domain.gpus_per_node}")
-        if self.job.model.heads % share.tp:
-            found.append(f"{tag}: tp {share.tp} does not divide {self.job.model.heads} heads")
-        return found
-
-    def _memory_problems(self, plan: Plan) -> tuple[str, ...]:
-        found = []
-        for stage, (slot, need) in enumerate(zip(self._slots(plan), self.peak_mem_bytes(plan), strict=True)):
-            have = self.cluster.domains[slot.domain].gpu.memory_bytes
-            if need > have:
-                found.append(
-                    f"d{slot.domain}: stage {stage} needs {need / GIB:.1f} GiB of {have / GIB:.1f} GiB"
-                )
-        return tuple(found)
+        found = feasible.shape_problems(self.cluster, self.job, plan, free_gpus)
+        if found:
+            return found
+        return feasible.memory_problems(self.cluster, self._slots(plan), self.peak_mem_bytes(plan))
 
     def peak_mem_bytes(self, plan: Plan) -> tuple[int, ...]:
         """Peak bytes per GPU of each stage, in pipeline order."""

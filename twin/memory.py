@@ -10,7 +10,7 @@ here written term by term so that grouped-query attention and gated MLPs come ou
 from math import ceil, floor
 
 from ingest.units import GIB
-from twin.plan import Recompute
+from twin.plan import Recompute, Schedule
 from twin.transformer import Transformer
 
 WORKSPACE_BYTES = int(1.5 * GIB)
@@ -71,10 +71,12 @@ def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool
     return block_activation_bytes(model, tp, "none", sequence_parallel)
 
 
-def in_flight(stage: int, stages: int, micro_batches: int, schedule: str, extra: int = 0) -> int:
-    """Micro-batches whose activations stage `stage` (from 0) holds at the peak: min(m, S - i + extra), m
-    for GPipe."""
-    return micro_batches if schedule == "gpipe" else min(micro_batches, stages - stage + extra)
+def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
+    """Micro-batches whose activations a stage holds at the peak: warm-up depth + 1 in 1F1B, all in GPipe.
+
+    With the standard depth of stage i (from 0) that is min(m, S - i).
+    """
+    return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
 
 
 def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twin import memory
-from twin.collectives import Path, all_gather_s
+from twin.collectives import Path, hierarchical_all_gather_s
 from twin.compute import ComputeModel
 from twin.domain import Domain
 from twin.job import JobSpec
@@ -135,7 +135,6 @@ class StageModel:
         shape = (len(positions), len(cuts))
         forward, backward, sync, update, peak = (np.empty(shape) for _ in range(5))
         warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
-        gpipe = sketch.schedule == "gpipe"
         for i, slot in enumerate(positions):
             first, past = bounds[i], bounds[i + 1]
             ahead = self._layer_prefix(slot, sketch)
@@ -143,7 +142,7 @@ class StageModel:
             parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
             sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share])
             update[i] = self._update_s(parameters, slot, sketch)
-            flight = sketch.micro_batches if gpipe else min(int(warmup[i]) + 1, sketch.micro_batches)
+            flight = memory.in_flight(int(warmup[i]), sketch.micro_batches, sketch.schedule)
             peak[i] = self._peak_bytes(parameters, first, past, slot, sketch, flight)
         filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
         return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled)
@@ -165,10 +164,11 @@ class StageModel:
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
         local, nodes = shape.dp_local[slot.inner], shape.dp_nodes[slot.inner]
-        size = parameters * (gradient_bytes + gathered_bytes)
-        fixed = 2 * (all_gather_s(0.0, local, intra) + all_gather_s(0.0, nodes, inter))
-        per_byte = (local - 1) / local / intra.bytes_s + (nodes - 1) / nodes / local / inter.bytes_s
-        return fixed + size * per_byte
+
+        def ring_s(bytes_per_parameter: float) -> Float:
+            return hierarchical_all_gather_s(parameters * bytes_per_parameter, local, nodes, intra, inter)
+
+        return ring_s(gradient_bytes) + ring_s(gathered_bytes)
 
     def _peak_bytes(
         self, parameters: Float, first: Int, past: Int, slot: Slot, sketch: Plan, flight: int

@@ -1,6 +1,7 @@
 import pytest
 
 from twin import memory
+from twin.pipeline import warmup_depths
 from twin.transformer import classic, preset
 
 S, H, A = 2048, 12288, 96
@@ -54,3 +55,12 @@ def test_flash_attention_stores_no_matrices_and_grouped_queries_store_fewer_keys
     assert memory.block_activation_bytes(model, 1, "selective", False) == memory.block_activation_bytes(
         model, 1, "none", False
     )
+
+
+@pytest.mark.parametrize("m", [1, 3, 16])
+def test_in_flight(m: int) -> None:
+    stages = 4
+    depths = warmup_depths(stages, m)
+    flight = [memory.in_flight(int(w), m, "1f1b") for w in depths]
+    assert flight == [min(m, stages - i) for i in range(stages)]
+    assert [memory.in_flight(int(w), m, "gpipe") for w in depths] == [m] * stages

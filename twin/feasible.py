@@ -1,0 +1,57 @@
+"""Why a plan cannot run, in words: layers, batch, GPUs, tensor groups, memory."""
+
+from collections.abc import Sequence
+
+from ingest.units import GIB
+from twin import placement
+from twin.domain import Cluster
+from twin.job import JobSpec
+from twin.plan import Plan, Share
+from twin.stages import Slot
+
+
+def shape_problems(
+    cluster: Cluster, job: JobSpec, plan: Plan, free_gpus: Sequence[int] | None
+) -> tuple[str, ...]:
+    """Everything but memory; empty when nothing is wrong. `free_gpus` (K,): GPUs alive per domain."""
+    layers = len(job.model.layers())
+    if plan.cuts[-1] != layers:
+        return (f"the plan places {plan.cuts[-1]} layers, the model has {layers}",)
+    found = []
+    batch = plan.dp * plan.micro_batch * plan.micro_batches
+    if batch != job.global_batch:
+        found.append(f"dp x micro-batch x micro-batches is {batch}, the global batch {job.global_batch}")
+    if plan.micro_batch not in job.micro_batches_allowed:
+        found.append(f"micro-batch {plan.micro_batch} is not one of {job.micro_batches_allowed}")
+    for share in plan.shares:
+        found += _share_problems(cluster, job, share, plan.dp, free_gpus)
+    return tuple(found)
+
+
+def _share_problems(
+    cluster: Cluster, job: JobSpec, share: Share, dp: int, free_gpus: Sequence[int] | None
+) -> list[str]:
+    tag, found = f"d{share.domain}", []
+    if not 0 <= share.domain < cluster.size:
+        return [f"{tag}: no such domain"]
+    domain = cluster.domains[share.domain]
+    free = domain.gpus if free_gpus is None else int(free_gpus[share.domain])
+    if len(share.gpus) > free:
+        found.append(f"{tag}: needs {len(share.gpus)} GPUs of {free}")
+    if min(share.gpus) < 0 or max(share.gpus) >= domain.gpus:
+        found.append(f"{tag}: GPU {max(share.gpus)} of {domain.gpus} does not exist")
+    elif placement.layout(share.gpus, domain, dp, share.tp, share.pp).tp_split:
+        found.append(f"{tag}: tp {share.tp} does not stay inside a node of {domain.gpus_per_node}")
+    if job.model.heads % share.tp:
+        found.append(f"{tag}: tp {share.tp} does not divide {job.model.heads} heads")
+    return found
+
+
+def memory_problems(cluster: Cluster, slots: Sequence[Slot], peak_bytes: Sequence[int]) -> tuple[str, ...]:
+    """Stages whose peak exceeds their GPU's memory."""
+    found = []
+    for stage, (slot, need) in enumerate(zip(slots, peak_bytes, strict=True)):
+        have = cluster.domains[slot.domain].gpu.memory_bytes
+        if need > have:
+            found.append(f"d{slot.domain}: stage {stage} needs {need / GIB:.1f} GiB of {have / GIB:.1f} GiB")
+    return tuple(found)
