@@ -120,8 +120,8 @@ def iterations(story: Story) -> str:
     use = Chart(story.end_s, 1.0, "share")
     used = []
     for k, series in enumerate(story.utilisation):
-        if any(value for _, value in series.points):
-            use.line(series.points, colour(k), step=True)
+        if series.points:
+            use.dots(series.points, colour(k))
             used.append((story.names[k], k))
     left = time_chart.html(f"<strong>Time per iteration</strong>{cut}", label="time per iteration")
     right = use.html("<strong>Utilisation</strong> while in the plan", label="utilisation per domain")

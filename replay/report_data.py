@@ -182,7 +182,8 @@ class _Teller:
         for k, (compute_ns, active_ns) in enumerate(
             zip(payload["compute_ns"], payload["active_ns"], strict=True)
         ):
-            story.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns if active_ns else 0.0)
+            if active_ns:
+                story.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns)
         self._charge(event, payload)
 
     def _time_lost(self, event: Event, payload: Json) -> None:

@@ -83,7 +83,7 @@ class Chart:
         axes = f'<span class="ux">{unit}</span>'
         size = "chart small" if small else "chart"
         plot = f'<div class="plot">{svg}{"".join(labels)}{axes}</div>'
-        title = f"<figcaption>{caption} <i>{escape(self.unit)}</i></figcaption>"
+        title = f"<figcaption><i>{escape(self.unit)}</i>{caption}</figcaption>"
         return f'<figure class="{size}">{title}{plot}</figure>'
 
 
