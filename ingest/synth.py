@@ -116,7 +116,7 @@ def _link_csv(links: LinkSet, rows: list[dict[str, Any]]) -> str:
         rng = _generator(f"{links.name}:{row['src']}>{row['dst']}")
         times = _times(links, row, rng)
         slow = row["bandwidth"]["slow_share"] if links.slow_share is None else links.slow_share
-        score = _gaussian(times, slow, links.slow_tau_s, row["bandwidth"]["fast_tau_s"], rng)
+        score = _gaussian(times, slow, links.slow_tau_s, _fast_tau_s(links, row["bandwidth"]), rng)
         bandwidth = _pushed(score, row["bandwidth"]["quantiles"])
         rtt = row["rtt"]["mean"] * np.exp(_cv(row["rtt"]) * rng.standard_normal(len(times)))
         pair = (row["src"], row["dst"])
@@ -124,6 +124,12 @@ def _link_csv(links: LinkSet, rows: list[dict[str, Any]]) -> str:
     for time, src, dst, bandwidth_bps, rtt_s in sorted(samples, key=lambda s: s[:3]):
         lines.append(f"{_stamp(time)},{src},{dst},{round(bandwidth_bps, -3):.0f},{rtt_s:.5f},1,tcp,10")
     return "\n".join([*lines, ""])
+
+
+def _fast_tau_s(links: LinkSet, figures: Mapping[str, Any]) -> float:
+    """Measured fast correlation time; where the spacing is chosen, correlation per sample is what is kept."""
+    stretch = 1.0 if links.interval_s is None else links.interval_s / figures["interval_s"]
+    return float(figures["fast_tau_s"] * stretch)
 
 
 def _times(links: LinkSet, row: Mapping[str, Any], rng: np.random.Generator) -> Array:

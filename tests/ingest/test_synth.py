@@ -9,6 +9,7 @@ import pytest
 from ingest import resources, synth
 from ingest.errors import InputError
 from ingest.figures import FILE_NAME, OCTO_SITES, QUAD_SITES, series_figures
+from ingest.ingestion import ingest
 from ingest.schema import TABLES
 
 
@@ -104,3 +105,15 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_text_of_the_figures_reads_back(figures: dict, tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text(synth.dumps(figures))
     assert synth.read(tmp_path / FILE_NAME) == figures
+
+
+def test_the_figures_are_those_of_the_real_sets(shared: Path, figures: dict, tmp_path: Path) -> None:
+    folders = (
+        "wan/cloudpilot-iperf3",
+        "wan/wanify-aws8",
+        "wan/skyplane-grids",
+        "gpu/telemetry-h100-dcgm-10hz",
+    )
+    ingest([shared / "traces" / folder for folder in folders], tmp_path)
+    text = synth.dumps(synth.measure(tmp_path))
+    assert text == (resources.traces() / FILE_NAME).read_text()
