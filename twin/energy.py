@@ -3,11 +3,11 @@
 from twin.domain import GpuType
 
 BUSY_FRACTION = 0.95
-"""Share of the idle-to-peak span that a computing GPU draws: eight H100 in steady data-parallel training drew 689 W
-of 700 W on average at 97 % duty (telemetry-h100-dcgm-10hz, t3)."""
+"""Share of the idle-to-peak span that a computing GPU draws: eight H100 in steady data-parallel training
+drew 689 W of 700 W on average (telemetry-h100-dcgm-10hz, t3)."""
 WAIT_FRACTION = 0.22
-"""The same for a GPU that waits in a collective. Over the runs of that set power is 120 W + 660 W x SM activity
-within 5 % (b1, t13, t3); a waiting NCCL kernel holds some 20 of 132 SMs, hence 220 W."""
+"""The same for a GPU that waits in a collective. Over the runs of that set power is 120 W + 660 W x SM
+activity within 5 % (b1, t13, t3); a waiting NCCL kernel holds some 20 of 132 SMs, hence 220 W."""
 
 
 def busy_w(gpu: GpuType) -> float:

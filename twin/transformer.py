@@ -1,7 +1,7 @@
 """Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query attention, gated or plain
 MLP."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -135,10 +135,6 @@ class Transformer:
             *(block for _ in range(self.blocks)),
             Layer("head", self.head_parameters, self.head_flops),
         )
-
-    def with_seq(self, seq: int) -> "Transformer":
-        """The same model trained at another sequence length."""
-        return replace(self, seq=seq)
 
 
 def classic(
