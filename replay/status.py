@@ -18,9 +18,8 @@ from twin.kalman import LinkFilter
 
 Json = dict[str, Any]
 HEALTHY = (0.3, 2.0)
-"""A filter that is right about its own error has a running normalised innovation squared near 1; the running mean
-with the weight 0.05 of `twin.kalman` scatters by sqrt(2 * 0.05 / 1.95) = 0.23 around it, so this is +-3 deviations,
-a little more upwards because the distribution is skewed."""
+"""A filter that is right about its own error has a running normalised innovation squared near 1. With the
+weight 0.05 of `twin.kalman` it scatters by sqrt(2 * 0.05 / 1.95) = 0.23: three deviations down, more up (it is skewed)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,14 @@ def test_faults_and_the_event_engine_are_audited_too(store: Path) -> None:
     assert done.kpis.tokens > 0
 
 
+def test_missed_deadlines_are_inputs_that_the_re_execution_takes_from_the_log(store: Path) -> None:
+    hurried = toy_scenario(control={"period_s": 60, "horizons_s": [0, 60, 300], "deadline_s": 1e-9})
+    done = runner.run(store, policy="greedy", scenario=hurried, enforce_deadline=True)
+    assert done.kpis.fallbacks == done.kpis.late == done.kpis.decisions > 5 and done.kpis.moves == 0
+    report = audit.audit(store, done.run_id)
+    assert report.ok, report.findings
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".json"])
 def test_one_flipped_byte_is_detected_and_the_file_named(store: Path, suffix: str) -> None:
     done = toy_run(store, "static")
