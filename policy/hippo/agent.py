@@ -14,12 +14,15 @@ from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
 from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
 from policy.hippo.features import Features, Situation, situation
+from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
-from policy.hippo.verify import Horizon, expected
-from policy.horizon import Outages, outcomes, slices
+from policy.hippo.upper import UpperAgent
+from policy.hippo.verify import Expected, expected
+from policy.horizon import Horizon, Outages, ahead, outcomes
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
 from policy.static import base_plan
+from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.view import View
 
@@ -54,16 +57,29 @@ class HiPpo:
         path = checkpoints.locate(checkpoint or shipped_checkpoint())
         self.digest = checkpoints.digest(path)
         loaded = checkpoints.load(path)
-        self.upper, self.lower = loaded.agents()
-        self.config = coordinator or loaded.config.coordinator
+        self._equip(*loaded.agents(), coordinator or loaded.config.coordinator)
+
+    @classmethod
+    def of(cls, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> "HiPpo":
+        """The policy of networks that are still being trained."""
+        policy = cls.__new__(cls)
+        policy.digest = ""
+        policy._equip(upper, lower, config)
+        return policy
+
+    def _equip(self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> None:
+        self.upper, self.lower, self.config = upper, lower, config
         self.latency = Latency(perf_counter)
+        self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
+        self._made_for: Estimator | None = None
 
     def reset(self, context: Context) -> None:
         """Start a run."""
         torch.set_num_threads(1)  # tensors here are small: threads cost more than they bring
         self.context = context
         self._seed = int(context.rng.integers(2**62))
-        self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
+        if self._made_for is not context.estimator:  # tables belong to a cluster, not to a run
+            self._made_for, self._by_gpus = context.estimator, {}
         self._bases: dict[tuple[int, ...], Plan | None] = {}
         size = context.cluster.size
         self._alive_bps = np.zeros((size, size))
@@ -103,15 +119,14 @@ class HiPpo:
         self, view: View, coordinator: Coordinator, seen: Situation, proposal: Proposal
     ) -> Decision:
         problem = coordinator.problem
-        parts = slices(view.forecast, self.config.horizon_s, self._outages(view))
-        horizon = Horizon(parts)
+        horizon = ahead(view.forecast, self.config.horizon_s, self._outages(view))
         base = self._base_codes(view, problem)
         objective = self._objective(view, coordinator, horizon, base)
         plans = proposal.codes if base is None else concatenate([proposal.codes, base])
         verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s)
         extra = _network(proposal, problem.plan(proposal.codes, 0), view)
         if view.plan is not None and bool(seen.may_hold[0]) and verdict.hold is None:
-            verdict = self._foreign(view, verdict, problem, parts, objective)
+            verdict = self._foreign(view, verdict, problem, horizon, objective)
         return self._choose(view, problem, verdict, proposal, extra)
 
     def _choose(
@@ -148,13 +163,16 @@ class HiPpo:
                         log_probability, extra=extra)  # fmt: skip
 
     def _foreign(
-        self, view: View, verdict: Verdict, problem: Problem, parts: Any, objective: Objective
+        self, view: View, verdict: Verdict, problem: Problem, horizon: Horizon, objective: Objective
     ) -> Verdict:
         """Holding a plan that this problem does not offer (another policy's), scored the slow way."""
         assert view.plan is not None
         estimator = self.context.estimator
         plans = [view.plan, *(problem.plan(verdict.codes, row) for row in range(len(verdict.codes)))]
-        found = outcomes(estimator, plans, parts, running=view.plan, slowdown=view.slowdown)
+        found = outcomes(
+            estimator, plans, horizon, running=view.plan, restart_s=self.context.restart_s,
+            slowdown=np.asarray(view.slowdown),
+        )  # fmt: skip
         values = np.array([objective.value(outcome) for outcome in found])
         order = np.argsort(-values[1:], kind="stable")
         best = verdict.codes.take(order)
@@ -209,7 +227,7 @@ def _network(proposal: Proposal, plan: Plan, view: View) -> dict[str, Any]:
     return {"network": {"go": "move" if moves else "hold", "plan": str(plan)}}
 
 
-def _appended(found: Any, outcome: Outcome) -> Any:
+def _appended(found: Expected, outcome: Outcome) -> Expected:
     return replace(
         found,
         iter_s=np.append(found.iter_s, outcome.iter_s),

@@ -25,7 +25,8 @@ from policy.hippo.problem import Codes, Problem, concatenate
 from policy.hippo.refine import neighbours
 from policy.hippo.timing import Timer
 from policy.hippo.upper import UpperAgent
-from policy.hippo.verify import Expected, Horizon, expected
+from policy.hippo.verify import Expected, expected
+from policy.horizon import Horizon
 from policy.objective import Objective
 
 Float = NDArray[np.float64]

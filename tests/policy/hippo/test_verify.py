@@ -6,8 +6,8 @@ import pytest
 from policy.hippo.problem import Problem, concatenate
 from policy.hippo.refine import legal, neighbours
 from policy.hippo.timing import Timer
-from policy.hippo.verify import Horizon, expected
-from policy.horizon import Outages, outcomes, slices
+from policy.hippo.verify import expected
+from policy.horizon import Outages, ahead, outcomes
 from tests.policy.hippo.test_timing import setup, walk
 from twin.estimate import Estimator
 from twin.view import Forecast
@@ -30,15 +30,16 @@ def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
     codes = walk(problem, rng, 20)
     back = np.zeros((3, 3))
     back[0, 1] = 300.0
-    parts = slices(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
+    horizon = ahead(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
     running = None if first else codes.take([3])
     slowdown = np.array([1.0, 1.2, 1.0])
     got = expected(
-        Timer(problem), codes, Horizon(parts), slowdown, running=running, restart_s=estimator.restart_s
+        Timer(problem), codes, horizon, slowdown, running=running, restart_s=estimator.restart_s
     )
     plans = [problem.plan(codes, p) for p in range(20)]
     truth = outcomes(
-        estimator, plans, parts, running=None if first else plans[3], slowdown=slowdown
+        estimator, plans, horizon, running=None if first else plans[3], restart_s=estimator.restart_s,
+        slowdown=slowdown,
     )
     for row, outcome in enumerate(truth):
         assert got.iter_s[row] == pytest.approx(outcome.iter_s, rel=1e-8)
