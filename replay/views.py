@@ -69,7 +69,7 @@ RUNS = View(
         ("horizon_s", "simulated seconds, of finished runs"),
         ("tokens", "tokens trained, of finished runs"),
         ("iterations", "complete iterations, of finished runs"),
-        ("moves", "plans applied, the first included, of finished runs"),
+        ("moves", "changes of plan after the first, of finished runs"),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
         ("events", "events stored"),
@@ -81,13 +81,13 @@ RUNS = View(
     """
     SELECT m.run, s.p.scenario->>'$.name', s.p.policy, s.p.seed, s.p.engine, s.p."window", s.p.dataset,
     s.p.checkpoint, s.p.config_digest, from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
-    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations, f.t.moves, f.t.egress_usd, f.t.gpu_usd,
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations, f.t.plans - 1, f.t.egress_usd, f.t.gpu_usd,
     m.events, m.segments, m.stored_bytes, m.digest, m.chain_head FROM stored_runs m LEFT JOIN (SELECT run,
     from_json(payload, '{"scenario":"JSON","policy":"VARCHAR","seed":"BIGINT",
     "engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR"}') AS p FROM events WHERE type = 'run_started' AND seq = 0) s USING (run) LEFT
     JOIN (SELECT run, sim_ns, from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT",
-    "moves":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM events WHERE type =
+    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM events WHERE type =
     'run_finished') f USING (run) """,
 )
 

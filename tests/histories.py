@@ -80,7 +80,7 @@ def history(decisions: int = 12, policy: str = "mpc", seed: int = 0) -> Iterator
 
 def totals(decisions: int = 12) -> dict[str, Any]:
     """Some totals; whether they agree with the events is for the audit's own tests."""
-    sums = {"iterations": decisions * 30, "tokens": decisions * 30 * 65536, "moves": math.ceil(decisions / 4)}
+    sums = {"iterations": decisions * 30, "tokens": decisions * 30 * 65536, "plans": math.ceil(decisions / 4)}
     return {**sums, "egress_usd": 1.5, "gpu_usd": 10.0}
 
 

@@ -44,14 +44,16 @@ def test_the_documentation_names_every_view_and_column() -> None:
 
 
 def test_runs(store: Path) -> None:
-    chosen = "run, policy, finished, horizon_s, iterations, events, segments, digest, chain_head, domains"
+    chosen = (
+        "run, policy, finished, horizon_s, iterations, moves, events, segments, digest, chain_head, domains"
+    )
     a, b = rows(store, f"SELECT {chosen} FROM runs ORDER BY run")
     readers = [RunReader(store / "runs" / name) for name in "ab"]
     for row, policy, reader in zip((a, b), ("mpc", "static"), readers, strict=True):
         manifests = reader.manifests()
-        assert row[1:7] == (policy, True, 3600.0, 360, manifests[-1].last_seq + 1, len(manifests))
-        assert row[7:9] == (reader.digest(), reader.chain_head())
-        assert row[9] == ["oslo", "guizhou", "shanghai"]
+        assert row[1:8] == (policy, True, 3600.0, 360, 2, manifests[-1].last_seq + 1, len(manifests))
+        assert row[8:10] == (reader.digest(), reader.chain_head())
+        assert row[10] == ["oslo", "guizhou", "shanghai"]
 
 
 def test_events_are_those_of_the_log(store: Path) -> None:

@@ -1,0 +1,128 @@
+"""The run log beside SQLite (WAL, FULL): durable events a second, and their cost: python benchmarks/log.py
+
+Both write the same payload texts into one temporary folder on the same disk, one transaction or segment a
+commit, and both are durable when a commit returns. Then: 99th percentile of a commit, bytes an event, and
+seconds to verify and to recover a run, scaled to a million events. A fast fsync flatters both.
+"""
+
+import argparse
+import json
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from replay.log import RunReader, RunWriter, recover
+
+HEADER = {
+    "scenario": {"cluster": {"domains": []}, "name": "benchmark"},
+    "policy": "none",
+    "seed": 0,
+    "engine": "kernel",
+    "window": "test",
+    "dataset": None,
+    "checkpoint": None,
+    "config_digest": "",
+    "code": {},
+    "traces": {},
+    "note": "",
+    "end_ns": 0,
+    "origin_epoch_ns": 0,
+    "enforce_deadline": False,
+}
+
+
+def payload(number: int) -> dict[str, object]:
+    """Telemetry of a three-domain cluster: six links."""
+    samples = [
+        [i, j, 2e9 + 1e3 * (number % 977) + i, 0.0412 + j / 1e4] for i in range(3) for j in range(3) if i != j
+    ]
+    return {"sampled_ns": number * 1000, "samples": samples}
+
+
+def commits(
+    events: int, per_commit: int, add: Callable[[int], object], commit: Callable[[], object]
+) -> tuple[float, list[float]]:
+    """(seconds in all, seconds of each commit)."""
+    each, began = [], time.perf_counter()
+    for number in range(1, events + 1):
+        add(number)
+        if number % per_commit == 0:
+            at = time.perf_counter()
+            commit()
+            each.append(time.perf_counter() - at)
+    return time.perf_counter() - began, each
+
+
+def ours(folder: Path, events: int, per_commit: int) -> tuple[float, list[float]]:
+    """The run log."""
+    with RunWriter.create(folder, flush_events=10**9, flush_s=1e9) as writer:
+        writer.append(0, "run_started", HEADER)
+        return commits(
+            events, per_commit, lambda n: writer.append(n * 1000, "link_observed", payload(n)), writer.flush
+        )
+
+
+def sqlite(folder: Path, events: int, per_commit: int) -> tuple[float, list[float]]:
+    """SQLite with a write-ahead log and full synchronisation: no chain, no typed payloads, no digest."""
+    folder.mkdir()
+    connection = sqlite3.connect(folder / "log.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY, sim_ns INTEGER, type TEXT, payload TEXT)"
+    )
+    connection.execute("BEGIN")
+
+    def add(number: int) -> None:
+        text = json.dumps(payload(number), sort_keys=True, separators=(",", ":"))
+        connection.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?)", (number, number * 1000, "link_observed", text)
+        )
+
+    def commit() -> None:
+        connection.execute("COMMIT")
+        connection.execute("BEGIN")
+
+    try:
+        return commits(events, per_commit, add, commit)
+    finally:
+        connection.close()
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=20_000)
+    events = parser.parse_args().events
+    with tempfile.TemporaryDirectory() as root:
+        columns = f"{'events/s':>18}{'p99 commit':>12}{'B/event':>9}"
+        print(f"{'':15}{'run log':>18}{'':21}{'SQLite':>18}")
+        print(f"{'events a commit':15}{columns}{columns}{'ratio':>8}")
+        for per_commit in (1, 100, 1000):
+            count = max(per_commit, min(events, 1000 * per_commit))
+            cells = []
+            for name, write in (("log", ours), ("sqlite", sqlite)):
+                folder = Path(root) / f"{name}-{per_commit}"
+                seconds, each = write(folder, count, per_commit)
+                cells.append((count / seconds, 1e3 * float(np.quantile(each, 0.99)), size(folder) / count))
+            rates = "".join(f"{rate:18,.0f}{p99:9.2f} ms{bytes_:9.1f}" for rate, p99, bytes_ in cells)
+            print(f"{per_commit:15}{rates}{cells[0][0] / cells[1][0]:8.2f}")
+        folder = Path(root) / "log-1000"
+        stored = RunReader(folder).manifests()[-1].last_seq + 1
+        for name, act in (("verify", RunReader(folder).verify), ("recover", lambda: recover(folder))):
+            began = time.perf_counter()
+            assert not act()
+            print(f"{name}: {(time.perf_counter() - began) / stored * 1e6:.2f} s a million events")
+
+
+if __name__ == "__main__":
+    main()
