@@ -109,9 +109,7 @@ def _short(source: Source, rest: bytes) -> bytes:
 def texts(block: Block, names: Sequence[str], wanted: Sequence[str] = ()) -> Texts:
     """Parse one block into text columns, all or those wanted."""
     data = block.data
-    try:
-        data.decode()
-    except UnicodeDecodeError:
+    if not _is_text(data):
         data = data.decode("utf-8", "replace").encode()
     kinds = dict.fromkeys(wanted or names, pa.string())
     parsed = _parsed(block, data, names, kinds)
@@ -124,6 +122,8 @@ def typed(block: Block, names: Sequence[str], kinds: Mapping[str, pa.DataType]) 
     Raises:
         ArrowInvalid: some cell does not fit its type; `texts` tells which.
     """
+    if not _is_text(block.data):
+        raise pa.ArrowInvalid("not UTF-8")
     return _parsed(block, block.data, names, kinds)
 
 
@@ -137,6 +137,16 @@ def side_by_side(source: Source, work: Callable[[Block], T]) -> Iterator[T]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parsed(block: Block, data: bytes, names: Sequence[str], kinds: Mapping[str, pa.DataType]) -> Texts:

@@ -55,9 +55,10 @@ class RttMatrix:
 
 def _number_or_blank(cell: str) -> bool:
     try:
-        return not cell.strip() or float(cell) >= 0
+        float(cell.strip() or 0)
     except ValueError:
         return False
+    return True
 
 
 def _long(texts: Texts, names: list[str]) -> Texts:

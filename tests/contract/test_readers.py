@@ -1,0 +1,166 @@
+"""What every registered reader must do, whatever its format."""
+
+import gzip
+import random
+from pathlib import Path, PurePath
+
+import pytest
+from formats import KITS, Kit, tarred
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingest import lake, query, registry
+from ingest.errors import InputError
+from ingest.ingestion import IngestReport, ingest
+from ingest.schema import TABLES
+from ingest.source import HEAD_BYTES
+
+each = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.reader)
+spoilt = pytest.mark.parametrize(
+    ("kit", "bad"), [(kit, bad) for kit in KITS for bad in kit.bad], ids=lambda x: getattr(x, "what", None)
+)
+
+
+def read(folder: Path, kit: Kit, content: bytes, store: Path, name: str | None = None) -> IngestReport:
+    """Ingest one file of this content as data set `set`."""
+    path = folder / "set" / (name or kit.file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    if kit.toml:
+        (folder / "set" / "dataset.toml").write_text(kit.toml)
+    return ingest([folder / "set"], store)
+
+
+def rows(store: Path, table: str) -> list[tuple[object, ...]]:
+    """Rows of a table without the file they came from, in a fixed order."""
+    names = ", ".join(f'"{name}"' for name in TABLES[table].names if name != "source_file")
+    return query.connect(store).execute(f"SELECT {names} FROM {table} ORDER BY ALL").fetchall()
+
+
+def counted(store: Path) -> dict[str, int]:
+    connection = query.connect(store)
+    found = {t: connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in TABLES}
+    return {table: row[0] for table, row in found.items() if row and row[0]}
+
+
+def test_every_registered_reader_has_a_kit() -> None:
+    assert {reader.name for reader in registry.READERS} == {kit.reader for kit in KITS}
+    assert len({reader.name for reader in registry.READERS}) == len(registry.READERS)
+
+
+@each
+def test_only_its_reader_claims_a_file(kit: Kit) -> None:
+    head = kit.content[:HEAD_BYTES]
+    claims = [r.name for r in registry.READERS if r.can_read(PurePath(kit.file), head)]
+    assert claims == [kit.reader]
+    assert not registry.by_name(kit.reader).can_read(PurePath("notes.txt"), b"nothing of the kind\n1,2\n")
+
+
+@each
+def test_good_rows_are_stored(kit: Kit, tmp_path: Path) -> None:
+    report = read(tmp_path, kit, kit.content, tmp_path / "store")
+    (result,) = report.files
+    assert (result.reader, result.stored, result.rejected) == (kit.reader, kit.stored, 0)
+    assert result.rows_in == sum(kit.stored.values())
+    assert counted(tmp_path / "store") == kit.stored
+    assert set(kit.stored) <= set(registry.by_name(kit.reader).tables)
+    assert lake.verify(tmp_path / "store") == []
+
+
+@spoilt
+def test_bad_rows_are_rejected_with_the_reason(kit: Kit, bad, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (result,) = read(tmp_path, kit, bad.content, tmp_path / "store").files
+    assert (sum(result.stored.values()), result.rejected) == (bad.stored, bad.rejected)
+    assert result.rows_in == bad.stored + bad.rejected
+    kept = query.connect(tmp_path / "store").execute("SELECT source_file, reason FROM rejects").fetchall()
+    assert len(kept) == bad.rejected == len(result.examples)
+    assert all(file == kit.file and bad.reason in reason for file, reason in kept)
+
+
+@each
+def test_an_empty_file_is_named(kit: Kit, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="empty file"):
+        read(tmp_path, kit, b"", tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@each
+def test_a_cut_file_adds_up_wherever_it_is_cut(kit: Kit, tmp_path: Path) -> None:
+    cuts = random.Random(1).sample(range(1, len(kit.content)), 12)
+    for number, cut in enumerate(cuts):
+        try:
+            report = read(tmp_path / str(number), kit, kit.content[:cut], tmp_path / str(number) / "store")
+        except InputError:
+            continue
+        (result,) = report.files
+        assert result.rows_in == sum(result.stored.values()) + result.rejected
+        assert sum(result.stored.values()) <= sum(kit.stored.values())
+
+
+@each
+@pytest.mark.parametrize("packed", ["a.tar.gz", "a.gz"])
+def test_an_archive_gives_the_same_rows(kit: Kit, packed: str, tmp_path: Path) -> None:
+    read(tmp_path / "loose", kit, kit.content, tmp_path / "loose" / "store")
+    if packed == "a.gz":
+        content, name = gzip.compress(kit.content), f"{kit.file}.gz"
+    else:
+        content, name = tarred({kit.file: kit.content}), "a.tar.gz"
+    read(tmp_path / "packed", kit, content, tmp_path / "packed" / "store", name)
+    for table in kit.stored:
+        assert rows(tmp_path / "loose" / "store", table) == rows(tmp_path / "packed" / "store", table)
+
+
+@each
+def test_a_second_ingest_adds_nothing(kit: Kit, tmp_path: Path) -> None:
+    read(tmp_path, kit, kit.content, tmp_path / "store")
+    before = lake.digest(tmp_path / "store")
+    (result,) = read(tmp_path, kit, kit.content, tmp_path / "store").files
+    assert result.already and result.rows_in == 0 and not result.stored
+    assert lake.digest(tmp_path / "store") == before
+    assert counted(tmp_path / "store") == kit.stored
+
+
+@each
+def test_a_newer_reader_replaces_the_rows(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(tmp_path, kit, kit.content, tmp_path / "store")
+    before = lake.digest(tmp_path / "store")
+    monkeypatch.setattr(type(registry.by_name(kit.reader)), "version", 1000)
+    (result,) = read(tmp_path, kit, kit.content, tmp_path / "store").files
+    assert result.stored == kit.stored
+    assert counted(tmp_path / "store") == kit.stored
+    assert lake.digest(tmp_path / "store") != before
+
+
+@pytest.mark.parametrize("kit", [kit for kit in KITS if kit.text], ids=lambda kit: kit.reader)
+def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path) -> None:
+    plain = kit.content
+    variants = {
+        "crlf": plain.replace(b"\n", b"\r\n"),
+        "mark": b"\xef\xbb\xbf" + plain,
+        "no last line end": plain.rstrip(b"\n"),
+        "blank lines": plain.replace(b"\n", b"\n\n"),
+    }
+    read(tmp_path / "plain", kit, plain, tmp_path / "plain" / "store")
+    for name, content in variants.items():
+        read(tmp_path / name, kit, content, tmp_path / name / "store")
+        for table in kit.stored:
+            assert rows(tmp_path / name / "store", table) == rows(tmp_path / "plain" / "store", table), name
+
+
+@each
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_bytes_never_escape(kit: Kit, data: st.DataObject, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    content = bytearray(kit.content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    folder = tmp_path_factory.mktemp("fuzz")
+    try:
+        report = read(folder, kit, bytes(content), folder / "store")
+    except InputError:
+        return
+    for result in report.files:
+        assert result.rows_in == sum(result.stored.values()) + result.rejected
+    finite = "SELECT count(*) FROM link_samples WHERE NOT isfinite(bandwidth_bps) OR bandwidth_bps < 0"
+    assert query.connect(folder / "store").execute(finite).fetchone() == (0,)
