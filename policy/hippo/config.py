@@ -73,7 +73,9 @@ class RolloutConfig(Config):
 class ImitationConfig(Config):
     """Warm start: follow the planner's decisions before learning from reward."""
 
-    lessons: int = Field(120, ge=1)  # decisions that the planner is asked for
+    lessons: int = Field(60, ge=0)  # decisions of `mpc` on the scenario
+    searched: int = Field(600, ge=0)  # decisions of the agent's own verified search, over all clusters
+    entropy_coef: float = Field(0.02, ge=0)
     steps: int = Field(400, ge=0)
     lr: float = Field(1.0e-3, gt=0)
     batch: int = Field(64, ge=1)

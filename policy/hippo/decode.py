@@ -83,13 +83,16 @@ class Judged:
 
 def pick(logits: Tensor, uniform: NDArray[np.float64]) -> Tensor:
     """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` = mode."""
-    probability = torch.softmax(logits.double(), dim=-1)
-    target = torch.from_numpy(uniform).unsqueeze(-1)
-    drawn = (probability.cumsum(-1) <= target).sum(-1).clamp(max=logits.shape[1] - 1)
-    best = logits.argmax(-1)
+    values = logits.detach().double().numpy()
+    best = values.argmax(1)
+    if (uniform < 0).all():
+        return torch.from_numpy(best)
+    running = np.cumsum(np.exp(values - values.max(1, keepdims=True)), axis=1)
+    drawn = (running <= (uniform * running[:, -1])[:, None]).sum(1)
+    drawn = np.minimum(drawn, values.shape[1] - 1)
     # Rounding in the running sum could step onto a closed entry; the mode is never closed.
-    closed = logits.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) <= MASKED / 2
-    return torch.where((target.squeeze(-1) < 0) | closed, best, drawn)
+    closed = values[np.arange(len(values)), drawn] <= MASKED / 2
+    return torch.from_numpy(np.where((uniform < 0) | closed, best, drawn))
 
 
 def sample(

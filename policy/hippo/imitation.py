@@ -4,6 +4,7 @@ The teacher (by default `mpc`) is asked at random times of the practice footage:
 a little later with its own plan running, so that holding is among its lessons.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,7 @@ class Lessons:
 
 def lessons(course: Course, teacher: Policy, config: HiPpoConfig, count: int, progress: Progress) -> Lessons | None:
     """About `count` decisions of `teacher`; None where it never chose a plan that the masks offer."""
-    rng = generator(config.seed, f"lessons-{course.setup.scenario.name}-{course.setup.trace_digest}")
+    rng = generator(config.seed, f"lessons-{teacher.name}-{course.setup.scenario.name}-{course.setup.trace_digest}")
     observations: list[Observation] = []
     actions: list[Actions] = []
     for _ in range(-(-count // QUESTIONS)):
@@ -106,11 +107,28 @@ def _view(course: Course, at: int, plan: Plan | None, since_s: float) -> View:
     )
 
 
-def batch_loss(upper: UpperAgent, lower: LowerAgent, lesson: Lessons, index: Tensor) -> Tensor:
-    """Mean negative log-likelihood of the teacher's answers `index` under both agents."""
+def batch_loss(
+    upper: UpperAgent, lower: LowerAgent, lesson: Lessons, index: Tensor, entropy_coef: float
+) -> Tensor:
+    """Mean negative log-likelihood of the teacher's answers `index` under both agents, less an entropy bonus.
+
+    The bonus keeps plans apart from the teacher's possible, so that reward can still change the policy.
+    """
     observation, actions = lesson.observation.take(index), lesson.actions.take(index)
     judged = judge(upper, lower, lesson.problem, observation, actions)
-    return -(judged.log_prob + judged.lower_log_prob.sum(1)).mean()
+    likelihood = (judged.log_prob + judged.lower_log_prob.sum(1)).mean()
+    return -likelihood - entropy_coef * (judged.entropy + judged.lower_entropy.sum(1)).mean()
+
+
+def taught(material: Sequence[Lessons]) -> list[Lessons]:
+    """Lessons of equal shape on one problem joined, the rest as they are."""
+    by_problem: dict[int, list[Lessons]] = {}
+    for lesson in material:
+        by_problem.setdefault(id(lesson.problem), []).append(lesson)
+    return [
+        Lessons(some[0].problem, stack([one.observation for one in some]), joined([one.actions for one in some]))
+        for some in by_problem.values()
+    ]
 
 
 def draw(lesson: Lessons, size: int, rng: np.random.Generator) -> Tensor:

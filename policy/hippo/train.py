@@ -18,12 +18,14 @@ from ingest import durable
 from ingest.errors import InfeasibleError, UsageError
 from ingest.progress import SILENT, Progress
 from policy.hippo import checkpoint as checkpoints
+from policy.hippo.agent import HiPpo
 from policy.hippo.checkpoint import Checkpoint
-from policy.hippo.config import HiPpoConfig
+from policy.hippo.config import CoordinatorConfig, HiPpoConfig
 from policy.hippo.course import Course, invented, prepared
-from policy.hippo.imitation import Lessons, batch_loss, draw, lessons
+from policy.hippo.imitation import Lessons, batch_loss, draw, lessons, taught
 from policy.hippo.rollout import Practice, score
 from policy.mpc import Mpc
+from policy.protocol import Policy
 from twin.scenario import Setup
 from twin.seeds import generator
 
@@ -31,6 +33,8 @@ POINTER = "training.json"
 STATES = ".training"
 REPORT_EVERY = 50
 """Imitation steps between two points of the curve, and between two looks at `stop`."""
+SEARCH = CoordinatorConfig(proposals=24, rounds=16)
+"""The teacher that needs no planner: many proposals of an untrained network, refined to the end."""
 Never = Callable[[], bool]
 
 
@@ -166,22 +170,28 @@ class _Training:
     def _imitation_step(self, material: list[Lessons]) -> float:
         rng = generator(self.config.seed, f"imitation-{self.state.imitated}")
         lesson = material[int(rng.integers(len(material)))]
-        practice = self.practice
-        total = batch_loss(practice.upper, practice.lower, lesson, draw(lesson, self.config.imitation.batch, rng))
+        practice, config = self.practice, self.config.imitation
+        total = batch_loss(practice.upper, practice.lower, lesson, draw(lesson, config.batch, rng),
+                           config.entropy_coef)
         practice.lower_optimiser.zero_grad(set_to_none=True)
         practice.step(practice.optimiser, total, practice.upper)
         practice.lower_optimiser.step()
         return float(total.detach())
 
     def _lessons(self) -> list[Lessons]:
-        """The teacher's answers on every course: the first, the user's own, gets half of them."""
-        count = self.config.imitation.lessons
-        shares = [count // 2 or 1] + [max(1, count // 2 // max(len(self.courses) - 1, 1))] * (len(self.courses) - 1)
-        found = [
-            lessons(course, Mpc(), self.config, share, SILENT)
-            for course, share in zip(self.courses, shares, strict=True)
-        ]
-        return [lesson for lesson in found if lesson is not None]
+        """Answers of `mpc` on the user's own course, and of the agent's own search on all of them.
+
+        The search (random proposals, many rounds of refinement in the twin) judges by the same horizon and
+        objective as `mpc` and is a hundred times cheaper, so it can be asked everywhere.
+        """
+        config = self.config
+        # New networks, not the learner's: after a resume the lessons must be the same.
+        search = HiPpo.of(*checkpoints.build(config), SEARCH)
+        share = -(-config.imitation.searched // len(self.courses))
+        asked: list[tuple[Course, Policy, int]] = [(self.courses[0], Mpc(), config.imitation.lessons)]
+        asked += [(course, search, share) for course in self.courses]
+        found = [lessons(course, teacher, config, count, SILENT) for course, teacher, count in asked if count]
+        return taught([lesson for lesson in found if lesson is not None])
 
     # -- online
 

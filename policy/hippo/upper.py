@@ -4,7 +4,7 @@ Nothing in it knows K, N or the number of knobs: domains, layer counts and knobs
 they would mean (links, fraction, stage time), so one network serves every cluster and model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,13 @@ class Encoded:
     hidden: Tensor  # (B, K, h)
     graph: Tensor  # (B, h)
     edges: Tensor  # (B, K, K, h), projected: [b, i, j] seen by i when j follows it
+    domain: Tensor  # (B, K, h), what the domain head makes of each domain
+    last: Tensor  # (B, K, h), the same for the domain placed last
+    layer: Tensor  # (B, K, h), what the layer head makes of each domain
 
     def rows(self, index: Tensor) -> "Encoded":
         """The situations `index` (R,), repeated or left out."""
-        return Encoded(self.hidden[index], self.graph[index], self.edges[index])
+        return Encoded(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,8 @@ class UpperAgent(nn.Module):
         hidden, pooled = self.encoder(observation.nodes, observation.edges)
         pairs = torch.cat([observation.edges, observation.edges.transpose(1, 2)], dim=-1)
         graph = self.graph(torch.cat([pooled, observation.globals], dim=-1))
-        return Encoded(hidden, graph, self.edge(pairs))
+        heads = (self.domain_own(hidden), self.domain_last(hidden), self.layer_own(hidden))
+        return Encoded(hidden, graph, self.edge(pairs), *heads)
 
     def value(self, state: Encoded) -> Tensor:
         """Expected discounted reward from here, (B,)."""
@@ -103,7 +107,7 @@ class UpperAgent(nn.Module):
         finish = partial.open[rows, :, (partial.left - 1).clamp(min=0)].to(state.graph)
         mixed = (
             context[:, :h].unsqueeze(1)
-            + self.domain_own(state.hidden)
+            + state.domain
             + self.domain_room(torch.stack([room, finish], dim=-1))
             + _after(self, state, partial).unsqueeze(1)
             + _links(state, partial)
@@ -118,7 +122,7 @@ class UpperAgent(nn.Module):
         h = state.graph.shape[-1]
         rows = torch.arange(len(domain))
         legal = partial.open[rows, domain]
-        own = self.layer_own(state.hidden[rows, domain]) + _links(state, partial)[rows, domain]
+        own = state.layer[rows, domain] + _links(state, partial)[rows, domain]
         counts = self.layer_count(layer_features(partial.left, legal, domain, observation))
         logits = self.layer_out(torch.relu((context[:, h:] + own).unsqueeze(1) + counts)).squeeze(-1)
         return torch.as_tensor(logits.masked_fill(~legal, MASKED))
@@ -127,7 +131,7 @@ class UpperAgent(nn.Module):
 def _after(agent: UpperAgent, state: Encoded, partial: Partial) -> Tensor:
     """The domain placed last as the step sees it, (R, h); a learned vector at the first step."""
     rows = torch.arange(len(partial.last))
-    last = agent.domain_last(state.hidden[rows, partial.last.clamp(min=0)])
+    last = state.last[rows, partial.last.clamp(min=0)]
     return torch.where((partial.last < 0).unsqueeze(-1), agent.start, last)
 
 

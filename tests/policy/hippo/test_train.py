@@ -16,7 +16,7 @@ CONFIG = HiPpoConfig(
     gnn=GnnConfig(hidden_dim=16),
     ppo=PpoConfig(num_steps=48, update_epochs=2, minibatch_size=16),
     rollout=RolloutConfig(environments=4, episode_steps=6),
-    imitation=ImitationConfig(lessons=4, steps=60, batch=8),
+    imitation=ImitationConfig(lessons=4, searched=6, steps=60, batch=8),
     iterations=3,
     evaluate_every=1,
 )
