@@ -102,7 +102,7 @@ def comparison(result: "Comparison | None", run: str) -> str:
     )
     note = (
         '<p class="small-text soft">Less time per token than <i>static</i> or <i>single</i>: positive is '
-        "faster. Regret: tokens that a clairvoyant would have trained more.</p>"
+        "faster. Regret: share of the clairvoyant bound's tokens that was missed.</p>"
     )
     table = f'<div class="scroll"><table><tr><th>policy</th>{heads}</tr>{"".join(rows)}</table></div>'
     return f"<h2>All policies in this world</h2>{table}{note}"
