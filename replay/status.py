@@ -19,7 +19,8 @@ from twin.kalman import LinkFilter
 Json = dict[str, Any]
 HEALTHY = (0.3, 2.0)
 """A filter that is right about its own error has a running normalised innovation squared near 1. With the
-weight 0.05 of `twin.kalman` it scatters by sqrt(2 * 0.05 / 1.95) = 0.23: three deviations down, more up (it is skewed)."""
+weight 0.05 of `twin.kalman` it scatters by sqrt(2 * 0.05 / 1.95) = 0.23: three deviations down and, since
+the distribution is skewed, four up."""
 
 
 @dataclass(frozen=True, slots=True)
