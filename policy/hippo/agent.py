@@ -47,8 +47,8 @@ class HiPpo:
     """Hi-PPO with the weights of a checkpoint; `coordinator` overrides how proposals become decisions.
 
     Raises:
-        NotFoundError, InputError, DamageError, UsageError: the checkpoint is absent, not ours, damaged, or for
-        another architecture.
+        NotFoundError, InputError, DamageError, UsageError: the checkpoint is absent, not ours, damaged, or
+        for another architecture.
     """
 
     name = "hippo"
@@ -111,9 +111,12 @@ class HiPpo:
             return Decision(None, "the network holds", log_probability=proposal.log_probability, extra=extra)
         ns = self.context.estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
         return Decision(
-            plan, f"the network moves: {plan}", predicted_iter_s=ns / NS_PER_S,
-            log_probability=proposal.log_probability, extra=extra,
-        )  # fmt: skip
+            plan,
+            f"the network moves: {plan}",
+            predicted_iter_s=ns / NS_PER_S,
+            log_probability=proposal.log_probability,
+            extra=extra,
+        )
 
     def _verified(
         self, view: View, coordinator: Coordinator, seen: Situation, proposal: Proposal
@@ -147,20 +150,37 @@ class HiPpo:
         if best == float("-inf"):
             if view.plan is None:
                 raise InfeasibleError("no plan can run: every one needs a link that is dead")
-            return Decision(None, "nothing is expected to run within the horizon", shown,
-                            log_probability=log_probability, extra=extra)  # fmt: skip
+            return Decision(
+                None,
+                "nothing is expected to run within the horizon",
+                shown,
+                log_probability=log_probability,
+                extra=extra,
+            )
         predicted = float(verdict.expected.iter_s[0])
         if verdict.hold is None:
-            return Decision(shown[0].plan, f"best expected plan: {shown[0].plan}", shown, predicted,
-                            log_probability, extra=extra)  # fmt: skip
+            return Decision(
+                shown[0].plan,
+                f"best expected plan: {shown[0].plan}",
+                shown,
+                predicted,
+                log_probability,
+                extra=extra,
+            )
         gain = best - float(verdict.values[verdict.hold])
         extra = extra | {"gain": gain if np.isfinite(gain) else None, "margin": self.config.margin}
         if gain <= self.config.margin:
             reason = f"the best move gains {gain:.4f}, below the margin of {self.config.margin:g}"
             held = float(verdict.expected.iter_s[verdict.hold])
             return Decision(None, reason, shown, held, log_probability, extra=extra)
-        return Decision(shown[0].plan, f"expected to gain {gain:.4f}: {shown[0].plan}", shown, predicted,
-                        log_probability, extra=extra)  # fmt: skip
+        return Decision(
+            shown[0].plan,
+            f"expected to gain {gain:.4f}: {shown[0].plan}",
+            shown,
+            predicted,
+            log_probability,
+            extra=extra,
+        )
 
     def _foreign(
         self, view: View, verdict: Verdict, problem: Problem, horizon: Horizon, objective: Objective
@@ -170,19 +190,26 @@ class HiPpo:
         estimator = self.context.estimator
         plans = [view.plan, *(problem.plan(verdict.codes, row) for row in range(len(verdict.codes)))]
         found = outcomes(
-            estimator, plans, horizon, running=view.plan, restart_s=self.context.restart_s,
+            estimator,
+            plans,
+            horizon,
+            running=view.plan,
+            restart_s=self.context.restart_s,
             slowdown=np.asarray(view.slowdown),
-        )  # fmt: skip
+        )
         values = np.array([objective.value(outcome) for outcome in found])
         order = np.argsort(-values[1:], kind="stable")
         best = verdict.codes.take(order)
         expected_ = replace(
-            verdict.expected, iter_s=np.array([o.iter_s for o in found[1:]])[order],
+            verdict.expected,
+            iter_s=np.array([o.iter_s for o in found[1:]])[order],
             utilisation=np.array([o.utilisation for o in found[1:]])[order],
             usd=np.array([o.usd for o in found[1:]])[order],
-        )  # fmt: skip
+        )
         # Holding is told apart by position -1: its value stands behind the candidates'.
-        return Verdict(best, _appended(expected_, found[0]), np.append(values[1:][order], values[0]), len(best))
+        return Verdict(
+            best, _appended(expected_, found[0]), np.append(values[1:][order], values[0]), len(best)
+        )
 
     def _coordinator(self, free: tuple[int, ...]) -> Coordinator:
         """Tables for the GPUs that live now; made once for each set."""

@@ -1,8 +1,8 @@
 """One file per checkpoint, named by its SHA-256; loaded without executing anything, refused when damaged.
 
-`hippo-<digest>.pt` holds the weights, the configuration they were trained with, what they were trained on and, in a
-training state, optimisers and progress. Random generators are derived by name from (seed, iteration), so the
-iteration number is their state.
+`hippo-<digest>.pt` holds the weights, the configuration they were trained with, what they were trained on
+and, in a training state, optimisers and progress. Random generators are derived by name from (seed,
+iteration), so the iteration number is their state.
 """
 
 import hashlib
@@ -79,7 +79,9 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
-    """Write `checkpoint` into `folder` under its digest and return its path; saving it again changes nothing."""
+    """Write `checkpoint` into `folder` under its digest and return its path; saving it again changes
+    nothing.
+    """
     data = to_bytes(checkpoint)
     path = folder / f"hippo-{hashlib.sha256(data).hexdigest()[:digits]}.pt"
     durable.put(path, data, idempotent=True)
@@ -134,12 +136,12 @@ def digest(path: Path) -> str:
     named = NAME.fullmatch(path.name)
     if not named:
         raise InputError(
-            f"{path}: a checkpoint is called hippo-<digest>.pt, which is how damage is noticed; rename it back"
+            f"{path}: a checkpoint is called hippo-<digest>.pt, which is how damage shows; rename it back"
         )
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if not found.startswith(named.group(1)):
         raise DamageError(
-            f"{path}: damaged: the content has digest {found[:16]}..., the name says {named.group(1)[:16]}...; "
+            f"{path}: damaged: its digest is {found[:16]}..., its name says {named.group(1)[:16]}...; "
             "restore the file or train again"
         )
     return found
@@ -157,12 +159,23 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
         header = json.loads(payload["header"])
         schema = header["schema"]
-    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, ValueError, EOFError, AttributeError) as error:
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        EOFError,
+        AttributeError,
+    ) as error:
         raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
     if schema != SCHEMA:
         raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
     config = HiPpoConfig.model_validate(header["config"])
-    for wanted, source in ((architecture(config), "this version"), (expect and architecture(expect), "the configuration")):
+    for wanted, source in (
+        (architecture(config), "this version"),
+        (expect and architecture(expect), "the configuration"),
+    ):
         if wanted and wanted != header["architecture"]:
             raise UsageError(
                 f"{path}: made for another architecture: {_differences(header['architecture'], wanted)} "

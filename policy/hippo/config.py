@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,34 +15,34 @@ class GnnConfig(Config):
     """Graph encoder over the complete graph of domains."""
 
     type: Literal["GraphSAGE", "GATv2"] = "GraphSAGE"
-    num_layers: int = Field(2, ge=1, le=4)
-    hidden_dim: int = Field(64, ge=8, le=512)
+    num_layers: Annotated[int, Field(ge=1, le=4)] = 2
+    hidden_dim: Annotated[int, Field(ge=8, le=512)] = 64
     dense: bool = True  # the dense form of the same layers; False runs torch-geometric's scatter form
 
 
 class PpoConfig(Config):
     """Proximal policy optimisation (Schulman et al. 2017) for both levels."""
 
-    lr: float = Field(3.0e-4, gt=0)
-    gamma: float = Field(0.99, ge=0, lt=1)
-    gae_lambda: float = Field(0.95, ge=0, le=1)
-    clip_range: float = Field(0.2, gt=0)
-    value_clip: float = Field(0.2, gt=0)
-    entropy_coef: float = Field(0.01, ge=0)
-    value_coef: float = Field(0.5, ge=0)
-    max_grad_norm: float = Field(0.5, gt=0)
-    target_kl: float = Field(0.02, gt=0)
-    num_steps: int = Field(2048, ge=8)  # decisions a rollout, over all environments
-    update_epochs: int = Field(10, ge=1)
-    minibatch_size: int = Field(256, ge=1)
+    lr: Annotated[float, Field(gt=0)] = 3.0e-4
+    gamma: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    clip_range: Annotated[float, Field(gt=0)] = 0.2
+    value_clip: Annotated[float, Field(gt=0)] = 0.2
+    entropy_coef: Annotated[float, Field(ge=0)] = 0.01
+    value_coef: Annotated[float, Field(ge=0)] = 0.5
+    max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
+    target_kl: Annotated[float, Field(gt=0)] = 0.02
+    num_steps: Annotated[int, Field(ge=8)] = 2048  # decisions a rollout, over all environments
+    update_epochs: Annotated[int, Field(ge=1)] = 10
+    minibatch_size: Annotated[int, Field(ge=1)] = 256
 
 
 class LowerConfig(Config):
     """Agents inside the domains: reward -lambda1 fragmentation - lambda2 communication share."""
 
-    lambda_fragmentation: float = Field(0.5, ge=0)
-    lambda_communication: float = Field(1.0, ge=0)
-    lr: float = Field(1.0e-3, gt=0)
+    lambda_fragmentation: Annotated[float, Field(ge=0)] = 0.5
+    lambda_communication: Annotated[float, Field(ge=0)] = 1.0
+    lr: Annotated[float, Field(gt=0)] = 1.0e-3
 
 
 class PenaltyConfig(Config):
@@ -52,44 +52,45 @@ class PenaltyConfig(Config):
     with a fallback in the runner instead of a multiplier.
     """
 
-    weak_link_bps: float = Field(1.0e8, gt=0)
-    imbalance_delta: float = Field(0.5, ge=0)
-    interruption_limit: float = Field(0.01, ge=0)
-    multiplier_lr: float = Field(0.05, ge=0)
-    multiplier_max: float = Field(10.0, ge=0)
+    weak_link_bps: Annotated[float, Field(gt=0)] = 1.0e8
+    imbalance_delta: Annotated[float, Field(ge=0)] = 0.5
+    interruption_limit: Annotated[float, Field(ge=0)] = 0.01
+    multiplier_lr: Annotated[float, Field(ge=0)] = 0.05
+    multiplier_max: Annotated[float, Field(ge=0)] = 10.0
 
 
 class RolloutConfig(Config):
     """The twins that the agent practises in."""
 
-    environments: int = Field(32, ge=1)  # twins of one cluster stepped together
-    episode_steps: int = Field(32, ge=2)  # decisions until a twin is cut off (truncated)
-    samples_per_period: int = Field(3, ge=1)  # link states that one period is integrated over
+    environments: Annotated[int, Field(ge=1)] = 32  # twins of one cluster stepped together
+    episode_steps: Annotated[int, Field(ge=2)] = 32  # decisions until a twin is cut off (truncated)
+    samples_per_period: Annotated[int, Field(ge=1)] = 3  # link states that one period is integrated over
     weights: tuple[float, float, float] | None = None  # None: drawn from a Dirichlet distribution
     dirichlet: tuple[float, float, float] = (4.0, 1.0, 1.0)
-    random_clusters: int = Field(0, ge=0)  # made-up clusters beside the given scenario
+    random_clusters: Annotated[int, Field(ge=0)] = 0  # made-up clusters beside the given scenario
 
 
 class ImitationConfig(Config):
     """Warm start: follow the planner's decisions before learning from reward."""
 
-    lessons: int = Field(60, ge=0)  # decisions of `mpc` on the scenario
-    searched: int = Field(600, ge=0)  # decisions of the agent's own verified search, over all clusters
-    entropy_coef: float = Field(0.02, ge=0)
-    steps: int = Field(400, ge=0)
-    lr: float = Field(1.0e-3, gt=0)
-    batch: int = Field(64, ge=1)
+    lessons: Annotated[int, Field(ge=0)] = 60  # decisions of `mpc` on the scenario
+    searched: Annotated[int, Field(ge=0)] = (
+        600  # decisions of the agent's own verified search, over all clusters
+    )
+    entropy_coef: Annotated[float, Field(ge=0)] = 0.02
+    steps: Annotated[int, Field(ge=0)] = 400
+    lr: Annotated[float, Field(gt=0)] = 1.0e-3
+    batch: Annotated[int, Field(ge=1)] = 64
 
 
 class CoordinatorConfig(Config):
     """How the network's plan becomes a decision."""
 
     verify: bool = True  # score several proposals in the twin; False: the network's own choice stands
-    proposals: int = Field(8, ge=1)  # one greedy decode, the rest samples
-    rounds: int = Field(2, ge=0)  # of local refinement of the best proposals
-    elites: int = Field(8, ge=0)  # good plans of this run that are scored again
-    horizon_s: float = Field(3600.0, gt=0)  # over which a move must pay
-    margin: float = Field(0.01, ge=0)  # relative gain that a move must promise beyond its cost
+    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples
+    rounds: Annotated[int, Field(ge=0)] = 2  # of local refinement of the best proposals
+    horizon_s: Annotated[float, Field(gt=0)] = 3600.0  # over which a move must pay
+    margin: Annotated[float, Field(ge=0)] = 0.01  # relative gain that a move must promise beyond its cost
 
 
 class HiPpoConfig(Config):
@@ -102,9 +103,9 @@ class HiPpoConfig(Config):
     rollout: RolloutConfig = RolloutConfig()
     imitation: ImitationConfig = ImitationConfig()
     coordinator: CoordinatorConfig = CoordinatorConfig()
-    iterations: int = Field(30, ge=0)  # PPO updates of the upper agent
-    evaluate_every: int = Field(5, ge=1)  # iterations between validations
-    seed: int = Field(0, ge=0)
+    iterations: Annotated[int, Field(ge=0)] = 30  # PPO updates of the upper agent
+    evaluate_every: Annotated[int, Field(ge=1)] = 5  # iterations between validations
+    seed: Annotated[int, Field(ge=0)] = 0
 
     def digest(self) -> str:
         """SHA-256 (hex) of the canonical JSON of all values."""

@@ -1,13 +1,15 @@
 """Upper agent, lower agents and the twin, in that order: the network proposes, the twin verifies.
 
-A decision: (1) the upper agent answers hold or move and places share after share, the lower agents arrange each
-share; once greedily (the network's own choice) and a few times by sampling. (2) With `verify`, all proposals, the
-static plan and holding are scored over the forecast horizon, moving included, by `policy.hippo.verify`; the best
-few are refined by single steps. (3) The best one wins if it beats holding by the margin. Without `verify` the
-network's own choice stands: that is the pure policy, and the ablation of steps 2 and 3.
+A decision: (1) the upper agent answers hold or move and places share after share, the lower agents arrange
+each share; once greedily (the network's own choice) and a few times by sampling. (2) With `verify`, all
+proposals, the static plan and holding are scored over the forecast horizon, moving included, by
+`policy.hippo.verify`; the best few are refined by single steps. (3) The best one wins if it beats holding
+by the margin. Without `verify` the network's own choice stands: that is the pure policy, and the ablation
+of steps 2 and 3.
 
-The time limits of the two levels (1 s, 100 ms, 2 s in all) are enforced by the runner, which owns the clock; here no
-clock is read, so that equal views give equal decisions. `Latency` measures the levels for whoever wants to know.
+The time limits of the two levels (1 s, 100 ms, 2 s in all) are enforced by the runner, which owns the
+clock; here no clock is read, so that equal views give equal decisions. `Latency` measures the levels for
+whoever wants to know.
 """
 
 from collections.abc import Callable
@@ -97,9 +99,7 @@ class Coordinator:
         slowdown = situation.slowdown[0]
 
         def score(codes: Codes) -> tuple[Expected, Float]:
-            found = expected(
-                self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s
-            )
+            found = expected(self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s)
             return found, found.values(objective)
 
         pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)

@@ -1,4 +1,6 @@
-"""One cluster to practise on: its tables, footage and the static plan, from a `Setup`; and made-up clusters."""
+"""One cluster to practise on: its tables, footage and the static plan, from a `Setup`; and made-up
+clusters.
+"""
 
 from dataclasses import dataclass
 
@@ -50,10 +52,15 @@ class Course:
         if validate:
             rollout = rollout.model_copy(update={"weights": weights})
         return Twins(
-            self.features, self.validation if validate else self.practice, self.base, rollout=rollout,
-            penalties=config.penalties, period_s=control.period_s,
-            restart_s=self.setup.scenario.moving.restart_s, weights=weights,
-        )  # fmt: skip
+            self.features,
+            self.validation if validate else self.practice,
+            self.base,
+            rollout=rollout,
+            penalties=config.penalties,
+            period_s=control.period_s,
+            restart_s=self.setup.scenario.moving.restart_s,
+            weights=weights,
+        )
 
 
 def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None) -> Course:
@@ -85,15 +92,14 @@ def _without_end(film: Footage, segments: int) -> Footage:
     cut = max(1, round(length * (1 - VALIDATION_SHARE)))
     inside = np.arange(len(film)) % length < min(cut, length - 1 if length > 1 else 1)
     ends = np.cumsum(inside.reshape(segments, length).sum(1))
-    arrays = (film.bandwidth_bps, film.sd_log, film.latency_s, film.true_bps, film.true_latency_s)
-    return Footage(film.horizons_s, *(a[inside] for a in arrays), np.repeat(ends, inside.sum() // segments))
+    return film.picked(np.flatnonzero(inside), np.repeat(ends, inside.sum() // segments))
 
 
 def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
     """-lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration (C, Z, Q).
 
-    Fragmentation: the domain's GPUs left idle. T_comm_intra: tensor-parallel all-reduces of a block and boundaries
-    between the share's own stages, as a share of the stage's forward time.
+    Fragmentation: the domain's GPUs left idle. T_comm_intra: tensor-parallel all-reduces of a block and
+    boundaries between the share's own stages, as a share of the stage's forward time.
     """
     t, job = problem.tables, problem.estimator.job
     result = np.zeros(t.pp.shape)
@@ -102,13 +108,19 @@ def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
         for k in range(problem.k):
             z, y, domain = problem.class_of[k], problem.kind_of[k], problem.estimator.cluster.domains[k]
             for q, (tp, pp) in enumerate(problem.choices[c][z]):
-                reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+                reduce_s = 2 * all_reduce_s(
+                    message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s)
+                )
                 blocks = problem.n - 2
                 forward = float(t.forward[c, y, q, -1])
-                inner = float((t.inner_occupancy_ns[c, y, q] + t.inner_latency_ns[c, y, q])[: pp - 1].sum()) / 1e9
+                inner = (
+                    float((t.inner_occupancy_ns[c, y, q] + t.inner_latency_ns[c, y, q])[: pp - 1].sum()) / 1e9
+                )
                 share = (reduce_s * blocks + inner) / forward
                 idle = 1 - knob.dp * tp * pp / problem.free[k]
-                result[c, z, q] = -config.lower.lambda_fragmentation * idle - config.lower.lambda_communication * share
+                result[c, z, q] = (
+                    -config.lower.lambda_fragmentation * idle - config.lower.lambda_communication * share
+                )
     return result
 
 
@@ -119,7 +131,9 @@ MODELS = (("llama2-7b", 32, 4), ("llama2-13b", 64, 8), ("llama2-70b", 128, 16), 
 
 
 def invented(seed: int, number: int) -> Setup:
-    """Made-up cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms that vary and sometimes change level."""
+    """Made-up cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms that vary and sometimes
+    change level.
+    """
     rng = generator(seed, f"invented-{number}")
     size = int(rng.integers(2, 9))
     model, batch, gpus = MODELS[int(rng.integers(len(MODELS)))]
@@ -132,8 +146,13 @@ def invented(seed: int, number: int) -> Setup:
             "job": {"global_batch": batch, "micro_batches": [1, 2], "zero": 1},
             "cluster": {
                 "hardware": {
-                    "gpu": "a100-80", "gpus_per_node": min(8, gpus), "intra_node_bps": 2.4e12, "inter_node_bps": 2e11,
-                    "intra_node_latency_s": 3e-6, "inter_node_latency_s": 8e-6, "usd_per_gpu_hour": 5.0,
+                    "gpu": "a100-80",
+                    "gpus_per_node": min(8, gpus),
+                    "intra_node_bps": 2.4e12,
+                    "inter_node_bps": 2e11,
+                    "intra_node_latency_s": 3e-6,
+                    "inter_node_latency_s": 8e-6,
+                    "usd_per_gpu_hour": 5.0,
                 },
                 "domains": [{"name": f"d{k}", "gpus": n} for k, n in enumerate(counts)],
                 "usd_per_gb": {
@@ -144,7 +163,7 @@ def invented(seed: int, number: int) -> Setup:
             "wan": {"dataset": "invented", "streams": 1, "cap_bps": 1e11, "default_rtt_s": 0.1},
             "control": {"period_s": period, "horizons_s": [0, 60, 120, 300, 600, 1800]},
         }
-    )  # fmt: skip
+    )
     wan, filters = _links(rng, size, 200 * period)
     return assemble(scenario, wan, window="all", seed=seed, filters=filters)
 
@@ -161,11 +180,18 @@ def _links(rng: np.random.Generator, size: int, seconds: float) -> tuple[WanTrac
             if i == j:
                 continue
             distance = float(np.hypot(*(place[i] - place[j]))) + 0.03
-            bps = float(np.clip(level * np.sqrt(rich[i] * rich[j]) / np.sqrt(distance / 0.4)
-                                * np.exp(rng.normal(0, 0.2)), 2e8, 1e10))  # fmt: skip
+            bps = float(
+                np.clip(
+                    level * np.sqrt(rich[i] * rich[j]) / np.sqrt(distance / 0.4) * np.exp(rng.normal(0, 0.2)),
+                    2e8,
+                    1e10,
+                )
+            )
             times, factor = ou_factor(Noise(clip=0.9, sd=sd, tau_s=tau, step_s=60), end_ns, rng)
             for at in rng.uniform(0, seconds, rng.poisson(0.3)):
-                factor = np.where(times >= to_ns(float(at)), factor * float(rng.choice([0.3, 0.5, 2.0])), factor)
+                factor = np.where(
+                    times >= to_ns(float(at)), factor * float(rng.choice([0.3, 0.5, 2.0])), factor
+                )
             latency = 0.003 + 0.1 * distance
             values = np.maximum(bps * factor, 1e6)
             series[i, j] = LinkSeries(times, values, np.full(len(times), latency))

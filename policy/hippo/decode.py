@@ -82,7 +82,9 @@ class Judged:
 
 
 def pick(logits: Tensor, uniform: NDArray[np.float64]) -> Tensor:
-    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` = mode."""
+    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` =
+    mode.
+    """
     values = logits.detach().double().numpy()
     best = values.argmax(1)
     if (uniform < 0).all():
@@ -116,9 +118,15 @@ def sample(
 
 
 def _place(
-    upper: UpperAgent, lower: LowerAgent, problem: Choices, observation: Observation, state: Encoded,
-    go: Tensor, knob: Tensor, uniform: NDArray[np.float64],
-) -> Actions:  # fmt: skip
+    upper: UpperAgent,
+    lower: LowerAgent,
+    problem: Choices,
+    observation: Observation,
+    state: Encoded,
+    go: Tensor,
+    knob: Tensor,
+    uniform: NDArray[np.float64],
+) -> Actions:
     masks, space = problem.masks, problem.masks.space
     batch, k = len(go), observation.nodes.shape[1]
     used = np.zeros((batch, k), dtype=np.bool_)
@@ -133,8 +141,13 @@ def _place(
         open_ = masks.steps(knob_np, used, left, behind)
         # Finished rows step on the spot: domain 0, one layer, not recorded.
         open_[~live, 0, 0] = True
-        partial = Partial(chosen, torch.from_numpy(used), torch.from_numpy(np.maximum(left, 1)),
-                          torch.from_numpy(last), torch.from_numpy(open_))  # fmt: skip
+        partial = Partial(
+            chosen,
+            torch.from_numpy(used),
+            torch.from_numpy(np.maximum(left, 1)),
+            torch.from_numpy(last),
+            torch.from_numpy(open_),
+        )
         context = upper.context(state, partial)
         domain = pick(upper.domain_logits(state, partial, context), uniform[:, 3 * step])
         layers = pick(
@@ -190,9 +203,12 @@ def judge(
         return Judged(log_prob, entropy, upper.value(state), zeros, zeros, zeros)
     placed, left, used, last = _prefixes(actions, observation.nodes.shape[1])
     partial = Partial(
-        observation.knobs[row, actions.knob[row]], used[row, step], left[row, step], last[row, step],
+        observation.knobs[row, actions.knob[row]],
+        used[row, step],
+        left[row, step],
+        last[row, step],
         actions.open[row, step],
-    )  # fmt: skip
+    )
     there = state.rows(row)
     context = upper.context(there, partial)
     domain = actions.domain[row, step]
@@ -219,15 +235,21 @@ def judge_lower(
     _, left, _, _ = _prefixes(actions, observation.nodes.shape[1])
     domain = actions.domain[row, step]
     features = problem.choice_features(
-        actions.knob[row], domain, actions.layers[row, step], left[row, step], actions.behind[row, step],
+        actions.knob[row],
+        domain,
+        actions.layers[row, step],
+        left[row, step],
+        actions.behind[row, step],
         observation.current[row, domain],
-    )  # fmt: skip
+    )
     logits, value = lower.logits(features, actions.legal[row, step])
     return answer(logits, actions.choice[row, step]), value
 
 
 def _prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Per step: layers taken, layers left before it, domains used before it (B, S, K), domain placed before it."""
+    """Per step: layers taken, layers left before it, domains used before it (B, S, K), domain placed before
+    it.
+    """
     taken = actions.layers
     left = taken.sum(1, keepdim=True) - taken.cumsum(1) + taken
     hot = torch.zeros((*actions.domain.shape, k), dtype=torch.bool)
@@ -257,9 +279,15 @@ def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
         if not (open_[rows, domain, layers - 1] & legal[rows, choice])[live].all():
             raise ValueError("a plan that the masks do not allow")
         records.append(
-            (np.where(live, domain, -1), np.where(live, layers, 0), np.where(live, choice, 0), open_, legal,
-             behind.copy())
-        )  # fmt: skip
+            (
+                np.where(live, domain, -1),
+                np.where(live, layers, 0),
+                np.where(live, choice, 0),
+                open_,
+                legal,
+                behind.copy(),
+            )
+        )
         used[rows[live], domain[live]] = True
         left = left - np.where(live, layers, 0)
         behind = behind + np.where(live, space.pp[codes.knob, space.class_of[domain], choice], 0)

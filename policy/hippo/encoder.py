@@ -1,8 +1,8 @@
 """Graph encoder: torch-geometric layers over the complete graph of domains, and their dense equal.
 
-A cluster is small and complete, so gathering and scattering edges costs more than one dense product. The layers
-and their weights are torch-geometric's; `dense=True` computes the same function with batched products over
-(B, K, K). A test holds the two equal.
+A cluster is small and complete, so gathering and scattering edges costs more than one dense product. The
+layers and their weights are torch-geometric's; `dense=True` computes the same function with batched
+products over (B, K, K). A test holds the two equal.
 """
 
 import torch
@@ -12,10 +12,11 @@ from torch_geometric.nn import GATv2Conv, MessagePassing
 from policy.hippo.config import GnnConfig
 
 
-class EdgeSage(MessagePassing):  # type: ignore[misc]
+class EdgeSage(MessagePassing):
     """GraphSAGE with edges: h_i' = W_self h_i + mean_{j != i} relu(W_near h_j + W_edge e_ji).
 
-    After Hamilton et al. 2017 (mean aggregator); the edge term is ours, since what matters here are the links.
+    After Hamilton et al. 2017 (mean aggregator); the edge term is ours, since what matters here are the
+    links.
     """
 
     def __init__(self, inputs: int, outputs: int, edge: int):
@@ -40,7 +41,7 @@ class EdgeSage(MessagePassing):  # type: ignore[misc]
         return self.own(x) + (messages.sum(1) - own_loop) / max(k - 1, 1)
 
 
-class DenseGat(GATv2Conv):  # type: ignore[misc]
+class DenseGat(GATv2Conv):
     """torch-geometric's GATv2 (Brody et al. 2022) with one head, plus a dense form over a complete graph."""
 
     def __init__(self, inputs: int, outputs: int, edge: int):

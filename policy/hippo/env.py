@@ -1,19 +1,22 @@
 """Many kernel-engine twins at once: the environment that Hi-PPO practises in.
 
-STATE    what a controller knows at a periodic trigger: Kalman forecasts (past only), the running plan, time since
+STATE    what a controller knows at a periodic trigger: Kalman forecasts (past only), the running plan, time
+since
          the last move, objective weights (`policy.hippo.features`); an episode starts at a random time of the
          footage, mostly with nothing placed, sometimes with the static plan running.
-ACTION   hold, or a plan (`policy.hippo.decode.Actions`): knob, order, cuts, inner configurations. Masked, so every
+ACTION   hold, or a plan (`policy.hippo.decode.Actions`): knob, order, cuts, inner configurations. Masked,
+so every
          plan fits.
-REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_base - T)/T_base with the static plan on
+REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_base - T)/T_base with the
+static plan on
          the same links at the same time, R_util the mean utilisation of the active domains, R_cost egress per
-         iteration relative to the base's. Moving is inside T and the egress. R_eff is cut off at -2, R_cost at 3.
-         Penalties (constraint violations) are returned beside it.
+         iteration relative to the base's. Moving is inside T and the egress. R_eff is cut off at -2, R_cost
+         at 3. Penalties (constraint violations) are returned beside it.
 
-Fluid approximations against `twin.cluster.World` with the kernel engine, all stated: links are sampled J times a
-period instead of followed change by change; iterations are a rate, so none is lost or waited for at a move; a move
-takes its bytes at the links' state at its beginning; triggers are periodic; no GPU fails; computing is at nominal
-speed. The filter is warm at the start of an episode.
+Fluid approximations against `twin.cluster.World` with the kernel engine, all stated: links are sampled J
+times a period instead of followed change by change; iterations are a rate, so none is lost or waited for at
+a move; a move takes its bytes at the links' state at its beginning; triggers are periodic; no GPU fails;
+computing is at nominal speed. The filter is warm at the start of an episode.
 """
 
 from dataclasses import dataclass
@@ -54,9 +57,17 @@ class Twins:
     """E twins of one cluster over one footage; `base` is the static plan (one plan)."""
 
     def __init__(
-        self, features: Features, footage: Footage, base: Codes, *, rollout: RolloutConfig, penalties: PenaltyConfig,
-        period_s: float, restart_s: float, weights: tuple[float, float, float],
-    ):  # fmt: skip
+        self,
+        features: Features,
+        footage: Footage,
+        base: Codes,
+        *,
+        rollout: RolloutConfig,
+        penalties: PenaltyConfig,
+        period_s: float,
+        restart_s: float,
+        weights: tuple[float, float, float],
+    ):
         self.features, self.footage, self.base = features, footage, base
         self.problem, self.timer = features.problem, features.timer
         self.rollout, self.penalties = rollout, penalties
@@ -64,8 +75,11 @@ class Twins:
         self.size = rollout.environments
         self._nominal = np.ones(self.problem.k)
         rows = self.timer.rows(base, self._nominal)
-        pace = self.timer.iter_ns(rows, footage.true_bps.reshape(1, -1, *footage.true_bps.shape[2:]),
-                                  footage.true_latency_s.reshape(1, -1, *footage.true_bps.shape[2:]))  # fmt: skip
+        pace = self.timer.iter_ns(
+            rows,
+            footage.true_bps.reshape(1, -1, *footage.true_bps.shape[2:]),
+            footage.true_latency_s.reshape(1, -1, *footage.true_bps.shape[2:]),
+        )
         self.base_iterations = rate(pace).reshape(len(footage), -1).mean(1) * period_s
         self.base_usd = float(self.problem.usd(base)[0])
 
@@ -97,14 +111,24 @@ class Twins:
         return self.situation()
 
     def situation(self) -> Situation:
-        """What every twin's controller knows now; a twin at the very end looks at the last decision's forecast."""
+        """What every twin's controller knows now; a twin at the very end looks at the last decision's
+        forecast.
+        """
         film, at = self.footage, np.minimum(self.at, len(self.footage) - 1)
         trigger = np.where(self.has_plan, TRIGGERS.index("period"), TRIGGERS.index("start"))
         return Situation(
-            film.horizons_s, film.bandwidth_bps[at], film.sd_log[at], film.latency_s[at],
-            np.ones((self.size, self.problem.k)), self.since_s.copy(), trigger, self.w.copy(),
-            self.plan.take(np.arange(self.size)), self.has_plan.copy(), self.has_plan.copy(),
-        )  # fmt: skip
+            film.horizons_s,
+            film.bandwidth_bps[at],
+            film.sd_log[at],
+            film.latency_s[at],
+            np.ones((self.size, self.problem.k)),
+            self.since_s.copy(),
+            trigger,
+            self.w.copy(),
+            self.plan.take(np.arange(self.size)),
+            self.has_plan.copy(),
+            self.has_plan.copy(),
+        )
 
     def step(self, codes: Codes, move: Bool) -> Step:
         """Hold or go over to `codes`, then let one period pass."""
@@ -151,11 +175,13 @@ class Twins:
         return np.stack([efficiency, utilisation, cost], axis=1)
 
     def _violations(self, rows: Rows, paused: Float, bandwidth_bps: Float) -> Float:
-        """Share of boundaries over weak links, imbalance of compute over delta, share of the period paused."""
+        """Share of boundaries over weak links, compute imbalance over delta, share of the period paused."""
         e = np.arange(self.size)[:, None]
         wide = rows.source >= 0
         if rows.source.shape[1]:
-            both = np.minimum(bandwidth_bps[e, rows.source, rows.target], bandwidth_bps[e, rows.target, rows.source])
+            both = np.minimum(
+                bandwidth_bps[e, rows.source, rows.target], bandwidth_bps[e, rows.target, rows.source]
+            )
             weak = (wide & (both < self.penalties.weak_link_bps)).sum(1) / np.maximum(wide.sum(1), 1)
         else:
             weak = np.zeros(self.size)

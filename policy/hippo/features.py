@@ -1,7 +1,8 @@
 """From what a controller knows to what the networks see; the same code serves one view and many twins.
 
-Quantities are put in relation to the job (a link's bandwidth to what an iteration would send over it, a share to the
-model), so that the numbers mean the same on every cluster. See `policy.hippo.observation` for the columns.
+Quantities are put in relation to the job (a link's bandwidth to what an iteration would send over it, a
+share to the model), so that the numbers mean the same on every cluster. See `policy.hippo.observation` for
+the columns.
 """
 
 from dataclasses import dataclass
@@ -43,18 +44,27 @@ class Situation:
 
 
 def situation(problem: Problem, view: View, weights: tuple[float, float, float], may_hold: bool) -> Situation:
-    """One view as a situation; a running plan outside of what the problem offers counts as none to compare with."""
+    """One view as a situation; a running plan outside of what the problem offers counts as none to compare
+    with.
+    """
     plan = problem.encode(view.plan) if view.plan is not None else None
     empty = Codes(
         np.zeros(1, np.int64), np.ones(1, np.int64), *(np.zeros((1, problem.k), np.int64) for _ in range(3))
     )
     forecast = view.forecast
     return Situation(
-        forecast.horizons_s, forecast.bandwidth_bps[None], forecast.sd_log[None], forecast.latency_s[None],
-        np.asarray(view.slowdown, dtype=np.float64)[None], np.array([view.since_move_s]),
-        np.array([TRIGGERS.index(view.trigger)]), np.array([weights]), plan if plan is not None else empty,
-        np.array([plan is not None]), np.array([may_hold]),
-    )  # fmt: skip
+        forecast.horizons_s,
+        forecast.bandwidth_bps[None],
+        forecast.sd_log[None],
+        forecast.latency_s[None],
+        np.asarray(view.slowdown, dtype=np.float64)[None],
+        np.array([view.since_move_s]),
+        np.array([TRIGGERS.index(view.trigger)]),
+        np.array([weights]),
+        plan if plan is not None else empty,
+        np.array([plan is not None]),
+        np.array([may_hold]),
+    )
 
 
 class Features:
@@ -69,16 +79,23 @@ class Features:
         self._pace, self._room = pace, room
         free = np.array(problem.free, dtype=np.float64)
         self._node = np.stack(
-            [np.log2(np.maximum(free, 1)) / 6, free / free.sum(), room, pace,
-             np.log2([d.gpus_per_node for d in cluster.domains]) / 4,
-             np.log1p([d.usd_per_gpu_hour for d in cluster.domains]) / 3], axis=1
-        )  # fmt: skip
+            [
+                np.log2(np.maximum(free, 1)) / 6,
+                free / free.sum(),
+                room,
+                pace,
+                np.log2([d.gpus_per_node for d in cluster.domains]) / 4,
+                np.log1p([d.usd_per_gpu_hour for d in cluster.domains]) / 3,
+            ],
+            axis=1,
+        )
         self._price = np.array(cluster.usd_per_gb) * 5
         self._knobs = self._knob_table()
         self._fixed = [restart_s / period_s, np.log2(problem.k) / 6, np.log2(problem.n) / 7]
 
     def _static(self) -> tuple[float, Float, Float]:
-        """Seconds of an iteration on the mean domain alone (memory aside), relative seconds per layer, and the
+        """Seconds of an iteration on the mean domain alone (memory aside), relative seconds per layer, and
+        the
         share of the layers that each domain could hold with nothing behind it."""
         problem, t = self.problem, self.problem.tables
         best, room = np.full(problem.k, np.inf), np.zeros(problem.k)
@@ -113,8 +130,18 @@ class Features:
             # Balanced over n equal domains: m + n - 1 slots of a domain's share each.
             full = float(np.mean(work)) / n * (knob.micro_batches + n - 1) / knob.micro_batches
             alone = float(np.mean(work))
-            rows.append([np.log2(knob.dp) / 5, np.log2(knob.micro_batch) / 3, np.log2(knob.micro_batches) / 9, 0.0,
-                         float(np.mean(use)), n / problem.k, full, alone])  # fmt: skip
+            rows.append(
+                [
+                    np.log2(knob.dp) / 5,
+                    np.log2(knob.micro_batch) / 3,
+                    np.log2(knob.micro_batches) / 9,
+                    0.0,
+                    float(np.mean(use)),
+                    n / problem.k,
+                    full,
+                    alone,
+                ]
+            )
         table = np.array(rows)
         table[:, 6:] = np.log(table[:, 6:] / table[:, 6:].min(axis=0))
         return table
@@ -129,9 +156,12 @@ class Features:
         room = np.clip(share / np.maximum(self._room, 1e-3), 0, 2)
         pace = self._pace * s.slowdown
         nodes = np.concatenate(
-            [np.stack([utilisation, room, share, position, s.slowdown - 1], axis=-1),
-             np.broadcast_to(self._node, (batch, *self._node.shape))], axis=-1
-        )  # fmt: skip
+            [
+                np.stack([utilisation, room, share, position, s.slowdown - 1], axis=-1),
+                np.broadcast_to(self._node, (batch, *self._node.shape)),
+            ],
+            axis=-1,
+        )
         knobs = np.repeat(self._knobs[None], batch, axis=0)
         current_knob = np.where(s.has_plan, s.plan.knob, -1)
         knobs[s.has_plan, s.plan.knob[s.has_plan], 3] = 1.0
@@ -150,7 +180,9 @@ class Features:
         )
 
     def _plan_seconds(self, s: Situation) -> tuple[Float, Float, Float]:
-        """Seconds per iteration of the running plans now and under the last forecast, and their compute seconds."""
+        """Seconds per iteration of the running plans now and under the last forecast, and their compute
+        seconds.
+        """
         rows = self.timer.rows(s.plan, s.slowdown)
         ends = [0, s.bandwidth_bps.shape[1] - 1]
         latency = np.repeat(s.latency_s[:, None], 2, axis=1)
@@ -159,8 +191,12 @@ class Features:
         seconds[~s.has_plan] = self._alone_s
         return seconds[:, 0], seconds[:, 1], rows.busy_s
 
-    def _shares(self, s: Situation) -> tuple[Float, NDArray[np.int64], NDArray[np.int64], Float, NDArray[np.int64]]:
-        """Per domain: links used (B, K, K), first layer and one past the last, position, inner configuration."""
+    def _shares(
+        self, s: Situation
+    ) -> tuple[Float, NDArray[np.int64], NDArray[np.int64], Float, NDArray[np.int64]]:
+        """Per domain: links used (B, K, K), first layer and one past the last, position, inner
+        configuration.
+        """
         batch, k = s.plan.domain.shape
         used = np.zeros((batch, k, k))
         begin, end, current = (np.full((batch, k), -1, np.int64) for _ in range(3))

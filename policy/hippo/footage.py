@@ -1,11 +1,12 @@
-"""A window of the WAN prepared for practice: what a controller would have known at each period, and what was true.
+"""A window of the WAN prepared for practice: what a controller would have known at each period, and what
+was true.
 
-The filter does not depend on what is decided, so it runs once over the trace; every twin then reads from the same
-arrays. A decision at time t sees only telemetry that had arrived by t.
+The filter does not depend on what is decided, so it runs once over the trace; every twin then reads from
+the same arrays. A decision at time t sees only telemetry that had arrived by t.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,15 @@ MOST_PERIODS = 2000
 WEATHER: tuple[Perturbation, ...] = (
     Perturbation(),
     Perturbation(noise=Noise(clip=0.3, sd=0.15)),
-    Perturbation(regimes=(Regime(per_day=12, mean_s=2400, factor=0.2), Regime(per_day=3, mean_s=900, factor=0.0))),
+    Perturbation(
+        regimes=(Regime(per_day=12, mean_s=2400, factor=0.2), Regime(per_day=3, mean_s=900, factor=0.0))
+    ),
 )
 """Practice conditions: as measured; +-30 % noise; congestion and outages."""
+
+
+MOVING = ("bandwidth_bps", "sd_log", "latency_s", "true_bps", "true_latency_s")
+"""Fields of a footage that have one entry a decision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +55,20 @@ class Footage:
 
     def part(self, first: int, last: int) -> "Footage":
         """Decisions first .. last - 1 of a single-segment footage."""
-        cut = slice(first, last)
-        arrays = (self.bandwidth_bps, self.sd_log, self.latency_s, self.true_bps, self.true_latency_s)
-        return Footage(self.horizons_s, *(a[cut] for a in arrays), np.full(last - first, last - first))
+        return self.picked(np.arange(first, last), np.full(last - first, last - first))
+
+    def picked(self, index: NDArray[np.int64], segment_end: NDArray[np.int64]) -> "Footage":
+        """The decisions `index`, whose segments end at `segment_end`."""
+        chosen = {name: getattr(self, name)[index] for name in MOVING}
+        return replace(self, segment_end=segment_end, **chosen)
 
 
 def joined(parts: Sequence[Footage]) -> Footage:
     """Several footages as segments of one."""
     offsets = np.cumsum([0, *(len(part) for part in parts[:-1])])
-    names = ("bandwidth_bps", "sd_log", "latency_s", "true_bps", "true_latency_s")
-    arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in MOVING}
     ends = np.concatenate([p.segment_end + o for p, o in zip(parts, offsets, strict=True)])
-    return Footage(parts[0].horizons_s, *arrays, ends)
+    return replace(parts[0], segment_end=ends, **arrays)
 
 
 def filmed(setup: Setup, samples: int, *, seed: int, weather: Sequence[Perturbation] = WEATHER) -> Footage:

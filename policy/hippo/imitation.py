@@ -1,7 +1,7 @@
 """Warm start: follow a planner's decisions before learning from reward.
 
-The teacher (by default `mpc`) is asked at random times of the practice footage: first with nothing placed, then again
-a little later with its own plan running, so that holding is among its lessons.
+The teacher (by default `mpc`) is asked at random times of the practice footage: first with nothing placed,
+then again a little later with its own plan running, so that holding is among its lessons.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,13 @@ class Lessons:
         return len(self.observation)
 
 
-def lessons(course: Course, teacher: Policy, config: HiPpoConfig, count: int, progress: Progress) -> Lessons | None:
+def lessons(
+    course: Course, teacher: Policy, config: HiPpoConfig, count: int, progress: Progress
+) -> Lessons | None:
     """About `count` decisions of `teacher`; None where it never chose a plan that the masks offer."""
-    rng = generator(config.seed, f"lessons-{teacher.name}-{course.setup.scenario.name}-{course.setup.trace_digest}")
+    rng = generator(
+        config.seed, f"lessons-{teacher.name}-{course.setup.scenario.name}-{course.setup.trace_digest}"
+    )
     observations: list[Observation] = []
     actions: list[Actions] = []
     for _ in range(-(-count // QUESTIONS)):
@@ -126,7 +130,9 @@ def taught(material: Sequence[Lessons]) -> list[Lessons]:
     for lesson in material:
         by_problem.setdefault(id(lesson.problem), []).append(lesson)
     return [
-        Lessons(some[0].problem, stack([one.observation for one in some]), joined([one.actions for one in some]))
+        Lessons(
+            some[0].problem, stack([one.observation for one in some]), joined([one.actions for one in some])
+        )
         for some in by_problem.values()
     ]
 

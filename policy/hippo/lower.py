@@ -1,7 +1,7 @@
 """The lower agents: one network, shared by all domains, that arranges a share inside its domain.
 
-The upper agent fixes domain, layers, dp and micro-batch size; the lower one picks (tp, pp) among the legal ones.
-GPUs are those the share already holds when nothing else changed, else packed (`Estimator.place`).
+The upper agent fixes domain, layers, dp and micro-batch size; the lower one picks (tp, pp) among the legal
+ones. GPUs are those the share already holds when nothing else changed, else packed (`Estimator.place`).
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,14 @@
 """Exact masks: a plan is built from its last share to its first, and no step may lead into a dead end.
 
 Why backwards: under 1F1B stage i of p holds min(m, p - i) micro-batches, so what a share needs depends on the
-stages *behind* it. Placed from the end, every share's memory is known at once; what is left is always a prefix
-[0, n) of the layers.
+stages *behind* it. Placed from the end, every share's memory is known at once; what is left is always a
+prefix [0, n) of the layers.
 
-`reach[c, code, n, s]` says whether the prefix [0, n) still fits under knob c (dp and micro-batch size) into the
-domains that `code` counts, with s stages behind it (dynamic programming over n; exact). Domains that can do the
-same things form a class, so `code` counts free domains by class instead of naming them; where classes are too
-many, the most alike are merged and only choices that every member can carry count (safe, not complete).
+`reach[c, code, n, s]` says whether the prefix [0, n) still fits under knob c (dp and micro-batch size) into
+the domains that `code` counts, with s stages behind it (dynamic programming over n; exact). Domains that
+can do the same things form a class, so `code` counts free domains by class instead of naming them; where
+classes are too many, the most alike are merged and only choices that every member can carry count (safe,
+not complete).
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ class Space:
     """What may be chosen at all, before any layer is placed.
 
     C knobs, Z classes of domains, Q inner configurations at most, F = in-flight counts from 1 to F.
-    `capacity[c, z, q, f-1, e, h]` is the largest number of layers that one stage holds with f micro-batches in
-    flight; e and h are 1 for a stage with the embedding or the head among its layers. 0: fits nothing.
+    `capacity[c, z, q, f-1, e, h]` is the largest number of layers that one stage holds with f micro-batches
+    in flight; e and h are 1 for a stage with the embedding or the head among its layers. 0: fits nothing.
     """
 
     n_layers: int
@@ -73,21 +74,48 @@ class Masks:
         """
         space = self.space
         out = np.zeros((len(knob), len(space.class_of), space.n_layers), dtype=np.bool_)
-        _steps(self.limit, self.whole, self._reach, space.pp, space.class_of, self._strides,
-               knob, used, self.codes(used), left, behind, out)  # fmt: skip
+        _steps(
+            self.limit,
+            self.whole,
+            self._reach,
+            space.pp,
+            space.class_of,
+            self._strides,
+            knob,
+            used,
+            self.codes(used),
+            left,
+            behind,
+            out,
+        )
         return out
 
     def choices(self, knob: Int, used: Bool, left: Int, behind: Int, domain: Int, layers: Int) -> Bool:
         """Legal inner configurations (B, Q) for the share (domain, layers) of each partial plan."""
         space = self.space
         out = np.zeros((len(knob), space.tp.shape[2]), dtype=np.bool_)
-        _choices(self.limit, self.whole, self._reach, space.pp, space.class_of, self._strides,
-                 knob, self.codes(used), left, behind, domain, layers, out)  # fmt: skip
+        _choices(
+            self.limit,
+            self.whole,
+            self._reach,
+            space.pp,
+            space.class_of,
+            self._strides,
+            knob,
+            self.codes(used),
+            left,
+            behind,
+            domain,
+            layers,
+            out,
+        )
         return out
 
 
 def merge_classes(kinds: Sequence[tuple[object, ...]], limit: int = 81) -> list[list[int]]:
-    """Group domains by kind (sortable tuples), merging neighbours until the number of codes is within `limit`."""
+    """Group domains by kind (sortable tuples), merging neighbours until the number of codes is within
+    `limit`.
+    """
     groups: list[list[int]] = []
     for index in sorted(range(len(kinds)), key=lambda i: (kinds[i], i)):
         if groups and kinds[groups[-1][0]] == kinds[index]:
@@ -100,9 +128,11 @@ def merge_classes(kinds: Sequence[tuple[object, ...]], limit: int = 81) -> list[
     return groups
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type: ignore[no-untyped-def]
-    """Whether layers [n - layers, n) fit into `pp` stages with `behind` stages after them; capacity (F, 2, 2)."""
+    """Whether layers [n - layers, n) fit into `pp` stages with `behind` stages after them; capacity (F, 2,
+    2).
+    """
     base, rest = layers // pp, layers % pp
     for j in range(pp):
         count = base + (1 if j >= pp - rest else 0)
@@ -114,12 +144,12 @@ def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type:
     return True
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # type: ignore[no-untyped-def]
     """Largest share short of all that fits, and whether all does: (C, Z, Q, N + 1, depths).
 
-    Short of all (no embedding in it) more layers never need less, so the legal sizes are pp..limit. Taking all
-    swaps a block for the embedding, which may be smaller: it has its own table.
+    Short of all (no embedding in it) more layers never need less, so the legal sizes are pp..limit. Taking
+    all swaps a block for the embedding, which may be smaller: it has its own table.
     """
     knobs, classes, choices = pp.shape
     limit = np.zeros((knobs, classes, choices, n_layers + 1, depths), np.int16)
@@ -149,7 +179,7 @@ def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # ty
     return limit, whole
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore[no-untyped-def]
     knobs, classes, choices = pp.shape
     codes = 1
@@ -179,7 +209,10 @@ def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore
                                 break
                             top = limit[c, z, q, n, s]
                             deeper = min(s + p, depths - 1)
-                            if top >= p and below[c, rest, n - p + 1, deeper] > below[c, rest, n - top, deeper]:
+                            if (
+                                top >= p
+                                and below[c, rest, n - p + 1, deeper] > below[c, rest, n - top, deeper]
+                            ):
                                 found = True
                                 break
                         if found:
@@ -189,7 +222,7 @@ def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore
     return reach
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
     """Whether a free domain of class z may take `layers` of the `n` left in configuration q."""
     if p == 0 or layers < p:
@@ -199,7 +232,7 @@ def _legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore
     return layers <= limit[c, z, q, n, s] and reach[c, rest, n - layers, min(s + p, reach.shape[3] - 1)]
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, behind, out):  # type: ignore[no-untyped-def]
     depths = reach.shape[3]
     for b in range(len(knob)):
@@ -218,7 +251,7 @@ def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, 
                         out[b, k, layers - 1] = _legal(limit, whole, reach, p, c, z, q, rest, n, s, layers)
 
 
-@njit(cache=True)  # type: ignore[misc]
+@njit(cache=True)
 def _choices(limit, whole, reach, pp, class_of, strides, knob, codes, left, behind, domain, layers, out):  # type: ignore[no-untyped-def]
     depths = reach.shape[3]
     for b in range(len(knob)):

@@ -1,4 +1,6 @@
-"""What the networks see, as tensors; `policy.hippo.features` computes it from a view, the twins from their state."""
+"""What the networks see, as tensors; `policy.hippo.features` computes it from a view, the twins from their
+state.
+"""
 
 from dataclasses import dataclass, fields
 
@@ -6,10 +8,14 @@ import torch
 from torch import Tensor
 
 NODE = 11
-"""utilisation, memory share, free GPUs, share of all GPUs, room, share of the plan, position, slowdown, pace, node
-size, price. The design's queue length Q has no column while one job owns the cluster: it would always be 0."""
+"""utilisation, memory share, free GPUs, share of all GPUs, room, share of the plan, position, slowdown,
+pace, node
+size, price. The design's queue length Q has no column while one job owns the cluster: it would always be
+0."""
 EDGE = 11
-"""log bandwidth, dead, latency, price, forecast at three horizons, deviation now and late, used forward, load."""
+"""log bandwidth, dead, latency, price, forecast at three horizons, deviation now and late, used forward,
+load.
+"""
 GLOBAL = 17
 """has a plan, since move, pace of the plan now and later, restart, K, N, load, weights (3), trigger (6)."""
 KNOB = 8

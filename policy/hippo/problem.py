@@ -1,12 +1,13 @@
 """One cluster, model and set of living GPUs, tabulated: what may be chosen and what each choice would cost.
 
-Everything comes from the Estimator's own stage model, so a plan timed here (`policy.hippo.timing`) is timed as the
-Estimator would; a test holds the two together. Index names: c knob, y kind of domain, z class of domains, q inner
-configuration, j stage inside a share.
+Everything comes from the Estimator's own stage model, so a plan timed here (`policy.hippo.timing`) is timed
+as the Estimator would; a test holds the two together. Index names: c knob, y kind of domain, z class of
+domains, q inner configuration, j stage inside a share.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -59,16 +60,22 @@ class Codes:
     def key(self, row: int) -> tuple[int, ...]:
         """Identity of one plan."""
         n = int(self.count[row])
-        return (int(self.knob[row]), *map(int, self.domain[row, :n]), *map(int, self.layers[row, :n]),
-                *map(int, self.choice[row, :n]))  # fmt: skip
+        return (
+            int(self.knob[row]),
+            *map(int, self.domain[row, :n]),
+            *map(int, self.layers[row, :n]),
+            *map(int, self.choice[row, :n]),
+        )
 
 
 def concatenate(parts: Sequence[Codes]) -> Codes:
     """Several lists of plans as one."""
     return Codes(
-        *(np.concatenate([getattr(p, n) for p in parts])
-          for n in ("knob", "count", "domain", "layers", "choice"))
-    )  # fmt: skip
+        *(
+            np.concatenate([getattr(p, n) for p in parts])
+            for n in ("knob", "count", "domain", "layers", "choice")
+        )
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +121,7 @@ class Problem:
         for z, group in enumerate(groups):
             self.class_of[group] = z
         self._example = [kinds.index(kind) for kind in self._members]
-        self._inner = {}
+        self._inner: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.knobs = self._knobs(groups)
         if not self.knobs:
             raise InfeasibleError("no parallel sizes suit the GPUs and the global batch")
@@ -156,9 +163,7 @@ class Problem:
 
     def encode(self, plan: Plan) -> Codes | None:
         """The plan as numbers; None where it lies outside of what is offered here (then nothing is wrong)."""
-        knob = [
-            c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)
-        ]
+        knob = [c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)]
         if not knob:
             return None
         domain, layers, choice = (np.zeros((1, self.k), dtype=np.int64) for _ in range(3))
@@ -177,8 +182,7 @@ class Problem:
         n, c = int(codes.count[row]), int(codes.knob[row])
         order = [int(k) for k in codes.domain[row, :n]]
         inner = [
-            self.choices[c][self.class_of[k]][q]
-            for k, q in zip(order, codes.choice[row, :n], strict=True)
+            self.choices[c][self.class_of[k]][q] for k, q in zip(order, codes.choice[row, :n], strict=True)
         ]
         counts = [int(x) for x in codes.layers[row, :n]]
         knob = self.knobs[c]
@@ -212,8 +216,22 @@ class Problem:
         m = np.array([k.micro_batches for k in self.knobs], dtype=np.int64)
         size = [float(self.estimator.job.message_bytes(k.micro_batch) * k.dp) for k in self.knobs]
         prefix = np.concatenate([[0.0], np.cumsum(parameters)])
-        tables = Tables(self.kind_of, self.class_of, pp, seconds[0], seconds[1], *tails, *fabric, prefix, tp, m,
-                        np.array(size))  # fmt: skip
+        tables = Tables(
+            self.kind_of,
+            self.class_of,
+            pp,
+            seconds[0],
+            seconds[1],
+            tails[0],
+            tails[1],
+            tails[2],
+            fabric[0],
+            fabric[1],
+            prefix,
+            tp,
+            m,
+            np.array(size),
+        )
         return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
 
     def _layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
@@ -223,7 +241,9 @@ class Problem:
         return np.stack([costs.forward_s[0], costs.backward_s[0]])
 
     def _tails(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
-        """Seconds after the last backward: synchronisation is affine in a stage's parameters, the update linear."""
+        """Seconds after the last backward: synchronisation is affine in a stage's parameters, the update
+        linear.
+        """
         cuts = np.array([[0, self.n], [0, pp]])
         costs = self._costs(k, tp, pp, knob, cuts)
         held = np.stack([_stage_parameters(self.estimator, cut[1], pp) for cut in cuts]) / tp
@@ -242,10 +262,12 @@ class Problem:
             )
             for far in layout.crosses
         ]
-        return np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
+        ns: Int = np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
+        return ns
 
     def _capacity(self, k: int, tp: int, knob: Knob, flights: int) -> Int:
-        """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or without the
+        """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or
+        without the
         embedding and the head. Memory is affine in the micro-batches in flight."""
         memory = self.estimator.cluster.domains[k].gpu.memory_bytes
         n = self.n
@@ -264,13 +286,23 @@ class Problem:
         return result
 
     def _costs(self, k: int, tp: int, pp: int, knob: Knob, cuts: Int, flight: int = 1) -> StageCosts:
-        """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches, which probes the memory."""
-        job, domain, gpus = self.estimator.job, self.estimator.cluster.domains[k], placement.packed(knob.dp, tp, pp)
+        """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches: a probe of memory."""
+        job, domain, gpus = (
+            self.estimator.job,
+            self.estimator.cluster.domains[k],
+            placement.packed(knob.dp, tp, pp),
+        )
         layout = placement.layout(gpus, domain, knob.dp, tp, pp)
         sketch = Plan(
-            (Share(k, pp, tp, pp, gpus),), knob.dp, knob.micro_batch, flight,
-            schedule="gpipe", p2p=job.p2p, recompute=job.recompute, zero=job.zero,
-        )  # fmt: skip
+            (Share(k, pp, tp, pp, gpus),),
+            knob.dp,
+            knob.micro_batch,
+            flight,
+            schedule="gpipe",
+            p2p=job.p2p,
+            recompute=job.recompute,
+            zero=job.zero,
+        )
         return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
 
     # -- what the networks see of it
@@ -291,14 +323,22 @@ class Problem:
                     used = knob.dp * tp * pp
                     pace = float(tables.forward[c, self.kind_of[k], q, -1]) / pp / fastest
                     out[c, z, q] = torch.tensor(
-                        [np.log2(tp) / 3, np.log2(pp) / 3, used / self.free[k], np.log(pace), pp / knob.micro_batches]
+                        [
+                            np.log2(tp) / 3,
+                            np.log2(pp) / 3,
+                            used / self.free[k],
+                            np.log(pace),
+                            pp / knob.micro_batches,
+                        ]
                     )
         return out
 
     def choice_features(
         self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
     ) -> Tensor:
-        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in use."""
+        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in
+        use.
+        """
         fixed = self._features[knob, torch.from_numpy(self.class_of)[domain]]
         q = fixed.shape[1]
         pp = torch.from_numpy(self.tables.pp)[knob, torch.from_numpy(self.class_of)[domain]]
@@ -327,4 +367,4 @@ def _stage_parameters(estimator: Estimator, layers: int, pp: int) -> Float:
     parameters = [float(layer.parameters) for layer in estimator.job.model.layers()]
     counts = [layers // pp + (j >= pp - layers % pp) for j in range(pp)]
     edges = np.concatenate([[0], np.cumsum(counts)])
-    return np.array([sum(parameters[a:b]) for a, b in zip(edges, edges[1:], strict=False)])
+    return np.array([sum(parameters[a:b]) for a, b in pairwise(edges)])

@@ -1,4 +1,5 @@
-"""Plans one step away from a plan: layers shifted, another arrangement inside a domain, another knob, another route.
+"""Plans one step away from a plan: layers shifted, another arrangement inside a domain, another knob,
+another route.
 
 The network proposes, these steps polish. Legality is checked with the same tables as the masks.
 """
@@ -24,9 +25,19 @@ def neighbours(problem: Problem, codes: Codes, rows: Int) -> Codes:
     made = 0
     for row in rows.tolist():
         made = _neighbours(
-            int(codes.knob[row]), int(codes.count[row]), codes.domain[row], codes.layers[row], codes.choice[row],
-            problem.tables.pp, problem.tables.tp, problem.class_of, knobs, SHIFTS, out, made,
-        )  # fmt: skip
+            int(codes.knob[row]),
+            int(codes.count[row]),
+            codes.domain[row],
+            codes.layers[row],
+            codes.choice[row],
+            problem.tables.pp,
+            problem.tables.tp,
+            problem.class_of,
+            knobs,
+            SHIFTS,
+            out,
+            made,
+        )
     unique = np.unique(out[:made], axis=0)
     found = Codes(unique[:, 0], unique[:, 1], *(unique[:, 2 + i * k : 2 + (i + 1) * k] for i in range(3)))
     return found.take(np.flatnonzero(legal(problem, found)))
@@ -37,12 +48,21 @@ def legal(problem: Problem, codes: Codes) -> NDArray[np.bool_]:
     masks = problem.masks
     out = np.zeros(len(codes), dtype=np.bool_)
     columns = [np.ascontiguousarray(a) for a in (codes.domain, codes.layers, codes.choice)]
-    _valid(codes.knob, codes.count, *columns, problem.tables.pp, problem.class_of, masks.limit, masks.whole, problem.n,
-           out)  # fmt: skip
+    _valid(
+        codes.knob,
+        codes.count,
+        *columns,
+        problem.tables.pp,
+        problem.class_of,
+        masks.limit,
+        masks.whole,
+        problem.n,
+        out,
+    )
     return out
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _valid(knob, count, domain, layers, choice, pp, class_of, limit, whole, n_layers, out):  # type: ignore[no-untyped-def]
     depths = limit.shape[4]
     for p in range(len(knob)):
@@ -63,7 +83,7 @@ def _valid(knob, count, domain, layers, choice, pp, class_of, limit, whole, n_la
         out[p] = good and n == 0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _put(out, made, c, count, domain, layers, choice):  # type: ignore[no-untyped-def]
     k = len(domain)
     out[made, 0], out[made, 1] = c, count
@@ -75,9 +95,11 @@ def _put(out, made, c, count, domain, layers, choice):  # type: ignore[no-untype
     return made + 1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _alike(pp, tp, c, z, old_tp, old_pp):  # type: ignore[no-untyped-def]
-    """The configuration of (c, z) nearest to an old one: same tp if there is one, then the deepest use of GPUs."""
+    """The configuration of (c, z) nearest to an old one: same tp if there is one, then the deepest use of
+    GPUs.
+    """
     best, score = 0, -1e9
     for q in range(pp.shape[2]):
         if pp[c, z, q] == 0:
@@ -88,7 +110,7 @@ def _alike(pp, tp, c, z, old_tp, old_pp):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _neighbours(c, count, domain, layers, choice, pp, tp, class_of, knobs, shifts, out, made):  # type: ignore[no-untyped-def]
     k = len(domain)
     d, n, q = domain.copy(), layers.copy(), choice.copy()
@@ -138,7 +160,7 @@ def _neighbours(c, count, domain, layers, choice, pp, tp, class_of, knobs, shift
     return _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made):  # type: ignore[no-untyped-def]
     """One domain less (its layers spread evenly), or one more (an even share from everybody)."""
     k, total = len(domain), layers[:count].sum()
@@ -149,7 +171,11 @@ def _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made
             for i in range(count):
                 if i != gone:
                     d[at], q[at] = domain[i], choice[i]
-                    n[at] = layers[i] + layers[gone] // (count - 1) + (1 if at < layers[gone] % (count - 1) else 0)
+                    n[at] = (
+                        layers[i]
+                        + layers[gone] // (count - 1)
+                        + (1 if at < layers[gone] % (count - 1) else 0)
+                    )
                     at += 1
             made = _put(out, made, c, count - 1, d, n, q)
     for new in range(k):

@@ -1,6 +1,10 @@
-"""Practice in the twins: collect a rollout (the lower agents learn at every step of it), update the upper agent after."""
+"""Practice in the twins: collect a rollout (the lower agents learn at every step of it), update the upper
+agent after.
+"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +54,9 @@ class Practice:
         self.optimiser = torch.optim.Adam(upper.parameters(), lr=config.ppo.lr, eps=1e-5)
         self.lower_optimiser = torch.optim.Adam(lower.parameters(), lr=config.lower.lr, eps=1e-5)
         limits = dict.fromkeys(CONSTRAINTS, 0.0) | {"interruption": config.penalties.interruption_limit}
-        self.multipliers = Multipliers(limits, config.penalties.multiplier_lr, config.penalties.multiplier_max)
+        self.multipliers = Multipliers(
+            limits, config.penalties.multiplier_lr, config.penalties.multiplier_max
+        )
 
     # -- collecting
 
@@ -72,29 +78,61 @@ class Practice:
                 after = self.upper.value(self.upper.encode(course.features.observe(step.after)))
             lower_rewards.append(self._learn_lower(course, observation, action))
             reward = REWARD_SCALE * (step.reward - step.violations @ mu)
-            records.append((reward, judged.value.numpy(), after.numpy(), step.truncated, judged.log_prob.numpy(),
-                            step.reward, step.violations, step.components, action.go.numpy() * seen.has_plan))  # fmt: skip
+            records.append(
+                (
+                    reward,
+                    judged.value.numpy(),
+                    after.numpy(),
+                    step.truncated,
+                    judged.log_prob.numpy(),
+                    step.reward,
+                    step.violations,
+                    step.components,
+                    action.go.numpy() * seen.has_plan,
+                )
+            )
             observations.append(observation)
             actions.append(action)
             seen = twins.reset(rng, step.truncated) if step.truncated.any() else step.after
         return self._rollout(course.problem, observations, actions, records, float(np.mean(lower_rewards)))
 
     def _rollout(
-        self, problem: Problem, observations: list[Observation], actions: list[Actions],
-        records: list[tuple[NDArray[np.generic], ...]], lower: float,
-    ) -> Rollout:  # fmt: skip
+        self,
+        problem: Problem,
+        observations: list[Observation],
+        actions: list[Actions],
+        records: Sequence[tuple[NDArray[Any], ...]],
+        lower: float,
+    ) -> Rollout:
         columns = [np.stack(column).astype(np.float64) for column in zip(*records, strict=True)]
         reward, value, after, truncated, log_prob, raw, violations, components, moves = columns
         cut = truncated > 0
         cut[-1] = True  # the rollout ends here: nothing may leak from the next one
         advantage, target = advantages(
-            reward, value, after, np.zeros_like(cut), cut, gamma=self.config.ppo.gamma,
+            reward,
+            value,
+            after,
+            np.zeros_like(cut),
+            cut,
+            gamma=self.config.ppo.gamma,
             lam=self.config.ppo.gae_lambda,
-        )  # fmt: skip
+        )
         flat = [torch.from_numpy(a.reshape(-1)).float() for a in (log_prob, value, advantage, target)]
         means = dict(zip(CONSTRAINTS, violations.mean((0, 1)).tolist(), strict=True))
-        return Rollout(problem, stack(observations), joined(actions), *flat, float(raw.mean()), means,
-                       components.mean((0, 1)), float(moves.mean()), lower)  # fmt: skip
+        return Rollout(
+            problem,
+            stack(observations),
+            joined(actions),
+            flat[0],
+            flat[1],
+            flat[2],
+            flat[3],
+            float(raw.mean()),
+            means,
+            components.mean((0, 1)),
+            float(moves.mean()),
+            lower,
+        )
 
     def _learn_lower(self, course: Course, observation: Observation, action: Actions) -> float:
         """One policy-gradient step on the shares just placed; each is an episode of one step."""
@@ -139,7 +177,11 @@ class Practice:
     def _minibatch(self, rollout: Rollout, index: Tensor) -> Loss:
         ppo = self.config.ppo
         judged = judge(
-            self.upper, self.lower, rollout.problem, rollout.observation.take(index), rollout.actions.take(index)
+            self.upper,
+            self.lower,
+            rollout.problem,
+            rollout.observation.take(index),
+            rollout.actions.take(index),
         )
         return loss(
             log_prob=judged.log_prob,
@@ -190,4 +232,3 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
     names = ("efficiency", "utilisation", "cost")
     means = dict(zip(names, (parts / length).tolist(), strict=True))
     return {"score": total / length, "moves": moves / length} | means
-

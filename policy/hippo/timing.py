@@ -1,4 +1,5 @@
-"""Many different plans under many link states in one go: iteration times, compute seconds, the price of moving.
+"""Many different plans under many link states in one go: iteration times, compute seconds, the price of
+moving.
 
 The same cost model and kernel as the Estimator, without building a `Plan` for each: rows are filled from
 `Problem.tables` by compiled code and handed to the kernel in groups of equal stage count and m.
@@ -61,28 +62,71 @@ class Timer:
         edges = [np.full((plans, max(width - 1, 0)), -1, np.int64) for _ in range(2)]
         inner = [np.zeros((plans, max(width - 1, 0)), np.int64) for _ in range(2)]
         stages, busy = np.zeros(plans, np.int64), np.zeros(plans)
-        _fill(codes.knob, codes.count, codes.domain, codes.layers, codes.choice, slow, t.kind_of, t.class_of, t.pp,
-              t.tp, t.forward, t.backward, t.sync_fixed, t.sync_per_parameter, t.update_per_parameter,
-              t.inner_occupancy_ns, t.inner_latency_ns, t.parameters, t.micro_batches, *whole, *edges, *inner,
-              stages, busy)  # fmt: skip
+        _fill(
+            codes.knob,
+            codes.count,
+            codes.domain,
+            codes.layers,
+            codes.choice,
+            slow,
+            t.kind_of,
+            t.class_of,
+            t.pp,
+            t.tp,
+            t.forward,
+            t.backward,
+            t.sync_fixed,
+            t.sync_per_parameter,
+            t.update_per_parameter,
+            t.inner_occupancy_ns,
+            t.inner_latency_ns,
+            t.parameters,
+            t.micro_batches,
+            *whole,
+            *edges,
+            *inner,
+            stages,
+            busy,
+        )
         m = t.micro_batches[codes.knob]
-        return Rows(stages, m, *whole, *edges, *inner, t.message_bytes[codes.knob], busy)
+        return Rows(
+            stages,
+            m,
+            whole[0],
+            whole[1],
+            whole[2],
+            edges[0],
+            edges[1],
+            inner[0],
+            inner[1],
+            t.message_bytes[codes.knob],
+            busy,
+        )
 
     def iter_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
-        """Iteration times (P, L) under L link states (P, L, K, K); `DEAD` where a used link has no bandwidth."""
+        """Iteration times (P, L) under L link states (P, L, K, K); `DEAD` where a used link has no
+        bandwidth.
+        """
         plans, width = rows.forward.shape
         states = bandwidth_bps.shape[1]
         of, lf = self._wan(rows, rows.source, rows.target, bandwidth_bps, latency_s)
         ob, lb = self._wan(rows, rows.target, rows.source, bandwidth_bps, latency_s)
-        dead = (np.maximum(of, ob).max(-1, initial=0) >= LONGEST_NS) if width > 1 else np.zeros(of.shape[:2], bool)
+        dead = (
+            (np.maximum(of, ob).max(-1, initial=0) >= LONGEST_NS)
+            if width > 1
+            else np.zeros(of.shape[:2], bool)
+        )
         total = np.empty((plans, states), np.int64)
         for stages, m in np.unique(np.stack([rows.stages, rows.micro_batches], axis=1), axis=0).tolist():
             at = np.flatnonzero((rows.stages == stages) & (rows.micro_batches == m))
-            once = [np.repeat(a[at, :stages].T, states, axis=1) for a in (rows.forward, rows.backward)]
-            tail = np.repeat(rows.tail[at, :stages].T, states, axis=1)
-            each = [a[at, :, : stages - 1].reshape(len(at) * states, stages - 1).T for a in (of, lf, ob, lb)]
+            mine = (rows.forward, rows.backward, rows.tail)
+            tf, tb, tail = (np.repeat(a[at, :stages].T, states, axis=1) for a in mine)
+            wide = (a[at, :, : stages - 1].reshape(len(at) * states, stages - 1).T for a in (of, lf, ob, lb))
+            down, late, up, back = wide
             depths = warmup_depths(stages, m)
-            ns = iteration_ns(Pipeline(*once, *each, tail, depths, m, self._schedule, self._p2p))
+            ns = iteration_ns(
+                Pipeline(tf, tb, down, late, up, back, tail, depths, m, self._schedule, self._p2p)
+            )
             total[at] = ns.reshape(len(at), states)
         total[dead] = DEAD
         return total
@@ -100,17 +144,34 @@ class Timer:
         return np.where(wide, ns, rows.occupancy[:, None]), np.where(wide, late, rows.latency[:, None])
 
     def moves(self, old: Codes, new: Codes, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
-        """Pause seconds (without the restart) and egress USD of going from `old[p]` to `new[p]`; links (P, K, K).
+        """Pause seconds (without the restart) and egress USD of going from `old[p]` to `new[p]`; links (P,
+        K, K).
 
-        -1 seconds where nothing changes at all. Plans are packed, so a layer stays where it is if domain, tp, dp
-        and the stage inside the share stay.
+        -1 seconds where nothing changes at all. Plans are packed, so a layer stays where it is if domain,
+        tp, dp and the stage inside the share stay.
         """
         moved = np.zeros(bandwidth_bps.shape)
         same = np.zeros(len(new), np.bool_)
         tables = self.problem.tables
-        _moved(old.knob, old.count, old.domain, old.layers, old.choice, new.knob, new.count, new.domain, new.layers,
-               new.choice, tables.class_of, tables.pp, tables.tp, self._dp,
-               self._parameters * self._bytes_per_parameter, moved, same)  # fmt: skip
+        _moved(
+            old.knob,
+            old.count,
+            old.domain,
+            old.layers,
+            old.choice,
+            new.knob,
+            new.count,
+            new.domain,
+            new.layers,
+            new.choice,
+            tables.class_of,
+            tables.pp,
+            tables.tp,
+            self._dp,
+            self._parameters * self._bytes_per_parameter,
+            moved,
+            same,
+        )
         diagonal = np.einsum("pkk->pk", moved).copy()
         np.einsum("pkk->pk", moved)[:] = 0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -136,14 +197,42 @@ def rate(ns: Int) -> Float:
     return np.where(ns == DEAD, 0.0, NS_PER_S / np.maximum(ns, 1).astype(np.float64))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _ns(seconds):  # type: ignore[no-untyped-def]
     return np.int64(np.rint(min(seconds * 1e9, 1e14)))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _fill(knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, forward, backward, sync_fixed, sync_per,
-          update_per, occ, lat, parameters, m, tf, tb, tail, source, target, of, lf, stages, busy):  # type: ignore[no-untyped-def]  # fmt: skip
+@njit(cache=True)
+def _fill(  # type: ignore[no-untyped-def]
+    knob,
+    count,
+    domain,
+    layers,
+    choice,
+    slow,
+    kind_of,
+    class_of,
+    pp,
+    tp,
+    forward,
+    backward,
+    sync_fixed,
+    sync_per,
+    update_per,
+    occ,
+    lat,
+    parameters,
+    m,
+    tf,
+    tb,
+    tail,
+    source,
+    target,
+    of,
+    lf,
+    stages,
+    busy,
+):
     for p in range(len(knob)):
         c, at, s, total = knob[p], 0, 0, 0.0
         for i in range(count[p]):
@@ -170,7 +259,7 @@ def _fill(knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, 
         busy[p] = total / count[p]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, out):  # type: ignore[no-untyped-def]
     """Per layer: domain, tp, dp, stage inside the share."""
     at = 0
@@ -185,9 +274,26 @@ def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, out):  # typ
                 at += 1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _moved(knob0, count0, domain0, layers0, choice0, knob, count, domain, layers, choice, class_of, pp, tp, dp, size,
-           moved, same):  # type: ignore[no-untyped-def]  # fmt: skip
+@njit(cache=True)
+def _moved(  # type: ignore[no-untyped-def]
+    knob0,
+    count0,
+    domain0,
+    layers0,
+    choice0,
+    knob,
+    count,
+    domain,
+    layers,
+    choice,
+    class_of,
+    pp,
+    tp,
+    dp,
+    size,
+    moved,
+    same,
+):
     n = len(size)
     was, now = np.zeros((n, 4), np.int64), np.zeros((n, 4), np.int64)
     for p in range(len(knob)):

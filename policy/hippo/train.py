@@ -1,7 +1,7 @@
 """Training: offline first (imitation of the planner), then online (PPO in many twins), then selection.
 
-Every random number comes from a generator named by (seed, phase, number), and training is saved at the end of a
-phase step, so a resumed training is the uninterrupted one, weight for weight.
+Every random number comes from a generator named by (seed, phase, number), and training is saved at the end
+of a phase step, so a resumed training is the uninterrupted one, weight for weight.
 """
 
 import json
@@ -87,9 +87,10 @@ def train(
 ) -> TrainResult:
     """Train on the window of `setup` (and of `others`, and on made-up clusters if the configuration says so).
 
-    Checkpoints go to `out`: the selected one as `<digest>/hippo-<digest>.pt`, the state for `resume` beside. `stop`
-    is asked between steps; True saves the state and returns what is best so far. `start` is a checkpoint to go on
-    from (its weights only). `validation` replaces the held-out end of the window for selection.
+    Checkpoints go to `out`: the selected one as `<digest>/hippo-<digest>.pt`, the state for `resume`
+    beside. `stop` is asked between steps; True saves the state and returns what is best so far. `start` is
+    a checkpoint to go on from (its weights only). `validation` replaces the held-out end of the window for
+    selection.
 
     Raises:
         UsageError: nothing to resume, or made with another configuration or other data.
@@ -113,9 +114,15 @@ class _Training:
     """One training run; `run` is its loop."""
 
     def __init__(
-        self, setup: Setup, config: HiPpoConfig, out: Path, progress: Progress, stop: Never,
-        validation: Setup | None, others: Sequence[Setup],
-    ):  # fmt: skip
+        self,
+        setup: Setup,
+        config: HiPpoConfig,
+        out: Path,
+        progress: Progress,
+        stop: Never,
+        validation: Setup | None,
+        others: Sequence[Setup],
+    ):
         self.config, self.out, self.progress, self.stop = config, out, progress, stop
         upper, lower = checkpoints.build(config)
         self.practice = Practice(upper, lower, config)
@@ -171,8 +178,9 @@ class _Training:
         rng = generator(self.config.seed, f"imitation-{self.state.imitated}")
         lesson = material[int(rng.integers(len(material)))]
         practice, config = self.practice, self.config.imitation
-        total = batch_loss(practice.upper, practice.lower, lesson, draw(lesson, config.batch, rng),
-                           config.entropy_coef)
+        total = batch_loss(
+            practice.upper, practice.lower, lesson, draw(lesson, config.batch, rng), config.entropy_coef
+        )
         practice.lower_optimiser.zero_grad(set_to_none=True)
         practice.step(practice.optimiser, total, practice.upper)
         practice.lower_optimiser.step()
@@ -208,9 +216,11 @@ class _Training:
         self.practice.multipliers.update(means)
         state.iteration += 1
         state.steps += steps * config.rollout.environments * len(chosen)
-        metrics |= {"reward": float(np.mean([r.reward for r in rollouts])),
-                    "moves": float(np.mean([r.moves for r in rollouts])),
-                    "lower_reward": float(np.mean([r.lower for r in rollouts]))}  # fmt: skip
+        metrics |= {
+            "reward": float(np.mean([r.reward for r in rollouts])),
+            "moves": float(np.mean([r.moves for r in rollouts])),
+            "lower_reward": float(np.mean([r.lower for r in rollouts])),
+        }
         metrics |= {f"violation_{name}": value for name, value in means.items()}
         metrics |= {f"multiplier_{name}": value for name, value in self.practice.multipliers.values.items()}
         if state.iteration % config.evaluate_every == 0 or state.iteration == config.iterations:

@@ -1,7 +1,8 @@
-"""The upper agent: hold or move, then which knob, then share after share (domain, layers) from the last to the first.
+"""The upper agent: hold or move, then which knob, then share after share (domain, layers) from the last to
+the first.
 
-Nothing in it knows K, N or the number of knobs: domains, layer counts and knobs are scored one by one from what
-they would mean (links, fraction, stage time), so one network serves every cluster and model.
+Nothing in it knows K, N or the number of knobs: domains, layer counts and knobs are scored one by one from
+what they would mean (links, fraction, stage time), so one network serves every cluster and model.
 """
 
 from dataclasses import dataclass, fields

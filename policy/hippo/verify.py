@@ -1,7 +1,7 @@
 """What plans are expected to bring over the horizon, many at once: `policy.horizon` on tabulated plans.
 
-Same slices, same quadrature over the forecast's uncertainty, same pause and egress of a move, same objective as
-`mpc`; a test compares them number by number.
+Same slices, same quadrature over the forecast's uncertainty, same pause and egress of a move, same
+objective as `mpc`; a test compares them number by number.
 """
 
 from dataclasses import dataclass
@@ -42,19 +42,24 @@ def expected(
     rows = timer.rows(codes, slowdown)
     states, now = horizon.states, horizon.middle[0]
     shape = (plans, len(states), k, k)
-    ns = timer.iter_ns(rows, np.broadcast_to(states.bandwidth_bps, shape), np.broadcast_to(states.latency_s, shape))
+    ns = timer.iter_ns(
+        rows, np.broadcast_to(states.bandwidth_bps, shape), np.broadcast_to(states.latency_s, shape)
+    )
     pause, moved_usd = np.zeros(plans), np.zeros(plans)
     if running is not None:
         one = (plans, k, k)
         seconds, moved_usd = timer.moves(
-            running.take(np.zeros(plans, np.int64)), codes,
-            np.broadcast_to(now.bandwidth_bps, one), np.broadcast_to(now.latency_s, one),
-        )  # fmt: skip
+            running.take(np.zeros(plans, np.int64)),
+            codes,
+            np.broadcast_to(now.bandwidth_bps, one),
+            np.broadcast_to(now.latency_s, one),
+        )
         pause = np.where(seconds < 0, 0.0, seconds + restart_s)
     speed = rate(ns).reshape(plans, -1, len(NODES)).mean(axis=2)
+    total = horizon.length_s
+    pause = np.minimum(pause, total)  # a dead link on the way makes it infinite
     productive = np.diff(np.maximum(horizon.edges_s, pause[:, None]), axis=1)
     done = (speed * productive).sum(1)
-    total = horizon.length_s
     with np.errstate(divide="ignore"):
         iter_s = np.where(done > 0, total / done, np.inf)
         extra = np.where(done > 0, moved_usd / np.maximum(done, 1e-300), 0.0)

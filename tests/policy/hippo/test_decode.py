@@ -1,4 +1,6 @@
-"""Sampled plans are whole and legal, their probabilities are those of the samples, greedy means most likely."""
+"""Sampled plans are whole and legal, their probabilities are those of the samples, greedy means most
+likely.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +10,6 @@ from policy.hippo.config import GnnConfig
 from policy.hippo.decode import GREEDY, Actions, joined, judge, pick, sample
 from policy.hippo.lower import LowerAgent
 from policy.hippo.upper import UpperAgent
-
 from tests.policy.hippo.hippo_fakes import FakeProblem
 
 
@@ -28,7 +29,7 @@ def draw(k: int, n: int, batch: int = 64) -> tuple[FakeProblem, Actions]:
 
 @pytest.mark.parametrize(("k", "n"), [(2, 5), (3, 8), (7, 30)])
 def test_every_sample_places_all_layers_legally(k: int, n: int) -> None:
-    problem, actions = draw(k, n)
+    _, actions = draw(k, n)
     assert (actions.layers.sum(1) == n).all()
     for row in range(len(actions.go)):
         live = actions.domain[row] >= 0
@@ -50,10 +51,20 @@ def test_judged_probabilities_are_the_sampling_frequencies(kind: str) -> None:
     whole = judged.log_prob + judged.lower_log_prob.sum(1)
     seen: dict[tuple[int, ...], tuple[int, float]] = {}
     for row in range(batch):
-        key = (0,) if actions.go[row] == 0 else tuple(
-            int(x) for part in (actions.knob[row : row + 1], actions.domain[row], actions.layers[row],
-                                actions.choice[row]) for x in part
-        )  # fmt: skip
+        key = (
+            (0,)
+            if actions.go[row] == 0
+            else tuple(
+                int(x)
+                for part in (
+                    actions.knob[row : row + 1],
+                    actions.domain[row],
+                    actions.layers[row],
+                    actions.choice[row],
+                )
+                for x in part
+            )
+        )
         count, _ = seen.get(key, (0, 0.0))
         seen[key] = (count + 1, float(whole[row].exp().item()))
     assert sum(p for _, p in seen.values()) == pytest.approx(1.0, abs=0.02)
@@ -91,9 +102,14 @@ def test_probabilities_do_not_depend_on_the_numbering_of_domains() -> None:
         edges=observation.edges[:, order][:, :, order],
     )
     renamed = Actions(
-        actions.go, actions.knob,
+        actions.go,
+        actions.knob,
         torch.where(actions.domain >= 0, back[actions.domain.clamp(min=0)], -1),
-        actions.layers, actions.choice, actions.open[:, :, order], actions.legal, actions.behind,
-    )  # fmt: skip
+        actions.layers,
+        actions.choice,
+        actions.open[:, :, order],
+        actions.legal,
+        actions.behind,
+    )
     before = judge(upper, lower, problem, observation, actions).log_prob
     torch.testing.assert_close(judge(upper, lower, problem, moved, renamed).log_prob, before)

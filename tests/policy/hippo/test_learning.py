@@ -32,9 +32,19 @@ def bandit(
         judged = judge(learner.upper, learner.lower, problem, observation, actions)
     reward = reward_of(observation, actions)
     rollout = Rollout(
-        problem, observation, actions, judged.log_prob, judged.value, reward - judged.value, reward,
-        float(reward.mean()), {}, np.zeros(3), 0.0, 0.0,
-    )  # fmt: skip
+        problem,
+        observation,
+        actions,
+        judged.log_prob,
+        judged.value,
+        reward - judged.value,
+        reward,
+        float(reward.mean()),
+        {},
+        np.zeros(3),
+        0.0,
+        0.0,
+    )
     learner.update([rollout], rng)
     return float(reward.mean())
 
@@ -77,8 +87,10 @@ def test_identity_layers_in_proportion_to_what_a_domain_says() -> None:
 
 
 def test_two_domains_moving_pays_only_if_the_change_lasts() -> None:
-    """The job runs in domain 0, which has become slow. Moving to domain 1 costs 1, staying costs the time that the
-    slow spell lasts: 0.2 if the forecast says it passes, 3 if it lasts. Moving to where one is costs for nothing."""
+    """The job runs in domain 0, which has become slow. Moving to domain 1 costs 1, staying costs the time
+    that the
+    slow spell lasts: 0.2 if the forecast says it passes, 3 if it lasts. Moving to where one is costs for
+    nothing."""
     problem, rng, learner = FakeProblem(2, 4, share=4), np.random.default_rng(2), practice(2)
 
     def observe(batch: int, seed: int) -> tuple[Observation, torch.Tensor]:

@@ -1,6 +1,6 @@
 """The masks against brute force over every completion, on small spaces."""
 
-from functools import lru_cache
+from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -26,7 +26,9 @@ def space(seed: int, *, k: int = 3, n: int = 7, gpipe: bool = False) -> Space:
 
 
 def fits(s: Space, c: int, k: int, q: int, layers: int, n: int, behind: int) -> bool:
-    """The definition, written out: even split, remainder to the last stages, in flight counted from the end."""
+    """The definition, written out: even split, remainder to the last stages, in flight counted from the
+    end.
+    """
     z, m = s.class_of[k], int(s.micro_batches[c])
     pp = int(s.pp[c, z, q])
     if pp == 0 or layers < pp:
@@ -41,16 +43,17 @@ def fits(s: Space, c: int, k: int, q: int, layers: int, n: int, behind: int) -> 
 
 
 def completable(s: Space, c: int, free: frozenset[int], n: int, behind: int) -> bool:
-    @lru_cache(maxsize=None)
+    @cache
     def go(free: frozenset[int], n: int, behind: int) -> bool:
         if n == 0:
             return True
         return any(
-            fits(s, c, k, q, layers, n, behind) and go(free - {k}, n - layers, behind + int(s.pp[c, s.class_of[k], q]))
+            fits(s, c, k, q, layers, n, behind)
+            and go(free - {k}, n - layers, behind + int(s.pp[c, s.class_of[k], q]))
             for k in free
             for layers in range(1, n + 1)
             for q in range(s.pp.shape[2])
-        )  # fmt: skip
+        )
 
     return go(free, n, behind)
 
@@ -74,11 +77,18 @@ def test_masks_equal_brute_force(seed: int, gpipe: bool) -> None:
                     for k in range(k_all):
                         for layers in range(1, s.n_layers + 1):
                             ways = [
-                                k not in used and layers <= n and fits(s, c, k, q, layers, n, behind)
-                                and completable(s, c, frozenset(range(k_all)) - used - {k}, n - layers,
-                                                behind + int(s.pp[c, s.class_of[k], q]))
+                                k not in used
+                                and layers <= n
+                                and fits(s, c, k, q, layers, n, behind)
+                                and completable(
+                                    s,
+                                    c,
+                                    frozenset(range(k_all)) - used - {k},
+                                    n - layers,
+                                    behind + int(s.pp[c, s.class_of[k], q]),
+                                )
                                 for q in range(3)
-                            ]  # fmt: skip
+                            ]
                             assert got[k, layers - 1] == any(ways)
                             checked += any(ways)
                             if any(ways):

@@ -104,13 +104,24 @@ def test_memory_masks_are_the_estimators_on_all_small_plans() -> None:
         counts, size = (problem.n - layers, layers), problem.knobs[knob]
         plan = estimator.make((other, k), counts, size.dp, (mate[0], pair[q]), size.micro_batch)
         used = np.zeros((1, 3), np.bool_)
-        last = (np.array([knob]), used, np.array([problem.n]), np.array([0]), np.array([k]), np.array([layers]))
+        last = (
+            np.array([knob]),
+            used,
+            np.array([problem.n]),
+            np.array([0]),
+            np.array([k]),
+            np.array([layers]),
+        )
         step = problem.masks.choices(*last)[0, q]
         used[0, k] = True
         first = (
-            np.array([knob]), used, np.array([counts[0]]), np.array([pair[q][1]]), np.array([other]),
+            np.array([knob]),
+            used,
             np.array([counts[0]]),
-        )  # fmt: skip
+            np.array([pair[q][1]]),
+            np.array([other]),
+            np.array([counts[0]]),
+        )
         ours = bool(problem.masks.choices(*first)[0, 0])
         truth = not estimator.problems(plan)
         if truth:

@@ -1,4 +1,6 @@
-"""Training on a toy: resumed equals uninterrupted, wrong resumes are refused, checkpoints cannot be mistaken."""
+"""Training on a toy: resumed equals uninterrupted, wrong resumes are refused, checkpoints cannot be
+mistaken.
+"""
 
 from pathlib import Path
 
@@ -99,6 +101,11 @@ def test_another_architecture_is_refused(whole: tuple[Path, str]) -> None:
 
 def test_shipped_configuration_has_the_design_and_the_tuned_values() -> None:
     design = shipped("design")
-    assert (design.ppo.lr, design.ppo.gamma, design.ppo.num_steps, design.ppo.update_epochs) == (3e-4, 0.99, 2048, 10)
+    assert (design.ppo.lr, design.ppo.gamma, design.ppo.num_steps, design.ppo.update_epochs) == (
+        3e-4,
+        0.99,
+        2048,
+        10,
+    )
     assert (design.gnn.type, design.gnn.num_layers, design.gnn.hidden_dim) == ("GraphSAGE", 2, 128)
     assert shipped("tuned").gnn.hidden_dim <= design.gnn.hidden_dim

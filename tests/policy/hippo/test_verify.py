@@ -33,12 +33,14 @@ def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
     horizon = ahead(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
     running = None if first else codes.take([3])
     slowdown = np.array([1.0, 1.2, 1.0])
-    got = expected(
-        Timer(problem), codes, horizon, slowdown, running=running, restart_s=estimator.restart_s
-    )
+    got = expected(Timer(problem), codes, horizon, slowdown, running=running, restart_s=estimator.restart_s)
     plans = [problem.plan(codes, p) for p in range(20)]
     truth = outcomes(
-        estimator, plans, horizon, running=None if first else plans[3], restart_s=estimator.restart_s,
+        estimator,
+        plans,
+        horizon,
+        running=None if first else plans[3],
+        restart_s=estimator.restart_s,
         slowdown=slowdown,
     )
     for row, outcome in enumerate(truth):
