@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from ingest import durable
 from ingest.errors import DamageError, InputError, NotFoundError, UsageError
@@ -171,7 +172,12 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
     if schema != SCHEMA:
         raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
-    config = HiPpoConfig.model_validate(header["config"])
+    try:
+        config = HiPpoConfig.model_validate(header["config"])
+    except ValidationError as error:
+        raise InputError(
+            f"{path}: made by another version, whose configuration this one does not know; train again: {error}"
+        ) from error
     for wanted, source in (
         (architecture(config), "this version"),
         (expect and architecture(expect), "the configuration"),
