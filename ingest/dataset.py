@@ -20,6 +20,8 @@ assumptions = ["one sentence each"]
 bandwidth_bps = "mbps"
 [units]                            # canonical column -> unit in the file
 bandwidth_bps = "Mb/s"
+[leave_out]                        # files that are not read (pattern) -> why; a * crosses folders
+"results/*.json" = "computed from the measurements beside it"
 ```
 """
 
@@ -30,6 +32,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -68,6 +71,11 @@ class DatasetOptions:
     sites: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    leave_out: Mapping[str, str] = field(default_factory=dict)
+
+    def left_out(self, name: str) -> str | None:
+        """Why the file of this name inside the data set is not to be read; None if it is."""
+        return next((why for pattern, why in self.leave_out.items() if fnmatchcase(name, pattern)), None)
 
     def start_or_default(self) -> datetime:
         """Where a series without time stamps begins, UTC."""
@@ -82,7 +90,8 @@ class DatasetOptions:
 
     def digest(self) -> str:
         """Identity of these options: other options read the same files again."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        stated = {key: value for key, value in self.to_json().items() if key != "leave_out"}
+        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def options(folder: Path) -> DatasetOptions:
@@ -139,13 +148,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "sites": (dict,),
     "columns": (dict,),
     "units": (dict,),
+    "leave_out": (dict,),
 }
 
 
 def _check(key: str, value: Any, where: str) -> None:
     wanted = _TYPES.get(key, (str,))
     good = isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
-    if good and key in ("sites", "columns", "units"):
+    if good and key in ("sites", "columns", "units", "leave_out"):
         good = all(isinstance(v, str) for v in value.values())
     if good and key == "assumptions":
         good = all(isinstance(v, str) for v in value)

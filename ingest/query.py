@@ -34,11 +34,14 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _relation(files: list[Path] | None, schema: pa.Schema) -> str:
-    if files:
-        listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
-        return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    """The rows of the files; columns that older parts lack are null."""
     nulls = ", ".join(f'NULL::{_sql_type(f.type)} AS "{f.name}"' for f in schema)
-    return f"(SELECT {nulls} WHERE false)"
+    empty = f"SELECT {nulls} WHERE false"
+    if not files:
+        return f"({empty})"
+    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+    rows = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"({empty} UNION ALL BY NAME SELECT * FROM {rows})"
 
 
 def _sql_type(kind: pa.DataType) -> str:

@@ -41,6 +41,9 @@ def by_name(name: str) -> Reader:
 
 def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader | None, str]:
     """The one reader of a file, or None and the reason: nothing is guessed."""
+    why_not = options.left_out(str(path))
+    if why_not is not None:
+        return None, why_not
     if options.reader is not None:
         return by_name(options.reader), ""
     if not head:

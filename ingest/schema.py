@@ -82,6 +82,12 @@ LAYER_PROFILES = _table(
     ("update_s", pa.float64()),
     ("param_bytes", pa.int64()),
     ("activation_bytes", pa.int64()),
+    ("variant", pa.string()),  # which of several ways the same layer was measured
+    ("seq", pa.int32()),  # tokens of a sequence, where the file says
+    ("clock_mhz", pa.float64()),  # fixed clock during the measurement
+    ("energy_j", pa.float64()),  # energy of what this row times
+    ("states_bytes", pa.int64()),  # weights, gradients and optimiser states together
+    ("peak_bytes", pa.int64()),  # most memory while it ran
 )
 COLLECTIVE_PROFILES = _table(
     ("op", pa.string()),
@@ -90,13 +96,42 @@ COLLECTIVE_PROFILES = _table(
     ("ranks", pa.int32()),
     ("bytes", pa.int64()),
     ("time_s", pa.float64()),
+    ("variant", pa.string()),  # in place, adjacent or strided ranks, ...
+    ("bandwidth_bps", pa.float64()),  # where the file gives a rate; bus bandwidth of a collective
 )
 STEP_TIMES = _table(
-    ("job", pa.string()), ("worker", pa.string()), ("step", pa.int64()), ("time_s", pa.float64())
+    ("job", pa.string()),
+    ("worker", pa.string()),
+    ("step", pa.int64()),
+    ("time_s", pa.float64()),
+    ("kind", pa.string()),  # step, block (mean over `steps`), smoothed, alone, shared, relative, variation
+    ("steps", pa.int32()),  # steps that the time is the mean of; null is one
+    ("gpu_model", pa.string()),
+    ("gpus", pa.int32()),
+    ("energy_j", pa.float64()),
+    ("peak_mem_bytes", pa.int64()),
+    ("time_norm", pa.float64()),  # time without a unit, comparable inside its job only
+    ("variation", pa.float64()),  # standard deviation over mean of the workers' times
 )
-PRICES = _table(
-    ("src", pa.string()), ("dst", pa.string()), ("usd_per_gb", pa.float64()), ("valid_from", TS)
+OP_TIMES = _table(
+    ("job", pa.string()),
+    ("op", pa.string(), REQUIRED),  # forward-compute, backward-send, ...
+    ("worker", pa.string()),
+    ("dp_rank", pa.int32()),
+    ("stage", pa.int32()),
+    ("step", pa.int64()),
+    ("micro_batch_id", pa.int32()),
+    ("start_s", pa.float64()),  # since the step began
+    ("time_s", pa.float64(), REQUIRED),
+    ("energy_j", pa.float64()),
 )
+DISTRIBUTIONS = _table(
+    ("name", pa.string(), REQUIRED),  # of the curve
+    ("quantity", pa.string(), REQUIRED),  # what is distributed, unit in the name
+    ("value", pa.float64(), REQUIRED),
+    ("cumulative", pa.float64(), REQUIRED),  # share of the observations up to `value`, 0 to 1
+)
+PRICES = _table(("src", pa.string()), ("dst", pa.string()), ("usd_per_gb", pa.float64()), ("valid_from", TS))
 REJECTS = _table(
     ("column", pa.string()),
     ("raw", pa.string()),
@@ -114,6 +149,8 @@ TABLES: dict[str, pa.Schema] = {
     "layer_profiles": LAYER_PROFILES,
     "collective_profiles": COLLECTIVE_PROFILES,
     "step_times": STEP_TIMES,
+    "op_times": OP_TIMES,
+    "distributions": DISTRIBUTIONS,
     "prices": PRICES,
     "rejects": REJECTS,
 }

@@ -8,14 +8,15 @@ import pyarrow.compute as pc
 
 from ingest.schema import TABLES
 
-FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_active"})
+FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_active", "cumulative"})
 """Columns that lie between 0 and 1."""
-SIGNED = frozenset({"temp_c", "source_row", "step"})
+SIGNED = frozenset({"temp_c", "source_row", "step", "value"})
 """Numbers that may be negative; all others may not."""
-POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes"})
+POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes", "seq", "steps"})
 MEASURES = {
     "link_samples": ("bandwidth_bps", "rtt_s", "loss"),
     "gpu_samples": ("util", "power_w", "mem_used_bytes", "sm_active", "temp_c", "energy_j"),
+    "step_times": ("time_s", "time_norm", "variation", "energy_j", "peak_mem_bytes"),
 }
 """Tables of which a row must hold at least one of these: a row that measures nothing is no sample."""
 ADDED = ("dataset", "source_file", "ingest_id")

@@ -8,34 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Bad:
-    """A spoilt variant: rows that stay, rows that are rejected, and a word of each reason."""
-
-    what: str
-    content: bytes
-    stored: int
-    rejected: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Kit:
-    """What the contract suite needs of a reader: a good file, rows by table, and spoilt variants."""
-
-    reader: str
-    file: str
-    content: bytes
-    stored: dict[str, int]
-    bad: tuple[Bad, ...]
-    toml: str = ""
-    text: bool = True
-    """Whether it is CSV, so that byte order marks and line ends must not matter."""
-
-
-def lines(*rows: str) -> bytes:
-    return ("\n".join(rows) + "\n").encode()
+import kits_profiles
+from kit import Bad, Kit, lines
 
 
 def second(position: int, start: float, omitted: bool, rate: Any = 80e6) -> dict[str, Any]:
@@ -277,6 +251,7 @@ KITS = (
             Bad("no such day", lines(LINKS, link(ts="2024-02-30T00:00:00Z"), link()), 1, 1, "time"),
         ),
     ),
+    *kits_profiles.KITS,
 )
 
 

@@ -1,0 +1,50 @@
+"""Rows that a reader finds one by one, gathered into a batch; those at fault become rejects."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingest.reader import Batch, Reject
+
+FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What plain code raises on a document that is not what it should be."""
+
+
+class Rows:
+    """Rows of one table: canonical columns in a fixed order, and one value everywhere for some others."""
+
+    def __init__(self, table: str, names: Sequence[str], **constants: Any):
+        self.table, self._names = table, ("source_row", *names)
+        self._constants = {name: value for name, value in constants.items() if value is not None}
+        self._rows: list[tuple[Any, ...]] = []
+        self._rejects: list[Reject] = []
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._rejects)
+
+    def add(self, row: int, *values: Any) -> None:
+        """Keep one row: `source_row`, then the values in the order of the names."""
+        self._rows.append((row, *values))
+
+    def reject(self, row: int, column: str, raw: Any, reason: str | Exception) -> None:
+        """Keep what was wrong with one row."""
+        self._rejects.append(Reject(row, column, raw if isinstance(raw, str) else repr(raw), said(reason)))
+
+    def take(self, row: int, column: str, raw: Any, make: Callable[[], Sequence[Any]]) -> None:
+        """Keep the row that `make` gives, or reject it for what `make` raises."""
+        try:
+            self.add(row, *make())
+        except FAULTS as error:
+            self.reject(row, column, raw, error)
+
+    def batch(self) -> Batch:
+        """All rows so far; the next batch begins empty."""
+        rows, rejects = self._rows, tuple(self._rejects)
+        self._rows, self._rejects = [], []
+        columns: dict[str, Any] = {name: [row[at] for row in rows] for at, name in enumerate(self._names)}
+        columns.update({name: [value] * len(rows) for name, value in self._constants.items()})
+        return Batch(self.table, columns, len(rows) + len(rejects), rejects)
+
+
+def said(reason: str | Exception) -> str:
+    """A reason in words."""
+    return f"no {reason}" if isinstance(reason, KeyError) else str(reason)
