@@ -144,7 +144,44 @@ def synth(out: Output, directory: Path) -> None:
     from ingest.synth import write
 
     written = [str(path) for path in write(directory)]
-    out.show({"schema": "twin.synth/1", "files": written}, lambda console: [console.line(f) for f in written])
+    out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))
+
+
+@twin.command()
+@scenario_option
+@dataset_option
+@click.option(
+    "--algorithm", type=click.Choice(["tuned", "design", "toy"]), default="tuned", help="Settings [tuned]."
+)
+@seed_option
+@click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
+@click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
+@with_output
+def train(
+    out: Output,
+    scenario: str,
+    dataset: str | None,
+    algorithm: Any,
+    seed: int | None,
+    resume: bool,
+    activate: bool,
+) -> None:
+    """Train Hi-PPO on the first part of a trace: imitation, then PPO in many twins.
+
+    \b
+    Example: twin train --scenario quad-70b
+    """
+    from replay import show, training
+    from twin.scenario import load
+
+    with out.console.progress() as progress:
+        done = training.train(
+            out.store, load(scenario), dataset=dataset, algorithm=algorithm, seed=seed, resume=resume,
+            activate=activate, progress=progress,
+        )  # fmt: skip
+    out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
+    if not done.finished:
+        raise KeyboardInterrupt
 
 
 @twin.command()
@@ -234,10 +271,11 @@ def sql(out: Output, statement: str, form: Any) -> None:
         return
     answer = engine.query(out.store, statement)
     if out.as_json:
-        out.show(engine.to_json(answer), lambda console: None)
-    else:
-        sys.stdout.buffer.write(engine.render(answer, form))
-        sys.stdout.buffer.flush()
+        rows = json.loads(engine.render(answer, "json"))
+        click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
+        return
+    sys.stdout.buffer.write(engine.render(answer, form))
+    sys.stdout.buffer.flush()
 
 
 @twin.command()

@@ -11,9 +11,11 @@ from ingest.errors import InfeasibleError, NotFoundError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import bound as clairvoyance
+from policy import registry
 from policy.bound import Bound
 from replay import runner, runs
-from replay.header import Engine
+from replay.events import canonical
+from replay.header import Engine, Header, from_payload
 from replay.kpis import Kpis
 from replay.log import RunReader
 from replay.observation import plan_from_json
@@ -150,6 +152,35 @@ def of_rows(
         rows=related,
         bound=bound,
     )
+
+
+def beside(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparison:
+    """The finished runs of the store in the same world as `run_id`, the newest of each policy, and the bound.
+
+    Raises:
+        NotFoundError: no such run, or its data set has left the lake. DamageError: its log is damaged.
+    """
+    header = header_of(store, run_id)
+    newest: dict[str, str] = {}
+    for other in sorted(runs.all_ids(store), key=lambda run: runs.folder(store, run).stat().st_mtime_ns):
+        if RunReader(runs.folder(store, other)).finished and _same_world(header_of(store, other), header):
+            newest[header_of(store, other).policy] = other
+    newest[header.policy] = run_id
+    played = [(policy, newest[policy]) for policy in registry.names() if policy in newest]
+    rows = [Row(policy, run, None, runner.result(store, run).kpis) for policy, run in played]
+    setup = scenarios.prepare(
+        header.scenario(), store, window=header.window, dataset=header.world["dataset"], seed=header.seed
+    )
+    return of_rows(store, setup, rows, progress=progress)
+
+
+def header_of(store: Path, run_id: str) -> Header:
+    """The header of a logged run."""
+    return from_payload(RunReader(runs.folder(store, run_id)).header())
+
+
+def _same_world(one: Header, other: Header) -> bool:
+    return canonical(one.world) == canonical(other.world) and one.engine == other.engine
 
 
 def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:

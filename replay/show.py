@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ingest.units import GB
-from replay.console import Console
+from replay.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.ingestion import FileResult, IngestReport
@@ -226,3 +226,13 @@ def retrained(console: Console, result: Json) -> None:
     ])  # fmt: skip
     console.line(f"run         {result['run']}")
     console.line(f"chain head  {result['chain_head']}")
+
+
+def trained(console: Console, result: Json) -> None:
+    """What a training left."""
+    state = "finished" if result["finished"] else "interrupted: go on with --resume"
+    console.line(f"training {state} after {result['updates']} updates, {result['seconds']:.0f} s")
+    console.line(f"checkpoint  {result['checkpoint']}{' (active)' if result['active'] else ''}")
+    console.line(f"validation  {cell(result['score'])}")
+    if result["run"]:
+        console.line(f"run         {result['run']}")
