@@ -16,6 +16,7 @@ from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
 from policy.hippo.features import Features, Situation, situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
+from policy.hippo.skeletons import skeletons
 from policy.hippo.upper import UpperAgent
 from policy.hippo.verify import Expected, expected
 from policy.horizon import Horizon, Outages, ahead, outcomes
@@ -85,6 +86,8 @@ class HiPpo:
         self._alive_bps = np.zeros((size, size))
         self._died_ns = np.full((size, size), -1, dtype=np.int64)
         self._base: Outcome | None = None
+        self._seeds: Codes | None = None
+        self._seeded: tuple[int, ...] = ()
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
 
     def decide(self, view: View) -> Decision:
@@ -126,7 +129,18 @@ class HiPpo:
         base = self._base_codes(view, problem)
         objective = self._objective(view, coordinator, horizon, base)
         plans = proposal.codes if base is None else concatenate([proposal.codes, base])
-        verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s)
+        fresh = view.trigger != "period" or self._seeds is None or self._seeded != tuple(view.free_gpus)
+        if fresh:
+            # Something has happened: look wide. Between events, what was found wide is only scored again.
+            self._seeded = tuple(view.free_gpus)
+            self._seeds = skeletons(
+                problem, coordinator.timer, horizon.middle[-1], np.asarray(view.slowdown, dtype=np.float64)
+            )
+        assert self._seeds is not None
+        plans = concatenate([plans, self._seeds])
+        verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s, wide=fresh)
+        if fresh:
+            self._seeds = verdict.codes.take(range(min(len(verdict.codes), 8)))
         extra = _network(proposal, problem.plan(proposal.codes, 0), view)
         if view.plan is not None and bool(seen.may_hold[0]) and verdict.hold is None:
             verdict = self._foreign(view, verdict, problem, horizon, objective)

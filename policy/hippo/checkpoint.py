@@ -176,7 +176,7 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
         raise InputError(
-            f"{path}: made by another version, whose configuration this one does not know; train again: {error}"
+            f"{path}: made by another version, whose settings this one does not know; train again: {error}"
         ) from error
     for wanted, source in (
         (architecture(config), "this version"),

@@ -88,7 +88,8 @@ class CoordinatorConfig(Config):
 
     verify: bool = True  # score several proposals in the twin; False: the network's own choice stands
     proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples
-    rounds: Annotated[int, Field(ge=0)] = 2  # of local refinement of the best proposals
+    rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
+    wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
     horizon_s: Annotated[float, Field(gt=0)] = 3600.0  # over which a move must pay
     margin: Annotated[float, Field(ge=0)] = 0.01  # relative gain that a move must promise beyond its cost
 
@@ -118,10 +119,13 @@ class Variants(Config):
 
     design: HiPpoConfig
     tuned: HiPpoConfig
+    shipped: HiPpoConfig
     toy: HiPpoConfig
 
 
-def shipped(variant: Literal["design", "tuned", "toy"] = "tuned", path: Path | None = None) -> HiPpoConfig:
+def shipped(
+    variant: Literal["design", "tuned", "shipped", "toy"] = "tuned", path: Path | None = None
+) -> HiPpoConfig:
     """One variant of `hi_ppo.yaml` (the shipped file unless `path` names another).
 
     Raises:

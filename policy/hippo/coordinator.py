@@ -34,6 +34,8 @@ from policy.objective import Objective
 Float = NDArray[np.float64]
 SEEDS = 2
 """Best plans of a round whose neighbours are looked at."""
+LEADERS = 4
+"""In the first round: the best plan of so many different numbers of domains."""
 
 
 @dataclass
@@ -91,9 +93,20 @@ class Coordinator:
         return Proposal(codes_of(actions, self.problem.k), bool(own.go[0]), log_probability)
 
     def verify(
-        self, situation: Situation, plans: Codes, horizon: Horizon, objective: Objective, restart_s: float
+        self,
+        situation: Situation,
+        plans: Codes,
+        horizon: Horizon,
+        objective: Objective,
+        restart_s: float,
+        *,
+        wide: bool,
     ) -> Verdict:
-        """Score `plans` and the running one, refine the best, return the best few in order."""
+        """Score `plans` and the running one, refine the best, return the best few in order.
+
+        `wide` refines the best plan of each number of domains, and for longer.
+        """
+        rounds = self.config.wide_rounds if wide else self.config.rounds
         running = situation.plan if situation.has_plan[0] else None
         may_hold = running is not None and bool(situation.may_hold[0])
         slowdown = situation.slowdown[0]
@@ -104,8 +117,10 @@ class Coordinator:
 
         pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
         found, values = score(pool)
-        for _ in range(self.config.rounds):
-            best = np.argsort(-values, kind="stable")[:SEEDS]
+        for number in range(rounds):
+            best = (
+                _leaders(pool, values) if wide and number == 0 else np.argsort(-values, kind="stable")[:SEEDS]
+            )
             fresh = _without(neighbours(self.problem, pool, best), pool)
             if len(fresh) == 0:
                 break
@@ -122,6 +137,13 @@ class Coordinator:
         hold = int(place[0]) if may_hold else None
         chosen = Expected(found.iter_s[order], found.utilisation[order], found.usd[order])
         return Verdict(pool.take(order), chosen, values[order], hold)
+
+
+def _leaders(codes: Codes, values: Float) -> NDArray[np.int64]:
+    """The best plan of each number of domains, at most `LEADERS`, the best first."""
+    order = np.argsort(-values, kind="stable")
+    _, first = np.unique(codes.count[order], return_index=True)
+    return order[np.sort(first)[:LEADERS]]
 
 
 def _joined(a: Expected, b: Expected) -> Expected:

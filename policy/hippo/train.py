@@ -33,7 +33,7 @@ POINTER = "training.json"
 STATES = ".training"
 REPORT_EVERY = 50
 """Imitation steps between two points of the curve, and between two looks at `stop`."""
-SEARCH = CoordinatorConfig(proposals=24, rounds=16)
+SEARCH = CoordinatorConfig(proposals=8, rounds=16, wide_rounds=16)
 """The teacher that needs no planner: many proposals of an untrained network, refined to the end."""
 Never = Callable[[], bool]
 

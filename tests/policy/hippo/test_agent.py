@@ -1,0 +1,138 @@
+"""The policy as a whole: legal, repeatable, blind to the future, honest about what the network said itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingest.errors import InfeasibleError
+from policy.hippo import checkpoint as checkpoints
+from policy.hippo.agent import HiPpo, shipped_checkpoint
+from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
+from policy.protocol import Context, Decision
+from tests.worlds import toy_setup
+from twin.cluster import World
+from twin.estimate import Estimator
+from twin.facts import Trigger
+from twin.plan import Plan
+from twin.scenario import Setup
+from twin.seeds import generator
+from twin.view import View
+
+STEPS = {(0, 1): [(600.0, 2e8), (1500.0, 3e9)], (1, 0): [(600.0, 2e8)]}
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = HiPpoConfig(gnn=GnnConfig(hidden_dim=16))
+    upper, lower = checkpoints.build(config)
+    made = checkpoints.Checkpoint(config, upper.state_dict(), lower.state_dict(), {})
+    return checkpoints.save(made, tmp_path_factory.mktemp("checkpoint"))
+
+
+def context(setup: Setup) -> Context:
+    estimator = Estimator(setup.cluster, setup.job)
+    return Context(estimator, 60.0, 11.35, (0.6, 0.2, 0.2), generator(setup.seed, "policy"))
+
+
+def play(setup: Setup, policy: HiPpo) -> list[tuple[View, Decision]]:
+    policy.reset(context(setup))
+    world, told = World(setup), []
+    for fact in world:
+        if isinstance(fact, Trigger):
+            assert fact.view is not None
+            decision = policy.decide(fact.view)
+            told.append((fact.view, decision))
+            world.apply(decision.plan)
+    return told
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_every_plan_is_legal_and_runs_repeat(untrained: Path, verify: bool) -> None:
+    setup = toy_setup(3, seconds=1800.0, steps=STEPS)
+    estimator = Estimator(setup.cluster, setup.job)
+    first, second = (
+        play(setup, HiPpo(untrained, coordinator=CoordinatorConfig(verify=verify))) for _ in range(2)
+    )
+    assert first[0][1].plan is not None
+    for (view, a), (_, b) in zip(first, second, strict=True):
+        assert a == b
+        assert a.plan is None or estimator.problems(a.plan, view.free_gpus) == ()
+        assert a.extra["network"]["go"] in ("hold", "move")
+        assert a.log_probability is not None and a.log_probability <= 0
+
+
+def test_the_future_does_not_matter(untrained: Path) -> None:
+    before = toy_setup(3, seconds=1800.0, steps=STEPS)
+    other = {pair: [*some[:1], (1500.0, 7e8)] for pair, some in STEPS.items()}
+    after = toy_setup(3, seconds=1800.0, steps=other)
+    one, two = play(before, HiPpo(untrained)), play(after, HiPpo(untrained))
+    early = [
+        (a[1], b[1]) for a, b in zip(one, two, strict=False) if a[0].now_ns < 1.5e12 and b[0].now_ns < 1.5e12
+    ]
+    assert len(early) > 20 and all(a == b for a, b in early)
+
+
+def test_the_verified_choice_is_the_best_of_its_candidates(untrained: Path) -> None:
+    for _, decision in play(toy_setup(3, seconds=900.0, steps=STEPS), HiPpo(untrained)):
+        scores = [candidate.score for candidate in decision.candidates]
+        assert scores == sorted(scores, reverse=True)
+        if decision.plan is not None:
+            assert decision.plan == decision.candidates[0].plan
+
+
+def view_of(setup: Setup, plan: Plan | None, free: tuple[int, ...]) -> View:
+    for fact in World(setup):
+        if isinstance(fact, Trigger):
+            assert fact.view is not None
+            return View(
+                fact.view.now_ns,
+                "failure" if plan else "start",
+                fact.view.forecast,
+                plan,
+                free,
+                np.ones(setup.cluster.size),
+                100.0,
+                0.0,
+            )
+    raise AssertionError("no trigger")
+
+
+def test_lost_gpus_force_a_move_to_what_is_left(untrained: Path) -> None:
+    setup = toy_setup(3)
+    policy = HiPpo(untrained)
+    policy.reset(context(setup))
+    plan = policy.decide(view_of(setup, None, (4, 4, 4))).plan
+    assert plan is not None
+    free = tuple(2 if k in plan.order else 4 for k in range(3))
+    decision = policy.decide(view_of(setup, plan, free))
+    assert decision.plan is not None
+    assert Estimator(setup.cluster, setup.job).problems(decision.plan, free) == ()
+
+
+def test_a_running_plan_of_another_policy_is_held_or_left_for_a_reason(untrained: Path) -> None:
+    setup = toy_setup(3)
+    estimator = Estimator(setup.cluster, setup.job)
+    policy = HiPpo(untrained)
+    policy.reset(context(setup))
+    packed = estimator.make((0,), (34,), 1, ((4, 1),), 1)
+    odd = replace(packed, shares=(replace(packed.shares[0], gpus=(3, 2, 1, 0)),))  # not as we place it
+    assert estimator.problems(odd) == ()
+    decision = policy.decide(view_of(setup, odd, (4, 4, 4)))
+    assert "gain" in decision.extra and (decision.plan is not None) == (
+        decision.extra["gain"] > decision.extra["margin"]
+    )
+
+
+def test_a_model_too_large_is_infeasible(untrained: Path) -> None:
+    setup = toy_setup(2, model="gpt3-175b")
+    with pytest.raises(InfeasibleError, match=r"no plan fits|add GPUs"):
+        HiPpo(untrained).reset(context(setup))
+
+
+def test_the_shipped_checkpoint_is_small_whole_and_makes_plans() -> None:
+    path = shipped_checkpoint()
+    assert path.stat().st_size < 1_500_000 and checkpoints.digest(path)
+    told = play(toy_setup(3, seconds=600.0), HiPpo())
+    assert told[0][1].plan is not None
