@@ -444,6 +444,47 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
     )
 
 
+@twin.command()
+@click.argument("cases", type=FOLDER)
+@click.option(
+    "--solve", "column", metavar="COLUMN", help="Find the value of this column that reaches --target."
+)
+@click.option("--target", metavar="FIGURE=VALUE", help="What --solve should reach, such as utilisation=0.8.")
+@click.option(
+    "--explain", "number", type=int, metavar="ROW", help="Show what the answer to one row is made of."
+)
+@with_output
+def estimate(out: Output, cases: Path, column: str | None, target: str | None, number: int | None) -> None:
+    """Answer a table of cases, CSV or YAML: time, memory, utilisation, traffic, money, energy.
+
+    Columns, units and defaults: docs/estimate.md.
+
+    \b
+    Examples:
+      twin estimate cases.csv
+      twin estimate cases.csv --solve wan_bps --target utilisation=0.8
+    """
+    from ingest.errors import UsageError
+    from replay import show_estimate as show
+    from twin import ask
+    from twin.solve import Target
+
+    if (column is None) != (target is None):
+        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
+    if number is not None:
+        case, told = ask.explain_row(cases, number)
+        body = ask.explained_json(case, told)
+        out.show(body, lambda console: show.explained(console, body))
+        return
+    if column is not None and target is not None:
+        solved = ask.invert(cases, column, Target.parse(target))
+        out.show(solved.to_json(), lambda console: show.solutions(console, solved))
+        sys.exit(0 if solved.ok else 1)
+    found = ask.estimate(cases)
+    out.show(found.to_json(), lambda console: show.answers(console, found))
+    sys.exit(0 if found.ok else 1)
+
+
 def fail(error: TwinError, as_json: bool) -> NoReturn:
     """Tell the user what went wrong and leave with the error's exit code."""
     click.echo(f"twin: {error}", err=True)

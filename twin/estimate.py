@@ -133,6 +133,10 @@ class Estimator:
 
     # -- one plan
 
+    def stage_costs(self, plan: Plan) -> StageCosts:
+        """What every stage of `plan` costs, links aside."""
+        return self._plan_costs(plan)
+
     def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:
         """Iteration time in nanoseconds; `DEAD` when a used link has no bandwidth."""
         timing = self.pipeline(plan, links, slowdown)

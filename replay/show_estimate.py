@@ -1,0 +1,73 @@
+"""How estimates look to people: a table of answers, of solutions, and the parts of one answer."""
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.units import GB, GIB
+from replay.console import Console
+from replay.show import fields, percent
+
+if TYPE_CHECKING:  # a command loads only what it needs
+    from pathlib import Path
+
+    from twin.ask import Answers, Solutions
+    from twin.cases import Failure
+
+ANSWERED = (
+    "row", "case", "iter s", "low", "high", "peak GiB", "fits", "util", "mfu", "bubble s", "comm s",
+    "WAN GB", "USD", "kJ", "bound by",
+)  # fmt: skip
+
+
+def _scaled(value: float | None, unit: float) -> str:
+    return "-" if value is None else f"{value / unit:,.2f}"
+
+
+def answers(console: Console, found: "Answers") -> None:
+    """A line a row, then the rows without an answer."""
+    rows = [
+        (
+            number, one.case or "-", one.iter_s, one.iter_s_low, one.iter_s_high,
+            _scaled(one.peak_mem_bytes, GIB), one.fits, percent(one.utilisation), percent(one.mfu),
+            one.bubble_s, one.exposed_comm_s, _scaled(one.wan_bytes, GB), one.usd, _scaled(one.energy_j, 1e3),
+            one.binding,
+        )
+        for number, one in found.rows
+    ]  # fmt: skip
+    if rows:
+        console.table("", ANSWERED, rows)
+        spread = found.constants.residuals
+        console.line(
+            f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
+            f"stage times from {found.constants.source} unless measured"
+        )
+    _failures(console, found.path, found.failures)
+
+
+def solutions(console: Console, found: "Solutions") -> None:
+    """The value of the column that reaches the target, a line a row."""
+    rows = [(number, label or "-", one.value, one.figure, one.note) for number, label, one in found.rows]
+    if rows:
+        console.table(
+            f"{found.column} for {found.target}",
+            ("row", "case", found.column, found.target.figure, "in words"),
+            rows,
+        )
+    _failures(console, found.path, found.failures)
+
+
+def _failures(console: Console, path: "Path", failures: "tuple[Failure, ...]") -> None:
+    if failures:
+        console.line()
+        console.line(f"{len(failures)} rows without an answer")
+        for one in failures:
+            console.line(f"  {one.tell(path)}")
+
+
+def explained(console: Console, body: dict[str, Any]) -> None:
+    """One case without gaps, its answer, its stages and boundaries."""
+    fields(console, "the case", body["case"])
+    console.line(f"defaults taken: {', '.join(body['defaults'])}")
+    fields(console, "the answer", body["answer"])
+    for title in ("stages", "boundaries"):
+        if body[title]:
+            console.table(title, tuple(body[title][0]), [tuple(part.values()) for part in body[title]])

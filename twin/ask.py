@@ -1,0 +1,176 @@
+"""Answer a whole table: good rows get an answer, bad ones a failure; as JSON, `twin.estimate/1`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ingest.errors import NotFoundError, TwinError
+from ingest.units import to_s
+from twin import cases
+from twin.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
+from twin.cases import Failure, Row, Table
+from twin.columns import BadCellError
+from twin.resolve import Case, resolve, summary
+from twin.solve import Solution, Target, solve
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers by row number, and the rows without one, in the order of the table."""
+
+    path: Path
+    rows: tuple[tuple[int, Answer], ...]
+    failures: tuple[Failure, ...]
+    constants: Constants
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row got an answer."""
+        return not self.failures
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `twin.estimate/1`."""
+        return {
+            "schema": "twin.estimate/1",
+            "file": str(self.path),
+            **_basis(self.constants),
+            "rows": [{"row": number, **found.to_json()} for number, found in self.rows],
+            "failed": failed(self.failures),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions:
+    """What `--solve` found, row by row."""
+
+    path: Path
+    column: str
+    target: Target
+    rows: tuple[tuple[int, str, Solution], ...]
+    failures: tuple[Failure, ...]
+    constants: Constants
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row could be asked; a target out of reach is an answer."""
+        return not self.failures
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `twin.estimate/1`, with `solve` and `target`."""
+        return {
+            "schema": "twin.estimate/1",
+            "file": str(self.path),
+            **_basis(self.constants),
+            "solve": self.column,
+            "target": str(self.target),
+            "rows": [{"row": number, "case": label, **found.to_json()} for number, label, found in self.rows],
+            "failed": failed(self.failures),
+        }
+
+
+def _basis(constants: Constants) -> dict[str, Any]:
+    spread = constants.residuals
+    return {
+        "interval_level": spread.level,
+        "interval_source": f"{spread.rows} {spread.source}",
+        "constants": constants.source,
+    }
+
+
+def failed(failures: Sequence[Failure]) -> list[dict[str, Any]]:
+    """Failures as JSON."""
+    return [
+        {"row": one.row, "line": one.line, "column": one.column or None, "message": one.message}
+        for one in failures
+    ]
+
+
+def _each(table: Table, ask: Callable[[Row], T]) -> tuple[list[tuple[int, T]], tuple[Failure, ...]]:
+    """`ask` every readable row; what fails is added to the table's failures."""
+    found, failures = [], list(table.failures)
+    for row in table.rows:
+        try:
+            found.append((row.number, ask(row)))
+        except BadCellError as error:
+            failures.append(Failure(row.number, row.line, error.column, str(error)))
+        except TwinError as error:
+            failures.append(Failure(row.number, row.line, "", str(error)))
+    return found, tuple(sorted(failures, key=lambda one: one.row))
+
+
+def estimate(path: Path, constants: Constants = BUILT_IN) -> Answers:
+    """Answer every row of the table at `path`.
+
+    Raises:
+        UsageError: an unknown column.
+        InputError: the file cannot be read.
+    """
+    found, failures = _each(cases.read(path), lambda row: answer(resolve(row.cells), constants))
+    return Answers(path, tuple(found), failures, constants)
+
+
+def invert(path: Path, column: str, target: Target, constants: Constants = BUILT_IN) -> Solutions:
+    """For every row of the table at `path` the value of `column` that reaches `target`."""
+
+    def ask(row: Row) -> tuple[str, Solution]:
+        return row.cells.get("case", ""), solve(row.cells, column, target, constants)
+
+    found, failures = _each(cases.read(path), ask)
+    rows = tuple((number, label, solution) for number, (label, solution) in found)
+    return Solutions(path, column, target, rows, failures, constants)
+
+
+def explain_row(path: Path, number: int, constants: Constants = BUILT_IN) -> tuple[Case, Explained]:
+    """Row `number` (from 1) with everything its answer was made of.
+
+    Raises:
+        NotFoundError: there is no such row.
+        InputError: the row is bad; the message says where.
+    """
+    table = cases.read(path)
+    for bad in table.failures:
+        if bad.row == number:
+            raise BadCellError(bad.column, bad.tell(path))
+    for row in table.rows:
+        if row.number == number:
+            case = resolve(row.cells)
+            return case, explain(case, constants)
+    raise NotFoundError(f"{path} has no row {number}; rows are 1 to {len(table.rows) + len(table.failures)}")
+
+
+def explained_json(case: Case, told: Explained) -> dict[str, Any]:
+    """Schema `twin.explain/1`: the case without gaps, its answer, and seconds and bytes per stage and
+    boundary."""
+    timing = told.timing
+    stages = [
+        {
+            "stage": i,
+            "domain": case.domains[i],
+            "layers": case.counts[i] if case.counts else None,
+            "forward_s": to_s(int(timing.tf[i, 0])),
+            "backward_s": to_s(int(timing.tb[i, 0])),
+            "after_last_backward_s": to_s(int(timing.tail[i, 0])),
+            "peak_mem_bytes": told.peak_bytes[i] if told.peak_bytes else None,
+        }
+        for i in range(case.pp)
+    ]
+    boundaries = [
+        {
+            "boundary": f"{i} - {i + 1}",
+            "wide_area": wan is not None,
+            "occupied_s": to_s(int(timing.of[i, 0])),
+            "latency_s": to_s(int(timing.lf[i, 0])),
+        }
+        for i, wan in enumerate(case.wan)
+    ]
+    return {
+        "schema": "twin.explain/1",
+        "case": summary(case),
+        "defaults": list(case.defaults),
+        "answer": told.answer.to_json(),
+        "stages": stages,
+        "boundaries": boundaries,
+    }
