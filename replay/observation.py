@@ -30,7 +30,8 @@ def plan_from_json(value: Json | None) -> Plan | None:
     if value is None:
         return None
     shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
-    return Plan(**{**value, "shares": shares})
+    routes = tuple(tuple(route) for route in value.get("routes", ()))
+    return Plan(**{**value, "shares": shares, "routes": routes})
 
 
 def view_to_json(view: View) -> Json:

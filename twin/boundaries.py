@@ -45,7 +45,8 @@ def crossings(
         if n:
             i, j = plan.shares[n - 1].domain, share.domain
             size = plan.dp * message_bytes
-            rows.append((*_wide(size, links, i, j), *_wide(size, links, j, i)))
+            there, back = plan.route(i, j), plan.route(j, i)
+            rows.append((*_wide(size, cluster, links, there), *_wide(size, cluster, links, back)))
         domain = cluster.domains[share.domain]
         for crosses in shape.crosses:
             bps = domain.inter_node_bps if crosses else domain.intra_node_bps
@@ -57,6 +58,18 @@ def crossings(
     return Crossings(*np.rint(ns).astype(np.int64)[:, :, None])
 
 
-def _wide(size_bytes: float, links: LinkState, i: int, j: int) -> tuple[float, float]:
-    """Occupancy and one-way latency in seconds of a message over the directed link (i, j)."""
-    return transmission_s(size_bytes, float(links.bandwidth_bps[i, j])), float(links.latency_s[i, j])
+def _wide(
+    size_bytes: float, cluster: Cluster, links: LinkState, route: Sequence[tuple[int, int]]
+) -> tuple[float, float]:
+    """Occupancy and one-way latency in seconds of a message over `route`: bandwidths and domain limits take
+    the minimum, latencies add up."""
+    bps = route_bps(cluster, links, route)
+    return transmission_s(size_bytes, bps), sum(float(links.latency_s[pair]) for pair in route)
+
+
+def route_bps(cluster: Cluster, links: LinkState, route: Sequence[tuple[int, int]]) -> float:
+    """What a single transfer over `route` gets at most."""
+    return min(
+        min(float(links.bandwidth_bps[i, j]), cluster.domains[i].egress_bps, cluster.domains[j].ingress_bps)
+        for i, j in route
+    )

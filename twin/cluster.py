@@ -21,6 +21,7 @@ from twin.faults import Fault, Machines, timeline
 from twin.kalman import pairs
 from twin.ledger import Ledger
 from twin.links import Links, Pair
+from twin.network import Network
 from twin.plan import Plan
 from twin.scenario import Setup
 from twin.seeds import generator
@@ -54,13 +55,14 @@ class World:
         self._links.dies, self._links.revives = self._link_died, self._link_revived
         faults = timeline(scenario, setup.wan.end_ns, setup.seed)
         self._machines = Machines(self._env, setup.cluster, faults, self._machines_changed)
+        self._network = Network(self._links, setup.cluster)
         estimator = Estimator(setup.cluster, setup.job)
         self._ledger = Ledger(estimator, self._emit)
         self._controller = Controller(self._env, to_ns(scenario.control.period_s), self._decide)
-        training = ENGINES[engine](self._links, estimator, self._machines.slowdown, self._ledger.iterated)
+        training = ENGINES[engine](self._network, estimator, self._machines.slowdown, self._ledger.iterated)
         self._job = Execution(
             self._env,
-            self._links,
+            self._network,
             self._machines,
             estimator,
             training,

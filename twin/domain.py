@@ -1,6 +1,7 @@
 """Domains, GPU types and the state of the wide-area links between them."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ class Domain:
     intra_node_latency_s: float
     inter_node_latency_s: float
     usd_per_gpu_hour: float
+    egress_bps: float = inf  # to all other domains together
+    ingress_bps: float = inf  # from all other domains together
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,12 +200,12 @@ class Estimator:
 
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
-        domains."""
+        domains, on every link of its route."""
         sent = np.zeros((self.cluster.size, self.cluster.size))
         size = self.job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
         for i, j in zip(plan.order, plan.order[1:], strict=False):
-            sent[i, j] += size
-            sent[j, i] += size
+            for link in (*plan.route(i, j), *plan.route(j, i)):
+                sent[link] += size
         return sent
 
     def move(self, old: Plan | None, new: Plan, links: LinkState) -> Move:

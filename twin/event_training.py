@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from simpy import Event
 
 from twin.estimate import Estimator
-from twin.links import Links, Pair
+from twin.jitter import Jitter
+from twin.links import Pair
 from twin.microbatches import Run
+from twin.network import Network
 from twin.plan import Plan
 from twin.timing import PlanTiming
 from twin.training import Iterated, Unfinished
@@ -18,14 +20,21 @@ from twin.training import Iterated, Unfinished
 class MicrobatchTraining:
     """Event engine: the `Training` that runs every micro-batch through SimPy.
 
-    `slowdown` (K,) is updated in place by the world.
+    `slowdown` (K,) is updated in place by the world. `jitter` makes every iteration another one.
     """
 
     def __init__(
-        self, links: Links, estimator: Estimator, slowdown: NDArray[np.float64], iterated: Iterated
+        self,
+        network: Network,
+        estimator: Estimator,
+        slowdown: NDArray[np.float64],
+        iterated: Iterated,
+        jitter: Jitter | None = None,
     ) -> None:
-        self._env = links.env
-        self._links = links
+        self._env = network.env
+        self._network = network
+        self._jitter = jitter
+        self._factors: NDArray[np.float64] | None = None
         self._estimator = estimator
         self._slowdown = slowdown
         self._iterated = iterated
@@ -34,12 +43,14 @@ class MicrobatchTraining:
         self._began_ns = self._stalled_ns = self._seen_ns = 0
         self._stalls = False
         self._disturbed = self._env.event()
-        links.watchers.append(self._links_changed)
+        network.links.watchers.append(self._links_changed)
 
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""
         self._plan = plan
-        self._run = Run(self._links, self._timing(plan), self._iteration_ended)
+        timing = self._timing(plan)
+        self._network.links.watch(timing.links)
+        self._run = Run(self._network, timing, self._iteration_ended)
         self._begin()
 
     def settle(self) -> None:
@@ -68,31 +79,35 @@ class MicrobatchTraining:
         run = self._run
         if run is None:
             return None
-        run.live, self._run, self._plan = False, None, None
+        done, self._run, self._plan = run.done, None, None
+        self._network.links.unwatch(run.timing.links)
+        run.drop()
         self._disturb()
         elapsed = self._env.now - self._began_ns
-        return Unfinished(self._began_ns, elapsed, self._stalled_ns, run.done)
+        return Unfinished(self._began_ns, elapsed, self._stalled_ns, done)
 
     def _begin(self) -> None:
         assert self._run is not None
         self._began_ns = self._seen_ns = self._env.now
         self._stalled_ns, self._stalls = 0, False
         self.settle()
-        self._run.begin()
+        self._factors = self._jitter.draw() if self._jitter else None
+        self._run.begin(self._factors)
 
     def _iteration_ended(self) -> None:
         self.settle()
-        self._iterated(1, self._began_ns, self._env.now - self._began_ns, self._stalled_ns)
+        self._iterated(1, self._began_ns, self._env.now - self._began_ns, self._stalled_ns, self._factors)
         self._begin()
         self._disturb()
 
     def _links_changed(self, changed: Sequence[Pair]) -> None:
         run = self._run
-        used = [pair for pair in changed if run is not None and run.timing.uses(pair)]
-        if run is None or not used:
+        if run is None:
             return
+        timing = run.timing
+        used = timing.crossings_over(set(changed))
         for pair in used:
-            run.link_changed(pair)
+            timing.update(pair, self._network.alone_bps(timing.routes[pair]))
         self.settle()
         if self._stalls:
             self._disturb()
@@ -102,4 +117,4 @@ class MicrobatchTraining:
         self._disturbed = self._env.event()
 
     def _timing(self, plan: Plan) -> PlanTiming:
-        return PlanTiming(self._links, self._estimator, plan, self._slowdown)
+        return PlanTiming(self._network, self._estimator, plan, self._slowdown)

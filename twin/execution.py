@@ -11,11 +11,11 @@ from twin.domain import Matrix
 from twin.estimate import Estimator
 from twin.faults import Machines
 from twin.ledger import Ledger
-from twin.links import Links
 from twin.moving import move_bytes, move_s, needs_restart
+from twin.network import Network
 from twin.plan import Plan
 from twin.training import Training
-from twin.transfers import Transfers, directed
+from twin.transfers import Transfers, directed, over_links
 
 
 class Execution:
@@ -30,7 +30,7 @@ class Execution:
     def __init__(
         self,
         env: Environment,
-        links: Links,
+        network: Network,
         machines: Machines,
         estimator: Estimator,
         training: Training,
@@ -38,7 +38,7 @@ class Execution:
         restart_ns: int,
     ) -> None:
         self._env = env
-        self._links = links
+        self._network = network
         self._machines = machines
         self._estimator = estimator
         self._training = training
@@ -145,17 +145,19 @@ class Execution:
         cluster = self._estimator.cluster
         moved = move_bytes(self._estimator.job, old, new, cluster.size)
         sizes = directed(moved)
+        routes = {pair: new.route(*pair) for pair in sizes}
         self._still_since_ns = start_ns
         if old is not None and (stopped or needs_restart(old, new)):
             self._moving, restart_ns = True, self._restart_ns
-            self._transfers = Transfers(self._env, self._links, sizes)
+            self._transfers = Transfers(self._network, sizes, routes)
             copies = self._env.process(self._transfers.run())
             yield copies & self._env.timeout(self._fabric_ns(moved, new))
             yield self._env.timeout(restart_ns)
             self._moving = False
-        self._ledger.applied(new, start_ns, self._env.now - start_ns, restart_ns, sizes)
+        carried = over_links(sizes, routes)
+        self._ledger.applied(new, start_ns, self._env.now - start_ns, restart_ns, carried)
 
     def _fabric_ns(self, moved: Matrix, new: Plan) -> int:
         """Resharding inside domains, over fabrics that do not change."""
         inside = np.diag(np.diag(moved))
-        return to_ns(move_s(self._estimator.cluster, inside, new, self._links.state))
+        return to_ns(move_s(self._estimator.cluster, inside, new, self._network.links.state))

@@ -23,6 +23,9 @@ def shape_problems(
         found.append(f"dp x micro-batch x micro-batches is {batch}, the global batch {job.global_batch}")
     if plan.micro_batch not in job.micro_batches_allowed:
         found.append(f"micro-batch {plan.micro_batch} is not one of {job.micro_batches_allowed}")
+    for route in plan.routes:
+        if not all(0 <= k < cluster.size for k in route):
+            found.append(f"the route {route} passes a domain that does not exist")
     for share in plan.shares:
         found += _share_problems(cluster, job, share, plan.dp, free_gpus)
     return tuple(found)

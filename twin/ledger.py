@@ -25,6 +25,8 @@ class Ledger:
         self._costs: PlanCosts | None = None
         self._runs: list[list[int]] = []
         self._start_ns = self._stalled_ns = 0
+        self._slower = np.zeros(estimator.cluster.size)  # sum over the batch of what domains computed slower
+        self._uneven = False
         self._completed = self._rolled_back = self._saved = 0
 
     @property
@@ -47,8 +49,23 @@ class Ledger:
         self.flush()
         self._costs = plan_costs(self._estimator, plan, slowdown)
 
-    def iterated(self, count: int, start_ns: int, duration_ns: int, stalled_ns: int) -> None:
-        """`count` iterations of equal duration were completed, the first one began at `start_ns`."""
+    @property
+    def completed(self) -> int:
+        """Iterations completed so far, taken back or not."""
+        return self._completed
+
+    def iterated(
+        self,
+        count: int,
+        start_ns: int,
+        duration_ns: int,
+        stalled_ns: int,
+        factors: NDArray[np.float64] | None = None,
+    ) -> None:
+        """`count` iterations of equal duration were completed, the first one began at `start_ns`.
+
+        `factors` (K,): computing time of each domain over the usual one; None: as usual.
+        """
         if len(self._runs) >= MAX_RUNS:
             self.flush()
         if not self._runs:
@@ -57,6 +74,9 @@ class Ledger:
             self._runs[-1][0] += count
         else:
             self._runs.append([count, duration_ns])
+        if factors is not None:
+            self._slower += count * factors
+            self._uneven = True
         self._stalled_ns += stalled_ns
         self._completed += count
 
@@ -69,6 +89,7 @@ class Ledger:
         count = sum(n for n, _ in runs)
         spent_ns = sum(n * ns for n, ns in runs)
         wan = {pair: count * size for pair, size in costs.wan_bytes.items()}
+        compute_ns = [self._compute_ns(k, count, ns) for k, ns in enumerate(costs.compute_ns)]
         payload = {
             "count": count,
             "first": self._completed - count,
@@ -76,14 +97,27 @@ class Ledger:
             "durations": runs,
             "tokens": count * self._estimator.tokens_per_iteration,
             "stalled_ns": self._stalled_ns,
-            "compute_ns": [count * ns for ns in costs.compute_ns],
+            "compute_ns": compute_ns,
             "active_ns": [spent_ns if n else 0 for n in costs.gpus],
-            "gpu_compute_ns": count * costs.gpu_compute_ns,
+            "gpu_compute_ns": sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True)),
             "wan_bytes": triples(wan),
-            **self._charge(spent_ns, wan, count),
+            **self._charge(spent_ns, wan, self._busy(compute_ns, count)),
         }
-        self._runs, self._stalled_ns = [], 0
+        self._runs, self._stalled_ns, self._uneven = [], 0, False
+        self._slower[:] = 0
         self._emit("iteration_done", payload)
+
+    def _compute_ns(self, domain: int, count: int, usual_ns: int) -> int:
+        """Computing time of the batch in a domain."""
+        return round(float(self._slower[domain]) * usual_ns) if self._uneven else count * usual_ns
+
+    def _busy(self, compute_ns: list[int], count: int) -> float:
+        """How many usual iterations the computation of the batch amounts to, GPU time by GPU time."""
+        costs = self._costs
+        if not self._uneven or costs is None or not costs.gpu_compute_ns:
+            return count
+        spent = sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True))
+        return spent / costs.gpu_compute_ns
 
     def applied(
         self, plan: Plan, start_ns: int, pause_ns: int, restart_ns: int, moved: dict[Pair, int]

@@ -1,21 +1,22 @@
 """Directions of boundaries between pipeline stages: one message at a time, the others queue.
 
-A wide-area message that is on its way when its link changes goes on at the new rate, and waits while the
-link is dead. Callbacks instead of processes: a day of iterations is millions of messages.
+A wide-area message that is on its way when its rate changes, because a link changes or somebody else comes
+or goes, continues at the new rate; it waits while a link is dead. Callbacks instead of processes: a day of
+iterations is millions of messages.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from simpy import Environment, Event
 
-from twin.links import Links, Pair
+from ingest.units import to_ns, transmission_s
+from twin.fair import GREEDY
+from twin.network import Flow, Network, Route
 from twin.pace import Work
 
 
 class Fabric:
     """One direction of a boundary inside a domain: always the same occupancy and latency."""
-
-    pair: Pair | None = None
 
     def __init__(self, env: Environment, occupancy_ns: int, latency_ns: int) -> None:
         self.env = env
@@ -53,39 +54,66 @@ class Fabric:
     def _sent(self, end: Event) -> None:
         if end.value != self._turn:
             return
+        self._release()
         self.env.timeout(self.latency_ns()).callbacks.append(self._arrive)
         self._queue -= 1
         if self._queue:
             self._begin()
+
+    def _release(self) -> None:
+        """The message on the wire has left it."""
 
     def _arrive(self, _: Event) -> None:
         self.arrived()
 
 
 class Wire(Fabric):
-    """One direction of a wide-area boundary: occupancy and latency are those of its link at the time."""
+    """One direction of a wide-area boundary: a flow while a message is on the wire."""
 
-    def __init__(self, links: Links, pair: Pair, size_bytes: int) -> None:
-        super().__init__(links.env, 0, 0)
-        self.pair = pair
-        self._links = links
+    def __init__(self, network: Network, route: Route, size_bytes: int) -> None:
+        super().__init__(network.env, 0, 0)
+        self._network = network
+        self._flows = [Flow(self, route, network)]
         self._size_bytes = size_bytes
+        self._live = True
 
     def occupancy_ns(self) -> int | None:
-        """Nanoseconds that a message occupies the link now; None while it is dead."""
-        assert self.pair is not None
-        return self._links.transmission_ns(self.pair, self._size_bytes)
+        """Nanoseconds that a message occupies the route at its present rate; None while nothing passes."""
+        rate = self._flows[0].rate_bps
+        return to_ns(transmission_s(self._size_bytes, rate)) if rate > 0 else None
 
     def latency_ns(self) -> int:
         """One-way latency now."""
-        assert self.pair is not None
-        return self._links.latency_ns(self.pair)
+        return self._network.latency_ns(self._flows[0].route)
 
-    def changed(self) -> None:
-        """The link has another bandwidth: the message on the wire goes on at the new rate."""
+    def demand_bps(self, flow: Flow) -> float:
+        """A message takes whatever it gets."""
+        return GREEDY
+
+    def rates_changed(self, flows: Sequence[Flow]) -> None:
+        """The message on the wire goes on at the new rate."""
+        self._work.repace(self.env.now, self.occupancy_ns())
+        self._await_end()
+
+    def drop(self) -> None:
+        """Nothing is sent any more, the message on the wire included."""
+        self._live = False
         if self._queue:
-            self._work.repace(self.env.now, self.occupancy_ns())
-            self._await_end()
+            self._turn += 1
+            self._queue = 0
+            self._release()
+
+    def send(self) -> None:
+        """One more message to carry, unless the wire has been dropped."""
+        if self._live:
+            super().send()
+
+    def _begin(self) -> None:
+        self._network.open(self._flows)
+        super()._begin()
+
+    def _release(self) -> None:
+        self._network.close(self._flows)
 
 
 def _nobody() -> None:

@@ -6,13 +6,18 @@ were sent, so counters stand for inboxes.
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
 from simpy import Event
 
-from twin.links import Links, Pair
+from twin.links import Pair
 from twin.messages import Fabric, Wire
-from twin.pipeline import Pipeline
+from twin.network import Network
 from twin.referee import FORWARD, operations
 from twin.timing import PlanTiming
+
+Factors = NDArray[np.float64] | None
+"""(K,) what an iteration computes slower in each domain than usual; None: as usual."""
 
 
 class Stage:
@@ -30,13 +35,13 @@ class Stage:
             kind == FORWARD
             for kind, _ in operations(pipeline.schedule, int(pipeline.warmup[index]), self._every)
         ]
-        self.pace(pipeline, index)
+        self._forward_ns = self._backward_ns = self._tail_ns = 0
 
-    def pace(self, pipeline: Pipeline, index: int) -> None:
+    def pace(self, forward_ns: int, backward_ns: int, tail_ns: int) -> None:
         """Durations of the operations that begin from now on."""
-        self._forward_ns = int(pipeline.tf[index, 0])
-        self._backward_ns = int(pipeline.tb[index, 0])
-        self._tail_ns = int(pipeline.tail[index, 0])
+        self._forward_ns = forward_ns
+        self._backward_ns = backward_ns
+        self._tail_ns = tail_ns
 
     def begin(self, first: bool, last: bool) -> None:
         """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody."""
@@ -98,16 +103,17 @@ class Run:
     What is under way when `live` becomes False runs out within the iteration; nothing arrives any more.
     """
 
-    def __init__(self, links: Links, timing: PlanTiming, ended: Callable[[], None]) -> None:
-        self.env = links.env
+    def __init__(self, network: Network, timing: PlanTiming, ended: Callable[[], None]) -> None:
+        self.env = network.env
         self.timing = timing
         self.live = True
         self._ended = ended
         pairs = timing.boundaries
         back = [pair and (pair[1], pair[0]) for pair in pairs]
-        down = [self._direction(links, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
-        up = [self._direction(links, pair, b, "ob", "lb") for b, pair in enumerate(back)]
-        self._wires = {d.pair: d for d in (*down, *up) if isinstance(d, Wire)}
+        down = [self._direction(network, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
+        up = [self._direction(network, pair, b, "ob", "lb") for b, pair in enumerate(back)]
+        self._wires = [direction for direction in (*down, *up) if isinstance(direction, Wire)]
+        self._factors: Factors = None
         ends = zip([*down, None], [None, *up], strict=True)
         self.stages = [Stage(self, i, below, above) for i, (below, above) in enumerate(ends)]
         for b, (there, returning) in enumerate(zip(down, up, strict=True)):
@@ -115,8 +121,10 @@ class Run:
             there.arrived = self._arrival(receiver.activation_arrived, sender.released)
             returning.arrived = self._arrival(sender.gradient_arrived, receiver.released)
 
-    def begin(self) -> None:
-        """Start an iteration now."""
+    def begin(self, factors: Factors = None) -> None:
+        """Start an iteration now, in which domain k computes `factors[k]` times slower than usual."""
+        self._factors = factors
+        self.pace(self.timing)
         self._open = last = len(self.stages)
         for i, stage in enumerate(self.stages):
             stage.begin(i == 0, i == last - 1)
@@ -124,13 +132,15 @@ class Run:
     def pace(self, timing: PlanTiming) -> None:
         """Other compute durations from the next operation on."""
         self.timing = timing
+        tf, tb = timing.compute(self._factors)
         for i, stage in enumerate(self.stages):
-            stage.pace(timing.pipeline, i)
+            stage.pace(int(tf[i, 0]), int(tb[i, 0]), int(timing.pipeline.tail[i, 0]))
 
-    def link_changed(self, pair: Pair) -> None:
-        """A used link has changed."""
-        self.timing.update(pair)
-        self._wires[pair].changed()
+    def drop(self) -> None:
+        """No iteration of this run is needed any more."""
+        self.live = False
+        for wire in self._wires:
+            wire.drop()
 
     def stage_done(self, _: Event) -> None:
         """A stage has done its last backward and what follows it."""
@@ -144,10 +154,10 @@ class Run:
         return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
 
     def _direction(
-        self, links: Links, pair: Pair | None, boundary: int, occupancy: str, latency: str
+        self, network: Network, pair: Pair | None, boundary: int, occupancy: str, latency: str
     ) -> Fabric:
         if pair is not None:
-            return Wire(links, pair, self.timing.message_bytes)
+            return Wire(network, self.timing.routes[pair], self.timing.message_bytes)
         fixed = [int(getattr(self.timing.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
         return Fabric(self.env, *fixed)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ingest.units import BITS_PER_BYTE, transmission_s
+from twin.boundaries import route_bps
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
 from twin.plan import Plan, Share
@@ -87,9 +88,9 @@ def move_s(cluster: Cluster, moved: Matrix, new: Plan, links: LinkState) -> floa
     slowest = 0.0
     for i, j in zip(*np.nonzero(moved), strict=True):
         if i != j:
-            slowest = max(
-                slowest, links.latency_s[i, j] + transmission_s(moved[i, j], links.bandwidth_bps[i, j])
-            )
+            route = new.route(int(i), int(j))
+            latency_s = sum(float(links.latency_s[link]) for link in route)
+            slowest = max(slowest, latency_s + transmission_s(moved[i, j], route_bps(cluster, links, route)))
     for share in new.shares:
         domain = cluster.domains[share.domain]
         size = moved[share.domain, share.domain]

@@ -1,6 +1,7 @@
 """A plan: which domain runs which layers, and how; an immutable value that validates itself."""
 
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 Schedule = Literal["gpipe", "1f1b"]
@@ -28,7 +29,8 @@ class Plan:
     """Shares in pipeline order; every domain appears at most once.
 
     A layer is one entry of `Transformer.layers()`: embedding, blocks, output head. `micro_batches` is m, the
-    number of micro-batches each of the `dp` pipelines runs in one iteration.
+    number of micro-batches each of the `dp` pipelines runs in one iteration. `routes` lists the directed
+    relays: (i, k, j) sends what goes from domain i to j through k; what is not listed goes directly.
     """
 
     shares: tuple[Share, ...]
@@ -40,6 +42,7 @@ class Plan:
     p2p: PointToPoint = "blocking"
     recompute: Recompute = "full"
     zero: int = 0
+    routes: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -56,8 +59,26 @@ class Plan:
                 raise ValueError(f"domain {share.domain}: {len(share.gpus)} GPUs placed, dp*tp*pp differs")
             if len(set(share.gpus)) != len(share.gpus):
                 raise ValueError(f"domain {share.domain}: a GPU is placed twice")
+        self._check_routes()
         if min(self.dp, self.micro_batch, self.micro_batches) < 1:
             raise ValueError("dp, micro_batch and micro_batches are at least 1")
+
+    def _check_routes(self) -> None:
+        for route in self.routes:
+            if len(route) < 3 or len(set(route)) != len(route):
+                raise ValueError(
+                    f"route {route}: a relay names a source, what it passes and a target, once each"
+                )
+        ends = [(route[0], route[-1]) for route in self.routes]
+        if len(set(ends)) != len(ends):
+            raise ValueError(f"two routes join the same domains: {self.routes}")
+
+    def route(self, src: int, dst: int) -> tuple[tuple[int, int], ...]:
+        """The directed links from domain `src` to `dst`, in order."""
+        for route in self.routes:
+            if (route[0], route[-1]) == (src, dst):
+                return tuple(pairwise(route))
+        return ((src, dst),)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -83,11 +104,16 @@ class Plan:
 
     def __str__(self) -> str:
         shares = " > ".join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
-        return f"{shares} dp{self.dp} mbs{self.micro_batch} m{self.micro_batches} {self.schedule}/{self.p2p}"
+        via = "".join(f" via {'-'.join(map(str, route))}" for route in self.routes)
+        size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
+        return f"{shares} {size} {self.schedule}/{self.p2p}{via}"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, field by field."""
+    """The plan as JSON values, field by field; `routes` only where there are any."""
     fields = asdict(plan)
+    routes = fields.pop("routes")
+    if routes:
+        fields["routes"] = [list(route) for route in routes]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

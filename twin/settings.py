@@ -47,6 +47,8 @@ class DomainSettings(Config):
     intra_node_latency_s: NotNegative | None = None
     inter_node_latency_s: NotNegative | None = None
     usd_per_gpu_hour: NotNegative | None = None
+    egress_bps: Positive | None = None  # to all other domains together; no limit unless given
+    ingress_bps: Positive | None = None  # from all other domains together
 
 
 class PriceSettings(Config):

@@ -1,4 +1,4 @@
-"""The durations of a plan under the links of the running world, kept up to date link by link."""
+"""The durations of a plan under the links of the running world, kept up to date crossing by crossing."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,30 +6,39 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.units import to_ns, transmission_s
 from twin import kernel
 from twin.costs import open_links
 from twin.estimate import Estimator
 from twin.kernel import LONGEST_NS
-from twin.links import Links, Pair
-from twin.pipeline import Pipeline
+from twin.links import Pair
+from twin.network import Network, Route
+from twin.pipeline import Int, Pipeline
 from twin.plan import Plan
 
 
 class PlanTiming:
-    """What one iteration of `plan` takes now; equal to `Estimator.iter_ns` under the present link state.
+    """What one iteration of `plan` takes now; equal to `Estimator.iter_ns` under the present link state
+    while the plan meets nobody on its way.
 
-    `boundaries` says which link each boundary between stages crosses downstream, None inside a domain.
-    `message_bytes` is what crosses a wide-area boundary per micro-batch: all dp pipelines share the link.
+    `boundaries` says which domains each boundary between stages joins downstream, None inside a domain;
+    `routes` over which links, for both directions. `message_bytes` is what crosses a wide-area boundary per
+    micro-batch: all dp pipelines share the link. Rates are what `update` was told last; at first those of a
+    network without others.
     """
 
-    def __init__(self, links: Links, estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) -> None:
+    def __init__(
+        self, network: Network, estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]
+    ) -> None:
         pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown)
         assert pipeline is not None, "open links are never dead"
         down, up = (pipeline.of.copy(), pipeline.lf.copy()), (pipeline.ob.copy(), pipeline.lb.copy())
         self.pipeline: Pipeline = replace(pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1])
-        self.boundaries = _boundaries(plan)
+        self.boundaries = boundaries(plan)
         self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
-        self._links = links
+        self.routes: dict[Pair, Route] = {}
+        self._network = network
+        self._domains = stage_domains(plan)
         self._crossings = {}
         for b, pair in enumerate(self.boundaries):
             if pair is not None:
@@ -37,33 +46,60 @@ class PlanTiming:
                 self._crossings[pair[1], pair[0]] = (b, *up)
         self._dead: set[Pair] = set()
         for pair in self._crossings:
-            self.update(pair)
+            self.routes[pair] = plan.route(*pair)
+            self.update(pair, network.alone_bps(self.routes[pair]))
 
-    def uses(self, pair: Pair) -> bool:
-        """Whether the plan sends anything over `pair`."""
-        return pair in self._crossings
+    @property
+    def links(self) -> list[Pair]:
+        """Every link that the plan sends anything over, once."""
+        return list(dict.fromkeys(link for route in self.routes.values() for link in route))
 
     @property
     def stalled(self) -> bool:
         """Whether a used link is dead, or so slow that it might as well be."""
         return bool(self._dead)
 
-    def update(self, pair: Pair) -> None:
-        """The used link `pair` has changed."""
-        boundary, occupancy, latency = self._crossings[pair]
-        occupancy_ns = self._links.transmission_ns(pair, self.message_bytes)
-        if occupancy_ns is None or occupancy_ns >= LONGEST_NS:
-            self._dead.add(pair)
+    def crossings_over(self, links: set[Pair]) -> list[Pair]:
+        """The crossings whose route passes one of `links`."""
+        return [pair for pair, route in self.routes.items() if not links.isdisjoint(route)]
+
+    def update(self, crossing: Pair, rate_bps: float) -> None:
+        """Messages from domain to domain now travel at this rate, with the latency of the links now."""
+        boundary, occupancy, latency = self._crossings[crossing]
+        occupancy_ns = to_ns(transmission_s(self.message_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
+        if occupancy_ns >= LONGEST_NS:
+            self._dead.add(crossing)
             return
-        self._dead.discard(pair)
+        self._dead.discard(crossing)
         occupancy[boundary, 0] = occupancy_ns
-        latency[boundary, 0] = self._links.latency_ns(pair)
+        latency[boundary, 0] = self._network.latency_ns(self.routes[crossing])
 
-    def iteration_ns(self) -> int | None:
+    def compute(self, factors: NDArray[np.float64] | None) -> tuple[Int, Int]:
+        """Forward and backward times (S, 1) of an iteration in which domain k computes `factors[k]` times
+        slower than usual; None: as usual."""
+        one = self.pipeline
+        if factors is None:
+            return one.tf, one.tb
+        scale = factors[self._domains][:, None]
+        return np.rint(one.tf * scale).astype(np.int64), np.rint(one.tb * scale).astype(np.int64)
+
+    def iteration_ns(self, factors: NDArray[np.float64] | None = None) -> int | None:
         """Iteration time now; None while stalled."""
-        return None if self._dead else int(kernel.iteration_ns(self.pipeline)[0])
+        if self._dead:
+            return None
+        one = self.pipeline
+        if factors is not None:
+            tf, tb = self.compute(factors)
+            one = replace(one, tf=tf, tb=tb)
+        return int(kernel.iteration_ns(one)[0])
 
 
-def _boundaries(plan: Plan) -> list[Pair | None]:
-    domains = [share.domain for share in plan.shares for _ in range(share.pp)]
+def stage_domains(plan: Plan) -> list[int]:
+    """The domain of every stage."""
+    return [share.domain for share in plan.shares for _ in range(share.pp)]
+
+
+def boundaries(plan: Plan) -> list[Pair | None]:
+    """The domains that each boundary between stages joins; None inside a domain."""
+    domains = stage_domains(plan)
     return [(a, b) if a != b else None for a, b in pairwise(domains)]

@@ -3,6 +3,9 @@
 An iteration that starts under link state x takes T(plan, x). When a used link changes on the way, the
 fraction still to do goes on at the new pace; while a used link is dead nothing goes on. Whole iterations
 between two changes are counted by one division, so a long quiet stretch costs nothing.
+
+Beside others on a link (`twin.network`) a plan sends its messages at its max-min fair rate; what it leaves to
+them is its mean traffic when alone: bytes of an iteration over the time of one that meets nobody.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -13,14 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy import Event
 
+from ingest.units import BITS_PER_BYTE, NS_PER_S
 from twin.estimate import Estimator
-from twin.links import Links, Pair
+from twin.jitter import Jitter
+from twin.links import Pair
+from twin.network import Flow, Network
 from twin.pace import Work
 from twin.plan import Plan
 from twin.timing import PlanTiming
 
-Iterated = Callable[[int, int, int, int], None]
-"""Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all."""
+Iterated = Callable[[int, int, int, int, NDArray[np.float64] | None], None]
+"""Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all, and
+what each domain computed slower than usual (None: nothing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +67,23 @@ class Training(Protocol):
 class RateTraining:
     """Kernel engine: progress at the rate that the iteration-time model gives for the present link state.
 
-    `slowdown` (K,) is updated in place by the world.
+    `slowdown` (K,) is updated in place by the world. `jitter` makes every iteration another one.
     """
 
     def __init__(
-        self, links: Links, estimator: Estimator, slowdown: NDArray[np.float64], iterated: Iterated
+        self,
+        network: Network,
+        estimator: Estimator,
+        slowdown: NDArray[np.float64],
+        iterated: Iterated,
+        jitter: Jitter | None = None,
     ) -> None:
-        self._env = links.env
-        self._links = links
+        self._env = network.env
+        self._network = network
+        self._jitter = jitter
+        self._factors: NDArray[np.float64] | None = None
+        self._flows: dict[Pair, Flow] = {}
+        self._alone: tuple[tuple[float, ...], float] = ((), 0.0)
         self._estimator = estimator
         self._slowdown = slowdown
         self._iterated = iterated
@@ -76,14 +92,19 @@ class RateTraining:
         self._work = Work(0, None)
         self._began_ns = self._stalled_ns = 0
         self._disturbed = self._env.event()
-        links.watchers.append(self._links_changed)
 
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""
         self._plan = plan
-        self._timing = PlanTiming(self._links, self._estimator, plan, self._slowdown)
+        self._timing = timing = PlanTiming(self._network, self._estimator, plan, self._slowdown)
+        self._flows = {pair: Flow(self, route, self._network) for pair, route in timing.routes.items()}
+        self._alone = ((), 0.0)
+        self._network.links.watch(timing.links)
+        self._network.open(list(self._flows.values()))
+        self._take_rates(timing)
         self._began_ns, self._stalled_ns = self._env.now, 0
-        self._work = Work(self._env.now, self._timing.iteration_ns())
+        self._factors = self._jitter.draw() if self._jitter else None
+        self._work = Work(self._env.now, timing.iteration_ns(self._factors))
 
     def settle(self) -> None:
         """Report every iteration that was complete by now."""
@@ -99,7 +120,9 @@ class RateTraining:
     def repace(self) -> None:
         """The compute speed of a domain has changed: carry on at the new pace."""
         if self._plan is not None:
-            self._timing = PlanTiming(self._links, self._estimator, self._plan, self._slowdown)
+            self._timing = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
+            self._alone = ((), 0.0)
+            self._take_rates(self._timing)
             self._go_on(self._timing)
 
     def finish(self) -> Generator[Event, Any, None]:
@@ -112,9 +135,14 @@ class RateTraining:
     def stop(self) -> Unfinished | None:
         """Give up the running iteration; None where none runs."""
         self.settle()
-        if self._timing is None:
+        timing = self._timing
+        if timing is None:
             return None
+        flows = list(self._flows.values())
         self._plan = self._timing = None
+        self._flows = {}
+        self._network.links.unwatch(timing.links)
+        self._network.close(flows)
         self._disturb()
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, self._work.done)
@@ -123,25 +151,65 @@ class RateTraining:
         """The running iteration has ended, perhaps whole ones after it; the rest is the next one's."""
         work = self._work
         end = work.since_ns + work.left_ns
-        self._iterated(1, self._began_ns, end - self._began_ns, self._stalled_ns)
+        self._iterated(1, self._began_ns, end - self._began_ns, self._stalled_ns, self._factors)
+        if self._jitter is not None:
+            self._count_each(end, now, self._jitter)
+            return
         whole, rest = divmod(now - end, work.full_ns)
         if whole:
-            self._iterated(whole, end, work.full_ns, 0)
+            self._iterated(whole, end, work.full_ns, 0, None)
         self._began_ns, self._stalled_ns = now - rest, 0
         self._work = Work(self._began_ns, work.full_ns)
 
-    def _links_changed(self, changed: Sequence[Pair]) -> None:
+    def _count_each(self, start: int, now: int, jitter: Jitter) -> None:
+        """Iterations from `start` on, no two alike."""
+        assert self._timing is not None
+        while True:
+            self._factors = jitter.draw()
+            full_ns = self._timing.iteration_ns(self._factors)
+            self._began_ns, self._stalled_ns, self._work = start, 0, Work(start, full_ns)
+            if full_ns is None or start + full_ns > now:
+                return
+            self._iterated(1, start, full_ns, 0, self._factors)
+            start += full_ns
+
+    def demand_bps(self, flow: Flow) -> float:
+        """Mean traffic of the plan over `flow` when it meets nobody."""
         timing = self._timing
-        used = [pair for pair in changed if timing is not None and timing.uses(pair)]
-        if timing is not None and used:
-            for pair in used:
-                timing.update(pair)
+        assert timing is not None
+        rates = tuple(self._network.alone_bps(other.route) for other in self._flows.values())
+        if rates != self._alone[0]:
+            self._alone = (rates, self._mean_bps(rates))
+        return self._alone[1]
+
+    def _mean_bps(self, rates: tuple[float, ...]) -> float:
+        assert self._plan is not None
+        alone = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
+        for pair, rate in zip(self._flows, rates, strict=True):
+            alone.update(pair, rate)
+        iteration_ns = alone.iteration_ns()
+        if iteration_ns is None:
+            return 0.0  # a stalled iteration sends nothing
+        size = alone.message_bytes * self._plan.micro_batches
+        return size * BITS_PER_BYTE * NS_PER_S / iteration_ns
+
+    def rates_changed(self, flows: Sequence[Flow]) -> None:
+        """Links have changed, or others came or went: carry on at the new pace."""
+        timing = self._timing
+        if timing is not None:
+            self.settle()  # until now the old pace held
+            self._take_rates(timing, flows)
             self._go_on(timing)
+
+    def _take_rates(self, timing: PlanTiming, flows: Sequence[Flow] | None = None) -> None:
+        for pair, flow in self._flows.items():
+            if flows is None or flow in flows:
+                timing.update(pair, flow.rate_bps)
 
     def _go_on(self, timing: PlanTiming) -> None:
         """What is left of the running iteration takes its share of the new iteration time."""
         self.settle()
-        self._work.repace(self._env.now, timing.iteration_ns())
+        self._work.repace(self._env.now, timing.iteration_ns(self._factors))
         self._disturb()
 
     def _disturb(self) -> None:

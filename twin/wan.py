@@ -1,8 +1,9 @@
 """The wide-area network over time: one step function per directed link, the truth that drives the world."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from twin.domain import LinkState, Matrix
 
 Times = NDArray[np.int64]
 Values = NDArray[np.float64]
+Changes = tuple[Times, Times, Times, Values, Values]
+"""time_ns, i, j, bandwidth_bps, latency_s: arrays of equal length, sorted by (time, i, j)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,17 +77,32 @@ class WanTrace:
             latency[i, j] = link.latency_s[now]
         return LinkState(bandwidth, latency)
 
-    def changes(self) -> tuple[Times, Times, Times, Values, Values]:
+    def changes(self) -> Changes:
         """Every change strictly inside (start, end), sorted by (time, i, j).
 
         Returns: time_ns, i, j, bandwidth_bps, latency_s; arrays of equal length.
         """
+        return self._between(self.start_ns + 1, self.end_ns)
+
+    def stream(self, about: int = 4096) -> Iterator[Changes]:
+        """`changes` in pieces of `about` changes on average: memory does not grow with the trace."""
+        count = sum(len(link.times_ns) for link in self.series.values())
+        pieces = max(1, count // about)
+        edges = np.linspace(self.start_ns + 1, self.end_ns, pieces + 1).astype(np.int64).tolist()
+        edges[-1] = self.end_ns
+        for start_ns, end_ns in pairwise(edges):
+            piece = self._between(start_ns, end_ns)
+            if len(piece[0]):
+                yield piece
+
+    def _between(self, start_ns: int, end_ns: int) -> Changes:
+        """Changes in [start, end), sorted by (time, i, j)."""
         parts = []
         for (i, j), link in sorted(self.series.items()):
-            inside = (link.times_ns > self.start_ns) & (link.times_ns < self.end_ns)
-            times = link.times_ns[inside]
-            here = (np.full(len(times), i, np.int64), np.full(len(times), j, np.int64))
-            parts.append((times, *here, link.bandwidth_bps[inside], link.latency_s[inside]))
+            first, last = np.searchsorted(link.times_ns, (start_ns, end_ns)).tolist()
+            here = (np.full(last - first, i, np.int64), np.full(last - first, j, np.int64))
+            values = (link.bandwidth_bps[first:last], link.latency_s[first:last])
+            parts.append((link.times_ns[first:last], *here, *values))
         times, i_, j_, bandwidth, latency = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((j_, i_, times))
         return times[order], i_[order], j_[order], bandwidth[order], latency[order]

@@ -12,6 +12,7 @@ from tests.plays import plan_over
 from tests.worlds import toy_setup
 from twin.estimate import DEAD, Estimator
 from twin.links import Links, Pair
+from twin.network import Network
 from twin.plan import Plan
 from twin.scenario import Setup
 from twin.timing import PlanTiming
@@ -37,13 +38,14 @@ def test_kept_up_to_date_it_equals_the_estimator_at_any_time(order: tuple[int, .
     estimator, env = Estimator(setup.cluster, setup.job), Environment()
     links = Links(env, setup.wan)
     slowdown = np.array([1.0, 1.3, 1.0])
-    timing = PlanTiming(links, estimator, plan, slowdown)
+    network = Network(links, setup.cluster)
+    timing = PlanTiming(network, estimator, plan, slowdown)
+    links.watch(setup.wan.series)
     states = set()
 
     def check(changed: Sequence[Pair]) -> None:
-        for pair in changed:
-            if timing.uses(pair):
-                timing.update(pair)
+        for pair in timing.crossings_over(set(changed)):
+            timing.update(pair, network.alone_bps(timing.routes[pair]))
         fresh = estimator.iter_ns(plan, setup.wan.at(env.now), slowdown)
         assert (timing.iteration_ns() or DEAD) == fresh
         assert timing.stalled == (fresh == DEAD)

@@ -6,8 +6,9 @@ import numpy as np
 from simpy import Environment
 
 from ingest.units import to_ns
-from tests.worlds import toy_wan
+from tests.worlds import toy_setup, toy_wan
 from twin.links import Links
+from twin.network import Network
 from twin.transfers import Transfers, directed
 
 Steps = Mapping[tuple[int, int], Sequence[tuple[float, float]]]
@@ -17,7 +18,7 @@ GBYTE = 10**9
 def _seconds(sizes: dict[tuple[int, int], int], steps: Steps | None = None, until_s: float = 600.0) -> float:
     env = Environment()
     links = Links(env, toy_wan(bps=2e9, latency_s=0.05, seconds=600, steps=steps))
-    done = env.process(Transfers(env, links, sizes).run())
+    done = env.process(Transfers(Network(links, toy_setup().cluster), sizes).run())
     env.run(until=done)
     return env.now / 1e9
 
@@ -54,7 +55,7 @@ def test_a_change_of_another_link_does_not_matter() -> None:
 def test_what_was_sent_so_far_is_known_at_any_time() -> None:
     env = Environment()
     links = Links(env, toy_wan(bps=2e9, steps={(0, 1): [(8.0, 1e9)]}))
-    transfers = Transfers(env, links, {(0, 1): 10 * GBYTE, (1, 2): GBYTE})
+    transfers = Transfers(Network(links, toy_setup().cluster), {(0, 1): 10 * GBYTE, (1, 2): GBYTE})
     env.process(transfers.run())
     env.run(until=to_ns(10.0))
     assert transfers.sent_bytes() == {(0, 1): (16 + 2) * GBYTE // 8, (1, 2): GBYTE}
