@@ -1,13 +1,14 @@
 """From logits to plans and back: sampling under the masks, and the probability of a plan already chosen."""
 
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from policy.hippo.heads import Heads
 from policy.hippo.lower import LowerAgent, LowerAnswer, answer
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
@@ -24,8 +25,14 @@ class Choices(Protocol):
     masks: Masks
 
     def choice_features(
-        self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
-    ) -> Tensor:
+        self,
+        knob: NDArray[np.int64],
+        domain: NDArray[np.int64],
+        layers: NDArray[np.int64],
+        left: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        current: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
         """Features (R, Q, CHOICE) of every inner configuration of R shares."""
         ...
 
@@ -81,20 +88,19 @@ class Judged:
     lower_value: Tensor  # (B, S)
 
 
-def pick(logits: Tensor, uniform: NDArray[np.float64]) -> Tensor:
-    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` =
-    mode.
-    """
-    values = logits.detach().double().numpy()
-    best = values.argmax(1)
+def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` = mode."""
+    best = logits.argmax(1)
     if (uniform < 0).all():
-        return torch.from_numpy(best)
-    running = np.cumsum(np.exp(values - values.max(1, keepdims=True)), axis=1)
+        return best
+    values = logits.astype(np.float64)
+    rows = np.arange(len(values))
+    running = np.cumsum(np.exp(values - values[rows, best][:, None]), axis=1)
     drawn = (running <= (uniform * running[:, -1])[:, None]).sum(1)
     drawn = np.minimum(drawn, values.shape[1] - 1)
     # Rounding in the running sum could step onto a closed entry; the mode is never closed.
-    closed = values[np.arange(len(values)), drawn] <= MASKED / 2
-    return torch.from_numpy(np.where((uniform < 0) | closed, best, drawn))
+    closed = values[rows, drawn] <= MASKED / 2
+    return np.where((uniform < 0) | closed, best, drawn)
 
 
 def sample(
@@ -112,75 +118,61 @@ def sample(
     """
     with torch.no_grad():  # not inference mode: learning uses the answers again
         state = upper.encode(observation) if state is None else state
-        go = pick(upper.go_logits(state, observation.may_hold), uniform[:, 0])
-        knob = pick(upper.knob_logits(state, observation), uniform[:, 1])
-        return _place(upper, lower, problem, observation, state, go, knob, uniform[:, 2:])
+        go = pick(upper.go_logits(state, observation.may_hold).numpy(), uniform[:, 0])
+        knob = pick(upper.knob_logits(state, observation).numpy(), uniform[:, 1])
+        return _place(Heads(upper, lower), problem, observation, state, go, knob, uniform[:, 2:])
 
 
 def _place(
-    upper: UpperAgent,
-    lower: LowerAgent,
+    heads: Heads,
     problem: Choices,
     observation: Observation,
     state: Encoded,
-    go: Tensor,
-    knob: Tensor,
+    go: NDArray[np.int64],
+    knob: NDArray[np.int64],
     uniform: NDArray[np.float64],
 ) -> Actions:
     masks, space = problem.masks, problem.masks.space
     batch, k = len(go), observation.nodes.shape[1]
+    scene, now = heads.scene(state, observation, knob), observation.current.numpy()
     used = np.zeros((batch, k), dtype=np.bool_)
     left = np.full(batch, space.n_layers, dtype=np.int64)
     behind, last = np.zeros(batch, dtype=np.int64), np.full(batch, -1, dtype=np.int64)
-    knob_np, rows = knob.numpy(), np.arange(batch)
-    chosen = observation.knobs[torch.arange(batch), knob]
-    records: list[tuple[NDArray[np.int64] | NDArray[np.bool_], ...]] = []
+    rows = np.arange(batch)
+    records: list[tuple[NDArray[Any], ...]] = []
     step = 0
     while left.any():
-        live = left > 0
-        open_ = masks.steps(knob_np, used, left, behind)
+        live, ahead = left > 0, np.maximum(left, 1)
+        open_ = masks.steps(knob, used, left, behind)
         # Finished rows step on the spot: domain 0, one layer, not recorded.
         open_[~live, 0, 0] = True
-        partial = Partial(
-            chosen,
-            torch.from_numpy(used),
-            torch.from_numpy(np.maximum(left, 1)),
-            torch.from_numpy(last),
-            torch.from_numpy(open_),
-        )
-        context = upper.context(state, partial)
-        domain = pick(upper.domain_logits(state, partial, context), uniform[:, 3 * step])
-        layers = pick(
-            upper.layer_logits(state, partial, context, domain, observation), uniform[:, 3 * step + 1]
-        )
-        domain_np, layers_np = domain.numpy(), layers.numpy() + 1
-        legal = masks.choices(knob_np, used, left, behind, domain_np, layers_np)
+        context = heads.context(scene, used, ahead, last, space.n_layers)
+        domain = pick(heads.domain_logits(scene, context, open_, ahead, last), uniform[:, 3 * step])
+        chances = heads.layer_logits(scene, context, open_[rows, domain], domain, ahead, last)
+        layers = pick(chances, uniform[:, 3 * step + 1]) + 1
+        legal = masks.choices(knob, used, left, behind, domain, layers)
         legal[~live, 0] = True
-        current = observation.current[torch.arange(batch), domain]
-        features = problem.choice_features(
-            knob, domain, layers + 1, partial.left, torch.from_numpy(behind), current
-        )
-        logits, _ = lower.logits(features, torch.from_numpy(legal))
-        choice = pick(logits, uniform[:, 3 * step + 2]).numpy()
+        features = problem.choice_features(knob, domain, layers, ahead, behind, now[rows, domain])
+        choice = pick(heads.lower_logits(features, legal), uniform[:, 3 * step + 2])
         open_[~live] = False
         records.append(
             (
-                np.where(live, domain_np, -1),
-                np.where(live, layers_np, 0),
+                np.where(live, domain, -1),
+                np.where(live, layers, 0),
                 np.where(live, choice, 0),
                 open_,
                 legal & live[:, None],
-                behind.copy(),
+                behind,
             )
         )
-        used, left, behind = used.copy(), left.copy(), behind.copy()
-        used[rows[live], domain_np[live]] = True
-        left[live] -= layers_np[live]
-        behind[live] += space.pp[knob_np, space.class_of[domain_np], choice][live]
-        last = np.where(live, domain_np, last)
+        used = used.copy()
+        used[rows[live], domain[live]] = True
+        left = np.where(live, left - layers, 0)
+        behind = behind + np.where(live, space.pp[knob, space.class_of[domain], choice], 0)
+        last = np.where(live, domain, last)
         step += 1
     parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
-    return Actions(go, knob, *parts)
+    return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts)
 
 
 def judge(
@@ -234,7 +226,7 @@ def judge_lower(
     """The lower agents' part of the shares (row, step), each (R,): answers and values."""
     _, left, _, _ = _prefixes(actions, observation.nodes.shape[1])
     domain = actions.domain[row, step]
-    features = problem.choice_features(
+    given = (
         actions.knob[row],
         domain,
         actions.layers[row, step],
@@ -242,6 +234,7 @@ def judge_lower(
         actions.behind[row, step],
         observation.current[row, domain],
     )
+    features = torch.from_numpy(problem.choice_features(*(x.numpy() for x in given)))
     logits, value = lower.logits(features, actions.legal[row, step])
     return answer(logits, actions.choice[row, step]), value
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ingest.errors import InfeasibleError
 from ingest.units import BITS_PER_BYTE, NS_PER_S
@@ -307,10 +305,10 @@ class Problem:
 
     # -- what the networks see of it
 
-    def _choice_tables(self) -> Tensor:
+    def _choice_tables(self) -> NDArray[np.float32]:
         """Constant features of every inner configuration: (C, Z, Q, 5)."""
         tables = self.tables
-        out = torch.zeros((*tables.pp.shape, 5))
+        out = np.zeros((*tables.pp.shape, 5), dtype=np.float32)
         for c, knob in enumerate(self.knobs):
             fastest = min(
                 float(tables.forward[c, y, q, -1]) / tables.pp[c, self.class_of[k], q]
@@ -322,35 +320,28 @@ class Problem:
                 for q, (tp, pp) in enumerate(inner):
                     used = knob.dp * tp * pp
                     pace = float(tables.forward[c, self.kind_of[k], q, -1]) / pp / fastest
-                    out[c, z, q] = torch.tensor(
-                        [
-                            np.log2(tp) / 3,
-                            np.log2(pp) / 3,
-                            used / self.free[k],
-                            np.log(pace),
-                            pp / knob.micro_batches,
-                        ]
-                    )
+                    out[c, z, q] = [
+                        np.log2(tp) / 3,
+                        np.log2(pp) / 3,
+                        used / self.free[k],
+                        np.log(pace),
+                        pp / knob.micro_batches,
+                    ]
         return out
 
     def choice_features(
-        self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
-    ) -> Tensor:
-        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in
-        use.
-        """
-        fixed = self._features[knob, torch.from_numpy(self.class_of)[domain]]
-        q = fixed.shape[1]
-        pp = torch.from_numpy(self.tables.pp)[knob, torch.from_numpy(self.class_of)[domain]]
-        share = (layers / self.n).unsqueeze(-1).expand(-1, q)
-        depth = layers.unsqueeze(-1) / pp.clamp(min=1) / self.n
-        late = (behind / 8).unsqueeze(-1).expand(-1, q)
-        here = torch.arange(q) == current.unsqueeze(-1)
-        features = torch.cat(
-            [fixed, torch.stack([share, depth, late, here.to(share)], dim=-1).to(fixed)], dim=-1
-        )
-        assert features.shape[-1] == CHOICE
-        return features
+        self, knob: Int, domain: Int, layers: Int, left: Int, behind: Int, current: Int
+    ) -> NDArray[np.float32]:
+        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in use."""
+        z = self.class_of[domain]
+        fixed, pp = self._features[knob, z], self.tables.pp[knob, z]
+        out = np.empty((*pp.shape, CHOICE), dtype=np.float32)
+        out[:, :, :5] = fixed
+        out[:, :, 5] = (layers / self.n)[:, None]
+        out[:, :, 6] = layers[:, None] / np.maximum(pp, 1) / self.n
+        out[:, :, 7] = (behind / 8)[:, None]
+        out[:, :, 8] = np.arange(pp.shape[1]) == current[:, None]
+        return out
 
     def usd(self, codes: Codes) -> Float:
         """Egress in USD of one iteration of each plan, (P,)."""

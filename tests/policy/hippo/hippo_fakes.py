@@ -2,11 +2,13 @@
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from policy.hippo.lower import CHOICE
 from policy.hippo.masks import Masks, Space
 from policy.hippo.observation import EDGE, GLOBAL, KNOB, NODE, Observation
+
+Ints = NDArray[np.int64]
 
 
 class FakeProblem:
@@ -22,12 +24,11 @@ class FakeProblem:
         )
 
     def choice_features(
-        self, knob: Tensor, domain: Tensor, layers: Tensor, left: Tensor, behind: Tensor, current: Tensor
-    ) -> Tensor:
-        columns = [layers / self.n, left / self.n, behind / 4.0, (current >= 0).float()]
-        base = torch.stack([column.float() for column in columns], dim=-1)
-        rows = torch.zeros(len(knob), 2, CHOICE)
-        rows[:, :, :4] = base.unsqueeze(1)
+        self, knob: Ints, domain: Ints, layers: Ints, left: Ints, behind: Ints, current: Ints
+    ) -> NDArray[np.float32]:
+        rows = np.zeros((len(knob), 2, CHOICE), dtype=np.float32)
+        columns = [layers / self.n, left / self.n, behind / 4.0, current >= 0]
+        rows[:, :, :4] = np.stack(columns, axis=-1)[:, None]
         rows[:, 1, 4] = 1.0
         return rows
 

@@ -1,4 +1,4 @@
-"""The policy as a whole: legal, repeatable, blind to the future, honest about what the network said itself."""
+"""The policy as a whole: legal, repeatable, blind to the future, honest about the network's own choice."""
 
 from dataclasses import replace
 from pathlib import Path
