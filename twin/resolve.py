@@ -311,7 +311,7 @@ def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> 
     elif wan:
         if pp == 1:
             raise BadCellError(
-                "wan_bps", "a pipeline of one stage sends nothing over a WAN: raise pp or empty it"
+                "wan_bps", "one stage has no wide-area boundary: raise pp or empty this cell"
             )
         if len(wan) > pp - 1:
             raise BadCellError("wan_bps", f"{len(wan)} entries, but {pp} stages have {pp - 1} boundaries")
