@@ -36,12 +36,14 @@ def shipped_checkpoint() -> Path:
     """The small general checkpoint that comes with the project.
 
     Raises:
-        FileNotFoundError: this installation lacks it.
+        NotFoundError: this installation lacks it.
     """
-    found = sorted(SHIPPED.glob("hippo-*.pt"))
-    if len(found) != 1:
-        raise FileNotFoundError(f"{SHIPPED}: expected one shipped checkpoint, found {len(found)}")
-    return found[0]
+    return checkpoints.locate(SHIPPED)
+
+
+def install_shipped(out: Path) -> str:
+    """Put the shipped checkpoint into a store's checkpoint folder and return its digest; twice changes nothing."""
+    return checkpoints.install(shipped_checkpoint(), out)
 
 
 class HiPpo:

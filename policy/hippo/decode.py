@@ -89,8 +89,8 @@ class Judged:
 
 
 def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-    """One index per row of `logits` (R, A): inverse distribution function at `uniform` (R,), `GREEDY` = mode."""
-    best = logits.argmax(1)
+    """One index per row of `logits` (R, A): inverse distribution at `uniform` (R,), `GREEDY` = mode."""
+    best: NDArray[np.int64] = logits.argmax(1)
     if (uniform < 0).all():
         return best
     values = logits.astype(np.float64)
@@ -100,7 +100,8 @@ def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDA
     drawn = np.minimum(drawn, values.shape[1] - 1)
     # Rounding in the running sum could step onto a closed entry; the mode is never closed.
     closed = values[rows, drawn] <= MASKED / 2
-    return np.where((uniform < 0) | closed, best, drawn)
+    chosen: NDArray[np.int64] = np.where((uniform < 0) | closed, best, drawn)
+    return chosen
 
 
 def sample(

@@ -246,9 +246,12 @@ def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, 
                 p = pp[c, z, q]
                 if p == 0:
                     continue
-                for layers in range(p, n + 1):
-                    if not out[b, k, layers - 1]:
-                        out[b, k, layers - 1] = _legal(limit, whole, reach, p, c, z, q, rest, n, s, layers)
+                deeper = min(s + p, depths - 1)
+                for layers in range(p, limit[c, z, q, n, s] + 1):
+                    if reach[c, rest, n - layers, deeper]:
+                        out[b, k, layers - 1] = True
+                if n >= p and whole[c, z, q, n, s]:
+                    out[b, k, n - 1] = True
 
 
 @njit(cache=True)

@@ -332,7 +332,7 @@ class Problem:
     def choice_features(
         self, knob: Int, domain: Int, layers: Int, left: Int, behind: Int, current: Int
     ) -> NDArray[np.float32]:
-        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of the pipeline, is it in use."""
+        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of pipeline, is it in use."""
         z = self.class_of[domain]
         fixed, pp = self._features[knob, z], self.tables.pp[knob, z]
         out = np.empty((*pp.shape, CHOICE), dtype=np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.errors import InfeasibleError
 from policy.hippo import checkpoint as checkpoints
-from policy.hippo.agent import HiPpo, shipped_checkpoint
+from policy.hippo.agent import HiPpo, install_shipped, shipped_checkpoint
 from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
 from policy.protocol import Context, Decision
 from tests.worlds import toy_setup
@@ -136,3 +136,9 @@ def test_the_shipped_checkpoint_is_small_whole_and_makes_plans() -> None:
     assert path.stat().st_size < 1_500_000 and checkpoints.digest(path)
     told = play(toy_setup(3, seconds=600.0), HiPpo())
     assert told[0][1].plan is not None
+
+
+def test_installing_the_shipped_checkpoint_twice_changes_nothing(tmp_path: Path) -> None:
+    digest = install_shipped(tmp_path)
+    assert install_shipped(tmp_path) == digest
+    assert HiPpo(tmp_path / digest).digest == digest
