@@ -42,7 +42,7 @@ def shipped_checkpoint() -> Path:
 
 
 def install_shipped(out: Path) -> str:
-    """Put the shipped checkpoint into a store's checkpoint folder and return its digest; twice changes nothing."""
+    """Put the shipped checkpoint into a store's checkpoint folder, once; returns its digest."""
     return checkpoints.install(shipped_checkpoint(), out)
 
 

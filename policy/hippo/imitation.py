@@ -4,7 +4,7 @@ The teacher (by default `mpc`) is asked at random times of the practice footage:
 then again a little later with its own plan running, so that holding is among its lessons.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,19 +45,28 @@ class Lessons:
 
 
 def lessons(
-    course: Course, teacher: Policy, config: HiPpoConfig, count: int, progress: Progress
+    course: Course,
+    teacher: Policy,
+    config: HiPpoConfig,
+    count: int,
+    progress: Progress,
+    stop: Callable[[], bool],
 ) -> Lessons | None:
-    """About `count` decisions of `teacher`; None where it never chose a plan that the masks offer."""
+    """About `count` decisions of `teacher`, fewer after `stop`; None where it chose nothing that the masks
+    offer.
+    """
     rng = generator(
         config.seed, f"lessons-{teacher.name}-{course.setup.scenario.name}-{course.setup.trace_digest}"
     )
     observations: list[Observation] = []
     actions: list[Actions] = []
     for _ in range(-(-count // QUESTIONS)):
+        if stop():
+            break
         for observation, action in _conversation(course, teacher, config, rng):
             observations.append(observation)
             actions.append(action)
-        progress.advance(QUESTIONS)
+        progress.advance(min(QUESTIONS, count), f"asking {teacher.name}")
     return Lessons(course.problem, stack(observations), joined(actions)) if observations else None
 
 

@@ -88,9 +88,9 @@ def train(
     """Train on the window of `setup` (and of `others`, and on made-up clusters if the configuration says so).
 
     Checkpoints go to `out`: the selected one as `<digest>/hippo-<digest>.pt`, the state for `resume`
-    beside. `stop` is asked between steps; True saves the state and returns what is best so far. `start` is
-    a checkpoint to go on from (its weights only). `validation` replaces the held-out end of the window for
-    selection.
+    beside. `stop` is asked between steps; True (for good) saves the state and returns the best so far.
+    `start` is a checkpoint to go on from (its weights only). `validation` replaces the held-out end of the
+    window for selection.
 
     Raises:
         UsageError: nothing to resume, or made with another configuration or other data.
@@ -138,8 +138,11 @@ class _Training:
     def run(self) -> bool:
         """Imitate, practise, keep the best; False when stopped before the end."""
         config, state = self.config, self.state
-        self.progress.start(config.imitation.steps + config.iterations, "training")
-        self.progress.advance(state.imitated + state.iteration)
+        imitation = config.imitation
+        total = imitation.lessons + imitation.searched + imitation.steps + config.iterations
+        self.progress.start(total, "training")
+        learned = 0 if state.imitated < imitation.steps else imitation.lessons + imitation.searched
+        self.progress.advance(learned + state.imitated + state.iteration)
         if state.imitated < config.imitation.steps and not self._imitate():
             return False
         if state.best == -np.inf:
@@ -198,7 +201,11 @@ class _Training:
         share = -(-config.imitation.searched // len(self.courses))
         asked: list[tuple[Course, Policy, int]] = [(self.courses[0], Mpc(), config.imitation.lessons)]
         asked += [(course, search, share) for course in self.courses]
-        found = [lessons(course, teacher, config, count, SILENT) for course, teacher, count in asked if count]
+        found = [
+            lessons(course, teacher, config, count, self.progress, self.stop)
+            for course, teacher, count in asked
+            if count and not self.stop()
+        ]
         return taught([lesson for lesson in found if lesson is not None])
 
     # -- online
