@@ -83,7 +83,9 @@ def contents(path: Path, name: str) -> Contents:
 
 def _names(path: Path, name: str, member: str) -> tuple[str, str]:
     """Name inside the data set and name to show; a single compressed file goes by its own name."""
-    return (f"{name}/{member}", f"{path}/{member}") if member else (str(PurePosixPath(name).with_suffix("")), str(path))
+    if not member:
+        return str(PurePosixPath(name).with_suffix("")), str(path)
+    return f"{name}/{member}", f"{path}/{member}"
 
 
 def _drain(path: Path, stream: IO[bytes], keep: int, limit: int) -> tuple[bytes | None, int]:

@@ -249,8 +249,8 @@ class _Raw(Mapping[str, pa.Array]):
 
 
 def _plain(cell: str) -> float:
-    """A number as files write it; Python alone would also take `1_000`."""
-    if "_" in cell:
+    """A number as files write it; Python alone would also take `1_000` and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
         raise ValueError(cell)
     return float(cell)
 

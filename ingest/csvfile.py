@@ -6,6 +6,7 @@ header; blank lines are no rows.
 
 import csv
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,10 @@ _WORKERS = min(4, os.cpu_count() or 1)
 """Blocks parsed at a time; Arrow works outside the interpreter's lock."""
 _PARSE_BYTES = 1 << 16
 T = TypeVar("T")
+_COMMA, _LINE_END, _QUOTE = b',\n"'
+_CELL = rb'(?:"(?:[^"]|"")*"|[^",\n][^,\n]*|)'
+_RECORD = re.compile(_CELL + rb"(?:," + _CELL + rb")*")
+"""Cells that are quoted as a whole, or do not begin with a quote."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -156,6 +161,11 @@ def _parsed(block: Block, data: bytes, names: Sequence[str], kinds: Mapping[str,
         wrong.append((row.number, row.text))
         return "skip"
 
+    if not data:  # every record was rejected for its quotes
+        empty = {name: pa.array([], kind) for name, kind in kinds.items()}
+        return _numbered(block, empty, 0, [], len(names))
+    if data.startswith(_BOM):  # only the file may begin with one; the parser would drop it, and a row with it
+        data = b"\n" + data
     table = pacsv.read_csv(
         pa.BufferReader(data),
         pacsv.ReadOptions(
@@ -216,24 +226,30 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _block(first_row: int, data: bytes) -> Block:
-    """Count the records; lines whose quote is never closed are rejected here, one by one."""
+    """Count the records; those with a quote out of place are rejected here, one by one."""
     if b"\r" in data:  # the parser would take a stray one for the end of a record
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-    lines = np.frombuffer(data, np.uint8)
-    if b'"' not in data:
-        return Block(first_row, data, _records(lines))
-    ends = np.flatnonzero(lines == 10)
-    quotes = np.cumsum(lines == 34)
-    odd = quotes[ends] % 2 if len(ends) else np.array([])
-    if not odd.any() and quotes[-1] % 2 == 0:
-        return Block(first_row, data, _records(lines))
-    return _repaired(first_row, data)
+    raw = np.frombuffer(data, np.uint8)
+    if b'"' in data and not _orderly(raw):
+        return _repaired(first_row, data)
+    return Block(first_row, data, _records(raw))
 
 
 def _records(raw: np.ndarray) -> int:
     """Lines that are not blank."""
-    ends = np.concatenate(([-1], np.flatnonzero(raw == 10), [len(raw)]))
+    ends = np.concatenate(([-1], np.flatnonzero(raw == _LINE_END), [len(raw)]))
     return int((np.diff(ends) > 1).sum())
+
+
+def _orderly(raw: np.ndarray) -> bool:
+    """Whether every quote bounds a whole cell or is one of a pair inside, and all close in their line."""
+    quotes = np.flatnonzero(raw == _QUOTE)
+    lines = np.concatenate((np.flatnonzero(raw == _LINE_END), [len(raw)]))
+    if (np.searchsorted(quotes, lines) % 2).any():
+        return False
+    padded = np.concatenate(([_LINE_END], raw, [_LINE_END]))
+    edge = np.isin(padded, (_COMMA, _LINE_END, _QUOTE))
+    return bool(edge[quotes[0::2]].all() and edge[quotes[1::2] + 2].all())
 
 
 def _repaired(first_row: int, data: bytes) -> Block:
@@ -253,12 +269,13 @@ def _repaired(first_row: int, data: bytes) -> Block:
 
 
 def _span(lines: list[bytes], at: int) -> int:
-    """How many lines the record at `at` takes; 0 if its quote is never closed."""
-    quotes = 0
-    for span, line in enumerate(lines[at : at + _JOIN_LINES], 1):
-        quotes += line.count(b'"')
-        if quotes % 2 == 0:
+    """How many lines the record at `at` takes; 0 if its quotes make no sense."""
+    for span in range(1, _JOIN_LINES + 1) if b'"' in lines[at] else (1,):
+        record = b"\n".join(lines[at : at + span])
+        if b'"' not in record or _RECORD.fullmatch(record):
             return span
+        if at + span >= len(lines):
+            return 0
     return 0
 
 

@@ -54,14 +54,15 @@ class RegionPairs:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The header names two regions and a throughput or an RTT."""
-        names = set(csvfile.header(head))
-        return {"src_region", "dst_region"} <= names and bool(names & {*_RATES, "avg_rtt"})
+        return _fits(csvfile.header(head))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each pair and tier."""
         names = csvfile.header(source.head)
-        if len(set(names)) != len(names):
-            raise InputError(f"{source.shown}: two columns have one name in the header")
+        if not _fits(names):
+            raise InputError(
+                f"{source.shown}: the header must name both regions and what is measured, once each"
+            )
         columns, constants = _columns(names, options)
 
         def made(block: csvfile.Block) -> Batch:
@@ -78,6 +79,12 @@ class RegionPairs:
             f"to {options.start_or_default().isoformat()}",
             "region-pairs: the standard network tier of a region is a domain of its own, <region>/standard",
         )
+
+
+def _fits(names: list[str]) -> bool:
+    given = set(names)
+    measured = given & {*_RATES, "avg_rtt"}
+    return {"src_region", "dst_region"} <= given and bool(measured) and len(given) == len(names)
 
 
 def _with_ends(texts: Texts, options: DatasetOptions) -> Texts:
