@@ -37,7 +37,7 @@ def forged(store: Path, kind: str, change: Change, nth: int = 0) -> tuple[str, i
     return "forged", changed.seq
 
 
-@pytest.mark.parametrize("policy", ["static", "single", "greedy", "mpc"])
+@pytest.mark.parametrize("policy", ["static", "single", "greedy", "mpc", "hippo"])
 def test_an_honest_run_is_clean(store: Path, policy: str) -> None:
     done = toy_run(store, policy)
     report = audit.audit(store, done.run_id, chain_head=done.chain_head)

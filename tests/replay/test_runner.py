@@ -14,7 +14,7 @@ import pytest
 from ingest.errors import InfeasibleError, NotFoundError, TwinError, UsageError
 from policy import registry
 from policy.protocol import Decision
-from replay import header, runner, runs
+from replay import champion, header, runner, runs
 from replay.coordinator import Coordinator
 from replay.log import RunReader
 from replay.observation import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
@@ -128,6 +128,7 @@ def test_a_run_that_cannot_start_leaves_nothing(store: Path, monkeypatch: pytest
         toy_run(store, "threshold")
     with pytest.raises(UsageError, match="unknown policy"):
         toy_run(store, "gredy")
+    monkeypatch.setattr(champion, "stored", lambda store: ())  # an installation without a shipped checkpoint
     with pytest.raises(NotFoundError, match="twin train"):
         toy_run(store, "hippo")
     assert not store.exists()
