@@ -287,7 +287,7 @@ def _balanced(block: bytes, rest: bytes, *, last: bool) -> tuple[bytes, bytes]:
     for _ in range(_JOIN_LINES):
         cut = block.rfind(b"\n", 0, cut - 1) + 1
         if cut <= 0:
-            break
+            return b"", block + rest
         if block.count(b'"', 0, cut) % 2 == 0:
             return block[:cut], block[cut:] + rest
     return block, rest

@@ -99,7 +99,7 @@ def test_the_header() -> None:
 cell = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(table=st.lists(st.tuples(cell, cell), max_size=25), size=st.integers(5, 90))
 def test_blocks_of_any_size_give_what_the_standard_library_writes(
     table: list[tuple[str, str]], size: int
