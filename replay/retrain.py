@@ -23,6 +23,7 @@ from twin.scenario import Scenario, Setup
 Json = dict[str, Any]
 
 POLICY = "hippo"
+WORK = "retraining"
 INCUMBENT = "static"
 """Stands for the champion before the first promotion: what is done without any model."""
 EVALUATION_SEEDS = (101, 102, 103)
@@ -157,10 +158,15 @@ def _steps(
 
 
 def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
-    """Train `hippo` with the tuned configuration, from the champion's weights where there is one."""
-    from policy.hippo import config, train  # imports torch
+    """Train `hippo` with the tuned configuration, from the champion's weights where there is one.
 
-    done = train.train(setup, config=config.shipped("tuned"), out=out, start=start, progress=progress)
+    Its working state lies in a folder of its own, so that an interrupted `twin train` can still be resumed.
+    """
+    from policy.hippo import checkpoint, config, train  # imports torch
+
+    work = out.parent / WORK
+    done = train.train(setup, config=config.shipped("tuned"), out=work, start=start, progress=progress)
+    checkpoint.install(done.checkpoint_path, out)
     updates = tuple(
         Update(point.stage, point.update, point.steps, _finite(point.metrics)) for point in done.curve
     )
