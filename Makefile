@@ -11,8 +11,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+# The measured set where it lies beside the repository, else the synthetic one that ships.
+MEASURED := $(wildcard ../shared/traces/wan/cloudpilot-iperf3)
+DATASET := $(if $(MEASURED),cloudpilot-iperf3,synthetic-quad)
+TWIN := $(BIN)/twin --store .twin/demo
+
 demo: $(READY)
-	$(BIN)/python -m replay.demo
+	@rm -rf .twin/demo
+	@echo "WAN: $(if $(MEASURED),measured ($(MEASURED)),no measurements at hand: SYNTHETIC traces, made after the statistics of measured ones)"
+	$(TWIN) ingest traces/ $(MEASURED)
+	$(TWIN) bench --scenario tri-7b
+	$(TWIN) bench --scenario quad-70b --dataset $(DATASET)
+	$(TWIN) replay --policy hippo --scenario quad-70b --dataset $(DATASET)
+	$(TWIN) audit latest
+	$(TWIN) sql "select policy, decisions, moves, tokens, egress_usd from runs order by scenario, tokens desc"
+	$(TWIN) report latest --compare
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
