@@ -29,6 +29,8 @@ from twin.view import View
 
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after as long again as it has been dead (as in `mpc`)."""
+WIDE = ("start", "alarm", "failure", "repair")
+"""Triggers after which the search starts afresh; at the others it starts from what was found then."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -131,7 +133,7 @@ class HiPpo:
         base = self._base_codes(view, problem)
         objective = self._objective(view, coordinator, horizon, base)
         plans = proposal.codes if base is None else concatenate([proposal.codes, base])
-        fresh = view.trigger != "period" or self._seeds is None or self._seeded != tuple(view.free_gpus)
+        fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
         if fresh:
             # Something has happened: look wide. Between events, what was found wide is only scored again.
             self._seeded = tuple(view.free_gpus)
@@ -142,7 +144,7 @@ class HiPpo:
         plans = concatenate([plans, self._seeds])
         verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s, wide=fresh)
         if fresh:
-            self._seeds = verdict.codes.take(range(min(len(verdict.codes), 8)))
+            self._seeds = verdict.leaders
         extra = _network(proposal, problem.plan(proposal.codes, 0), view)
         if view.plan is not None and bool(seen.may_hold[0]) and verdict.hold is None:
             verdict = self._foreign(view, verdict, problem, horizon, objective)
@@ -224,7 +226,11 @@ class HiPpo:
         )
         # Holding is told apart by position -1: its value stands behind the candidates'.
         return Verdict(
-            best, _appended(expected_, found[0]), np.append(values[1:][order], values[0]), len(best)
+            best,
+            _appended(expected_, found[0]),
+            np.append(values[1:][order], values[0]),
+            len(best),
+            verdict.leaders,
         )
 
     def _coordinator(self, free: tuple[int, ...]) -> Coordinator:

@@ -33,9 +33,9 @@ from policy.objective import Objective
 
 Float = NDArray[np.float64]
 SEEDS = 2
-"""Best plans of a round whose neighbours are looked at."""
-LEADERS = 4
-"""In the first round: the best plan of so many different numbers of domains."""
+"""Best plans whose neighbours are looked at in a narrow round."""
+LEADERS = 5
+"""In a wide round: the best plan of each of so many numbers of domains."""
 
 
 @dataclass
@@ -61,12 +61,16 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Scored plans, the best first. `hold` is the running plan's place, None where it cannot be held."""
+    """Scored plans, the best first. `hold` is the running plan's place, None where it cannot be held.
+
+    `leaders` are the best plans of each number of domains.
+    """
 
     codes: Codes
     expected: Expected
     values: Float
     hold: int | None
+    leaders: Codes
 
 
 class Coordinator:
@@ -117,26 +121,25 @@ class Coordinator:
 
         pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
         found, values = score(pool)
-        for number in range(rounds):
-            best = (
-                _leaders(pool, values) if wide and number == 0 else np.argsort(-values, kind="stable")[:SEEDS]
-            )
+        before: list[int] = []
+        for _ in range(rounds):
+            best = _leaders(pool, values) if wide else np.argsort(-values, kind="stable")[:SEEDS]
+            if best.tolist() == before:  # nobody was overtaken by a neighbour
+                break
+            before = best.tolist()
             fresh = _without(neighbours(self.problem, pool, best), pool)
             if len(fresh) == 0:
                 break
             more, worth = score(fresh)
-            improved = worth.max() > values.max()
             pool, values = concatenate([pool, fresh]), np.concatenate([values, worth])
             found = _joined(found, more)
-            if not improved:
-                break
         order = np.argsort(-values, kind="stable")[:16]
         if may_hold and 0 not in order:
             order = np.append(order[:-1], 0)
         place = np.flatnonzero(order == 0)
         hold = int(place[0]) if may_hold else None
         chosen = Expected(found.iter_s[order], found.utilisation[order], found.usd[order])
-        return Verdict(pool.take(order), chosen, values[order], hold)
+        return Verdict(pool.take(order), chosen, values[order], hold, pool.take(_leaders(pool, values)))
 
 
 def _leaders(codes: Codes, values: Float) -> NDArray[np.int64]:
