@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -168,6 +168,14 @@ def remove(path: Path, *, disk: Disk = DISK) -> None:
     with _Reported(path):
         disk.unlink(path)
         disk.fsync_directory(path.parent)
+
+
+def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> None:
+    """Delete files of one directory for good; they may go in any order."""
+    with _Reported(directory):
+        for name in names:
+            disk.unlink(directory / name)
+        disk.fsync_directory(directory)
 
 
 class Lock:

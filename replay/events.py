@@ -113,7 +113,8 @@ def check(name: str, payload: Json) -> EventType:
 
 def line(seq: int, sim_ns: int, name: str, version: int, job: str, payload: str) -> bytes:
     """The bytes of one event in the digest; `payload` is its canonical text."""
-    head = f'{{"job":{json.dumps(job, ensure_ascii=False)},"payload":'
+    quoted = json.dumps(job, ensure_ascii=False) if job else '""'
+    head = f'{{"job":{quoted},"payload":'
     return f'{head}{payload},"seq":{seq},"sim_ns":{sim_ns},"type":"{name}","version":{version}}}\n'.encode()
 
 

@@ -6,7 +6,6 @@ again from its start, every event is compared with the stored one, and only what
 written.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -19,9 +18,11 @@ import pyarrow as pa
 from ingest.durable import DISK, Disk, Lock, make_directory
 from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay import recovery, segment, verification
+from replay.contents import Contents
 from replay.events import MAX_INTEGER, Event, EventError, canonical, check, line, upcast
 from replay.recovery import recover
-from replay.segment import GENESIS, Manifest, Row
+from replay.segment import FileDamageError, Manifest
+from replay.streams import Row, Streams
 from replay.verification import Finding
 
 __all__ = ["FLUSH_EVENTS", "FLUSH_S", "Event", "Finding", "RunReader", "RunWriter", "recover"]
@@ -38,7 +39,7 @@ class RunWriter:
         self,
         run_dir: Path,
         lock: Lock,
-        stored: tuple[Manifest, ...],
+        stored: Contents,
         disk: Disk,
         flush_events: int,
         flush_s: float,
@@ -47,10 +48,9 @@ class RunWriter:
         self._lock, self._disk = lock, disk
         self._flush_events, self._flush_s = flush_events, flush_s
         self._stored = _stored_rows(run_dir, stored)
-        self._stored_end = stored[-1].last_seq + 1 if stored else 0
-        self._final = bool(stored) and stored[-1].final
-        self._head = stored[-1].hash if stored else GENESIS
-        self._stream = hashlib.sha256()
+        self._stored_end, self._final, self._head = stored.end, stored.final, stored.head
+        self._through = Streams()
+        self._repeated: list[Row] = []  # stored rows that were made again and are not in `_through` yet
         self._pending: list[Row] = []
         self._next = 0
         self._last_ns = 0
@@ -69,7 +69,7 @@ class RunWriter:
         if run_dir.exists():
             raise ExistsError(f"{run_dir}: exists already; resume it or choose another name")
         make_directory(run_dir, disk=disk)
-        return cls(run_dir, _lock(run_dir), (), disk, flush_events, flush_s)
+        return cls(run_dir, _lock(run_dir), Contents((), ()), disk, flush_events, flush_s)
 
     @classmethod
     def open(
@@ -143,7 +143,7 @@ class RunWriter:
             )
         self._commit(final=True)
         self._final = True
-        return self._stream.hexdigest(), self._head
+        return self._through.stream, self._head
 
     def close(self) -> None:
         """Commit what is pending, unless a write failed before, and let go of the run."""
@@ -170,7 +170,7 @@ class RunWriter:
                 f"{name}: time {sim_ns} ns is before the last event's {self._last_ns} ns or too large"
             )
         seq, text = self._next, canonical(payload)
-        row = (seq, sim_ns, name, kind.version, job, text, canonical(wall or {}))
+        row = (seq, sim_ns, name, kind.version, job, text, canonical(wall) if wall else "{}")
         if self.replaying:
             self._compare(row)
         elif self._final:
@@ -179,7 +179,6 @@ class RunWriter:
             )
         else:
             self._pending.append(row)
-        self._stream.update(line(*row[:6]))
         self._next, self._last_ns = seq + 1, sim_ns
         return seq
 
@@ -196,15 +195,24 @@ class RunWriter:
                 f"{self.run_dir}: event {row[0]} is {stored[2]} at {stored[1]} ns in the log, computed again "
                 f"{row[2]} at {row[1]} ns with other content: code, traces or configuration have changed"
             )
+        self._repeated.append(stored)  # with its own wall-clock figures: those are not made again
+        if len(self._repeated) >= FLUSH_EVENTS:
+            self._digest_repeated()
+
+    def _digest_repeated(self) -> None:
+        self._through.add(self._repeated)
+        self._repeated = []
 
     def _commit(self, final: bool) -> int:
         self._refuse()
+        self._digest_repeated()
         if self._pending:
             self._stopped = (
                 "a write failed before"  # until the commit is through: recovery sweeps half of one
             )
+            self._through.add(self._pending)
             manifest = segment.commit(
-                self.run_dir, self._pending, self._head, self._stream.hexdigest(), final, self._disk
+                self.run_dir, self._pending, self._head, self._through, final=final, disk=self._disk
             )
             self._stopped = ""
             self._head, self._pending = manifest.hash, []
@@ -224,18 +232,34 @@ class RunReader:
             raise NotFoundError(f"{run_dir}: no such run")
         self.run_dir = run_dir
 
-    def manifests(self) -> tuple[Manifest, ...]:
-        """Manifests of all committed segments, chained from the first one.
+    def contents(self) -> Contents:
+        """The chain of committed segments, and the files that hold their events.
 
         Raises:
             DamageError: a manifest is missing, changed or does not follow from the one before.
         """
         return recovery.walk(self.run_dir)
 
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Manifests of all committed segments, chained from the first one."""
+        return self.contents().chain
+
     def tables(self) -> Iterator[pa.Table]:
-        """The events as stored, one Arrow table a segment (columns of `segment.SCHEMA`), digests checked."""
-        for manifest in self.manifests():
-            yield segment.read_rows(self.run_dir, manifest)
+        """The events as stored, in Arrow tables (columns of `segment.SCHEMA`), digests checked."""
+        found = self.contents()
+        done = 0  # events given out
+        while done < found.end:
+            piece = next(piece for piece in found.pieces if piece.last_seq >= done)
+            try:
+                table = segment.read_rows(self.run_dir, piece)
+            except FileDamageError:
+                now = self.contents()
+                if now == found:
+                    raise
+                found = now  # compacted meanwhile: the rest is in other files
+                continue
+            yield table.slice(done - piece.first_seq)
+            done = piece.last_seq + 1
 
     def events(self) -> Iterator[Event]:
         """The events in order, payloads in their current version."""
@@ -264,36 +288,38 @@ class RunReader:
     @property
     def finished(self) -> bool:
         """Whether the run came to its end."""
-        stored = self.manifests()
-        return bool(stored) and stored[-1].final
+        return self.contents().final
 
     def digest(self) -> str:
         """SHA-256 over the canonical event stream: the identity of the run, whatever its segments."""
-        total = hashlib.sha256()
-        for line_ in self.lines():
-            total.update(line_)
-        return total.hexdigest()
+        through = Streams()
+        for table in self.tables():
+            through.add_table(table)
+        return through.stream
 
     def chain_head(self) -> str:
-        """SHA-256 of the last manifest: whoever keeps it can detect any later rewrite."""
-        stored = self.manifests()
-        return stored[-1].hash if stored else GENESIS
+        """SHA-256 of the last manifest: whoever keeps it can detect any later rewrite.
 
-    def verify(self, chain_head: str | None = None) -> list[Finding]:
+        Compaction does not change it.
+        """
+        return self.contents().head
+
+    def verify(self, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
         """Everything in the directory that is not as it was written; empty = intact.
 
-        With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too.
+        With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole chain
+        is checked, of the events those from `since` on.
         """
-        return verification.verify(self.run_dir, chain_head)
+        return verification.verify(self.run_dir, chain_head, since=since)
 
 
 def _lock(run_dir: Path) -> Lock:
     return Lock(run_dir / recovery.LOCK)
 
 
-def _stored_rows(run_dir: Path, manifests: tuple[Manifest, ...]) -> Iterator[Row]:
-    for manifest in manifests:
-        yield from segment.rows_of(segment.read_rows(run_dir, manifest))
+def _stored_rows(run_dir: Path, stored: Contents) -> Iterator[Row]:
+    for piece in stored.pieces:
+        yield from segment.rows_of(segment.read_rows(run_dir, piece))
 
 
 def _event(row: Row, run_dir: Path) -> Event:

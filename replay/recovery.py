@@ -8,24 +8,52 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from ingest.durable import DISK, Disk, Lock, remove
+from ingest.durable import DISK, Disk, Lock, remove_all
 from ingest.errors import NotFoundError
-from replay import segment
+from replay import contents, segment
+from replay.contents import MERGED, RECORD, Contents
 from replay.segment import COMMITTED, GENESIS, Manifest
 
 LOCK = ".lock"
-LEFT_OVER = re.compile(r"\.[0-9]{20}\.(parquet|json)\.[0-9]+-[0-9]+\.tmp")
-"""Temporary files of a commit."""
+LEFT_OVER = re.compile(
+    r"\.([0-9]{20}\.parquet|[0-9]{20}\.json|[0-9]{20}-[0-9]{20}\.parquet|compacted\.json)\.[0-9]+-[0-9]+\.tmp"
+)
+"""Temporary files of a commit or a compaction."""
 
 
-def walk(run_dir: Path) -> tuple[Manifest, ...]:
-    """Manifests from the first to the last committed segment, each link checked, sizes compared.
+def walk(run_dir: Path) -> Contents:
+    """The chain from the first to the last committed segment, each link checked, sizes compared.
 
-    Names are followed, not listed: a reader meets a run in growth without ever seeing a gap.
+    A compaction may happen meanwhile: then the answer is from before it or from after it.
 
     Raises:
         DamageError: a manifest is changed, missing in the middle, or follows from another one.
     """
+    found = _compacted(run_dir)
+    if found is not None:
+        return found
+    try:
+        chain = _follow(run_dir)
+    except segment.FileDamageError:
+        found = _compacted(run_dir)
+        if found is None:
+            raise
+        return found
+    followed = contents.of_chain(chain)
+    if followed.final:
+        return followed
+    return _compacted(run_dir) or followed  # the files vanish behind a compaction that ended just now
+
+
+def _compacted(run_dir: Path) -> Contents | None:
+    found = contents.read_record(run_dir)
+    for piece in found.pieces if found else ():
+        contents.check_size(run_dir, piece)
+    return found
+
+
+def _follow(run_dir: Path) -> tuple[Manifest, ...]:
+    """Names are followed, not listed: a reader meets a run in growth without ever seeing a gap."""
     chain: list[Manifest] = []
     while True:
         first = chain[-1].last_seq + 1 if chain else 0
@@ -52,19 +80,7 @@ def _check_link(run_dir: Path, chain: list[Manifest], manifest: Manifest) -> Non
         raise segment.FileDamageError(
             path, f"does not follow from {before}: one of them was changed, swapped or is of another run"
         )
-    data = run_dir / manifest.data_name
-    try:
-        status = data.lstat()
-    except OSError as error:
-        raise segment.FileDamageError(
-            data, f"missing, though its manifest {manifest.name} is there ({error.strerror})"
-        ) from error
-    if not stat.S_ISREG(status.st_mode):
-        raise segment.FileDamageError(data, "not a regular file")
-    if status.st_size != manifest.size_bytes:
-        raise segment.FileDamageError(
-            data, f"{status.st_size} bytes, its manifest says {manifest.size_bytes}"
-        )
+    contents.check_size(run_dir, manifest.piece)
 
 
 def _later(run_dir: Path, first: int) -> str | None:
@@ -90,11 +106,14 @@ def recover(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
 
 def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
     """`recover` for who holds the lock."""
-    left, foreign = strangers(run_dir, names(run_dir), walk(run_dir))
+    found = walk(run_dir)
+    left, foreign = strangers(run_dir, names(run_dir), found)
     if foreign:
         raise segment.FileDamageError(run_dir / foreign[0], "does not belong to the run; move it away")
-    for name in left:
-        remove(run_dir / name, disk=disk)
+    if found.compacted and left:  # the originals go only when what replaces them is whole
+        for piece in found.pieces:
+            segment.checked(run_dir, piece)
+    remove_all(run_dir, left, disk=disk)
     for directory in (run_dir, *run_dir.absolute().parents[:2]):  # what is visible now shall stay so
         disk.fsync_directory(directory)
     return left
@@ -114,20 +133,28 @@ def names(run_dir: Path) -> tuple[str, ...]:
 
 
 def strangers(
-    run_dir: Path, present: Sequence[str], chain: Sequence[Manifest]
+    run_dir: Path, present: Sequence[str], found: Contents
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(left-overs of a crash, names that nobody wrote) among the names in the directory."""
-    known = {name for manifest in chain for name in (manifest.name, manifest.data_name)} | {LOCK}
-    ended = bool(chain) and chain[-1].final
-    next_data = f"{chain[-1].last_seq + 1 if chain else 0:020d}.parquet"
+    written = {name for manifest in found.chain for name in (manifest.name, manifest.data_name)}
+    known = {LOCK, *({RECORD} if found.compacted else written), *(p.data_name for p in found.pieces)}
     left: list[str] = []
     foreign: list[str] = []
     for name in present:
         if name in known:
             continue
-        crash = LEFT_OVER.fullmatch(name) or (name == next_data and not ended)
+        crash = LEFT_OVER.fullmatch(name) or (name in written if found.compacted else _unborn(name, found))
         (left if crash and _regular(run_dir / name) else foreign).append(name)
     return tuple(left), tuple(foreign)
+
+
+def _unborn(name: str, found: Contents) -> bool:
+    """Whether a data file was written whole, but what would have made it part of the run was not."""
+    if not found.final:
+        return name == f"{found.end:020d}.parquet"
+    ends = MERGED.fullmatch(name)
+    firsts = {manifest.first_seq for manifest in found.chain}
+    return ends is not None and int(ends[1]) in firsts and int(ends[2]) + 1 in firsts | {found.end}
 
 
 def _regular(path: Path) -> bool:

@@ -14,16 +14,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.durable import DISK, Disk, put
 from ingest.errors import DamageError
 from replay.events import MAX_INTEGER, canonical
+from replay.streams import Row, Streams
 
 COMMITTED = re.compile(r"([0-9]{20})\.(parquet|json)")
 """Names of committed files; matched in full, so that no temporary file is ever taken for one."""
-SCHEMA_NAME = "twin.segment/1"
+SCHEMA_NAME = "twin.segment/2"
+OLDER_SCHEMA = "twin.segment/1"
+"""Read, no longer written: a manifest without `walls`."""
 GENESIS = "0" * 64
 """`previous` of the first manifest."""
 
@@ -48,13 +52,24 @@ class FileDamageError(DamageError):
         self.file, self.problem = path.name, problem
 
 
-Row = tuple[int, int, str, int, str, str, str]
-"""One event as stored, in the order of `SCHEMA`."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A Parquet file of events: its name, what is in it, and the file that vouches for its digest."""
+
+    data_name: str
+    first_seq: int
+    last_seq: int
+    size_bytes: int
+    sha256: str
+    voucher: str
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a segment holds. `stream` is the run's digest through `last_seq`; `final` ends the run."""
+    """What a segment holds; `final` ends the run.
+
+    `stream` is the run's digest through `last_seq`, `walls` the same over the wall-clock texts.
+    """
 
     first_seq: int
     last_seq: int
@@ -64,6 +79,7 @@ class Manifest:
     previous: str
     stream: str
     final: bool
+    walls: str | None
     schema: str = SCHEMA_NAME
 
     @property
@@ -76,12 +92,33 @@ class Manifest:
         """Name of the manifest."""
         return f"{self.first_seq:020d}.json"
 
+    @property
+    def piece(self) -> Piece:
+        """The data file of this segment."""
+        return Piece(self.data_name, self.first_seq, self.last_seq, self.size_bytes, self.sha256, self.name)
+
+    def fields(self) -> dict[str, object]:
+        """The fields of its schema version."""
+        fields = asdict(self)
+        if self.walls is None:
+            del fields["walls"]
+        return fields
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, object]) -> "Manifest | None":
+        """The manifest with these fields; None if they are not those of a manifest."""
+        try:
+            manifest = cls(**{"walls": None, **fields})  # type: ignore[arg-type]  # checked next
+        except TypeError:
+            return None
+        return manifest if _sound(manifest) and manifest.fields().keys() == fields.keys() else None
+
     def text(self) -> bytes:
         """The only bytes that a manifest file with these contents may hold.
 
         `check` is the SHA-256 of all other fields, so that a changed manifest is known as such by itself.
         """
-        fields = asdict(self)
+        fields = self.fields()
         check = hashlib.sha256(canonical(fields).encode()).hexdigest()
         return canonical({**fields, "check": check}).encode() + b"\n"
 
@@ -106,9 +143,11 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def commit(
-    run_dir: Path, rows: Sequence[Row], previous: str, stream: str, final: bool, disk: Disk = DISK
+    run_dir: Path, rows: Sequence[Row], previous: str, through: Streams, *, final: bool, disk: Disk = DISK
 ) -> Manifest:
     """Make `rows` (at least one, in order) the next segment; durable when this returns.
+
+    `through` are the digests of the log up to and with these rows.
 
     Raises:
         ExistsError: somebody else committed this segment.
@@ -117,7 +156,9 @@ def commit(
     data = encode(rows)
     first, last = rows[0][0], rows[-1][0]
     sha256 = hashlib.sha256(data).hexdigest()
-    manifest = Manifest(first, last, len(rows), len(data), sha256, previous, stream, final)
+    manifest = Manifest(
+        first, last, len(rows), len(data), sha256, previous, through.stream, final, through.walls
+    )
     put(run_dir / manifest.data_name, data, disk=disk)
     put(run_dir / manifest.name, manifest.text(), disk=disk)
     return manifest
@@ -127,6 +168,11 @@ def encode(rows: Sequence[Row]) -> bytes:
     """Rows as the bytes of a Parquet file."""
     columns = list(zip(*rows, strict=True))
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return encode_table(table)
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """A table of `SCHEMA` as the bytes of a Parquet file."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", use_dictionary=["type", "version", "job"])
     return sink.getvalue()
@@ -143,11 +189,10 @@ def read_manifest(path: Path) -> Manifest:
     try:
         fields = json.loads(data)
         del fields["check"]  # what it must be follows from the others
-        manifest = Manifest(**fields)
-        sound = _sound(manifest) and manifest.text() == data
+        manifest = Manifest.of_fields(fields)
     except (ValueError, TypeError, KeyError, RecursionError):
-        sound = False
-    if not sound or manifest.name != path.name:
+        manifest = None
+    if manifest is None or manifest.text() != data or manifest.name != path.name:
         raise FileDamageError(path, "not a manifest that was written under this name; the file was changed")
     return manifest
 
@@ -157,9 +202,12 @@ def _sound(manifest: Manifest) -> bool:
     for name, kind in _FIELDS.items():
         if type(getattr(manifest, name)) is not kind:
             return False
-    digests = (manifest.sha256, manifest.previous, manifest.stream)
+    digests = [manifest.sha256, manifest.previous, manifest.stream]
+    if manifest.schema == SCHEMA_NAME:
+        digests.append(manifest.walls or "")
     return (
-        manifest.schema == SCHEMA_NAME
+        manifest.schema in (SCHEMA_NAME, OLDER_SCHEMA)
+        and isinstance(manifest.walls, str if manifest.schema == SCHEMA_NAME else type(None))
         and 0 <= manifest.first_seq <= manifest.last_seq <= MAX_INTEGER
         and manifest.rows == manifest.last_seq - manifest.first_seq + 1
         and manifest.size_bytes > 0
@@ -167,46 +215,47 @@ def _sound(manifest: Manifest) -> bool:
     )
 
 
-def checked(run_dir: Path, manifest: Manifest) -> Path:
-    """Path of a segment's data, its size and digest checked; for engines that read the file themselves.
+def checked(run_dir: Path, piece: Piece) -> Path:
+    """Path of a data file, its size and digest checked; for engines that read the file themselves.
 
     Raises:
         DamageError: the file is missing, or has another length or digest.
     """
-    _read_data(run_dir, manifest)
-    return run_dir / manifest.data_name
+    _read_data(run_dir, piece)
+    return run_dir / piece.data_name
 
 
-def read_rows(run_dir: Path, manifest: Manifest) -> pa.Table:
-    """The events of a segment in the columns of `SCHEMA`, its size and digest checked first.
+def read_rows(run_dir: Path, piece: Piece) -> pa.Table:
+    """The events of a data file in the columns of `SCHEMA`, its size and digest checked first.
 
     Raises:
         DamageError: the file is missing, has another length or digest, or holds something else than events.
     """
-    path = run_dir / manifest.data_name
-    data = _read_data(run_dir, manifest)
+    path = run_dir / piece.data_name
+    data = _read_data(run_dir, piece)
     try:
         table = pq.read_table(pa.BufferReader(data))
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FileDamageError(path, f"not a Parquet file of events ({error})") from error
-    seq = table.column("seq").to_pylist() if table.schema.equals(SCHEMA) else None
-    if seq != list(range(manifest.first_seq, manifest.last_seq + 1)):
-        raise FileDamageError(path, f"does not hold the events {manifest.first_seq} to {manifest.last_seq}")
+    numbers = range(piece.first_seq, piece.last_seq + 1)
+    fits = table.schema.equals(SCHEMA) and table.num_rows == len(numbers)
+    if not fits or not np.array_equal(table.column("seq").to_numpy(), np.arange(numbers.start, numbers.stop)):
+        raise FileDamageError(path, f"does not hold the events {piece.first_seq} to {piece.last_seq}")
     return table
 
 
-def _read_data(run_dir: Path, manifest: Manifest) -> bytes:
-    path = run_dir / manifest.data_name
+def _read_data(run_dir: Path, piece: Piece) -> bytes:
+    path = run_dir / piece.data_name
     try:
         data = read_file(path)
     except FileNotFoundError:
-        raise FileDamageError(path, f"missing, though its manifest {manifest.name} is there") from None
-    if len(data) != manifest.size_bytes:
-        raise FileDamageError(path, f"{len(data)} bytes, its manifest says {manifest.size_bytes}")
-    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise FileDamageError(path, f"missing, though its manifest {piece.voucher} is there") from None
+    if len(data) != piece.size_bytes:
+        raise FileDamageError(path, f"{len(data)} bytes, its manifest says {piece.size_bytes}")
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
         raise FileDamageError(
-            path, f"the content was changed (its SHA-256 is not the one in {manifest.name})"
+            path, f"the content was changed (its SHA-256 is not the one in {piece.voucher})"
         )
     return data
 

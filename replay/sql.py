@@ -95,12 +95,12 @@ def _stored(store: Path) -> tuple[list[Path], list[dict[str, Any]]]:
     for run_dir in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not run_dir.is_dir():
             continue
-        chain = RunReader(run_dir).manifests()
-        files += [segment.checked(run_dir, manifest) for manifest in chain]
-        if chain:
-            last = chain[-1]
-            size = sum(manifest.size_bytes for manifest in chain)
-            values = (run_dir.name, last.final, last.last_seq + 1, len(chain), size, last.stream, last.hash)
+        found = RunReader(run_dir).contents()
+        files += [segment.checked(run_dir, piece) for piece in found.pieces]
+        if found.chain:
+            size = sum(piece.size_bytes for piece in found.pieces)
+            state = (found.final, found.end, len(found.pieces), size)
+            values = (run_dir.name, *state, found.chain[-1].stream, found.head)
             summaries.append(dict(zip(_SUMMARY.names, values, strict=True)))
     return files, summaries
 

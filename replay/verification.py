@@ -1,16 +1,17 @@
 """Checks every byte of a run's directory against what was written, and names the file of each deviation."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from ingest.errors import DamageError
-from replay import recovery, segment
-from replay.events import EventError, canonical, check, line, upcast
-from replay.segment import COMMITTED, GENESIS, FileDamageError, Manifest, Row
+import numpy as np
+import pyarrow as pa
+
+from replay import contents, recovery, segment
+from replay.contents import RECORD, Contents
+from replay.screening import faults
+from replay.segment import COMMITTED, GENESIS, FileDamageError, Manifest
+from replay.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,32 +25,52 @@ class Finding:
         return f"{self.file}: {self.problem}"
 
 
-def verify(run_dir: Path, chain_head: str | None = None) -> list[Finding]:
+def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
     """Every deviation from what was written; empty = intact. Left-overs of a crash are no damage.
 
     Checks each manifest, link, size and digest, each event's number, time, type and form, and the digest of
     the stream. `chain_head`, if kept elsewhere, must be a link of the chain: this detects a cut tail and a
-    history that was rewritten with all its hashes.
+    history that was rewritten with all its hashes. With `since` the data files that end before that event
+    are not read, and the digest of the stream, which needs them all, is not computed.
     """
     try:
         present = recovery.names(run_dir)
     except OSError as error:
         return [Finding(".", f"cannot be listed ({error.strerror})")]
-    chain, findings = _chain(run_dir, [name for name in present if _is_manifest(name)])
-    if not chain and not findings:
-        findings.append(Finding(".", "holds no committed segment"))
-    if not findings:
-        foreign = recovery.strangers(run_dir, present, chain)[1]
-        findings += [Finding(name, "does not belong to the run; move it away") for name in foreign]
+    if RECORD in present:
+        found, findings = _compacted(run_dir)
     else:
+        found, findings = _written(run_dir, present)
+    if findings:
         findings += _unknown_names(present)
-    findings += _contents(run_dir, chain, whole=not findings)
-    if chain_head is not None and chain_head not in {manifest.hash for manifest in chain}:
-        last = chain[-1].name if chain else "."
+    else:
+        foreign = recovery.strangers(run_dir, present, found)[1]
+        findings += [Finding(name, "does not belong to the run; move it away") for name in foreign]
+    findings += check_events(run_dir, found, whole=not findings, since=since)
+    if chain_head is not None and chain_head not in {manifest.hash for manifest in found.chain}:
+        last = found.chain[-1].name if found.chain else "."
         findings.append(
             Finding(last, f"the chain does not hold {chain_head}: the end was cut or the past rewritten")
         )
+    if findings and RECORD not in present and (run_dir / RECORD).exists():
+        return verify(run_dir, chain_head, since=since)  # compacted meanwhile
     return findings
+
+
+def _compacted(run_dir: Path) -> tuple[Contents, list[Finding]]:
+    try:
+        found = contents.read_record(run_dir)
+    except FileDamageError as error:
+        return Contents((), ()), [Finding(error.file, error.problem)]
+    assert found is not None, "only a compaction makes or takes the record"
+    return found, []
+
+
+def _written(run_dir: Path, present: Sequence[str]) -> tuple[Contents, list[Finding]]:
+    chain, findings = _chain(run_dir, [name for name in present if _is_manifest(name)])
+    if not chain and not findings:
+        findings.append(Finding(".", "holds no committed segment"))
+    return contents.of_chain(chain), findings
 
 
 def _is_manifest(name: str) -> bool:
@@ -100,49 +121,51 @@ def _link(before: Manifest | None, manifest: Manifest) -> list[Finding]:
     return []
 
 
-class _Place(NamedTuple):
-    """Where in the log an event was read."""
-
-    file: str
-    last_ns: int
-
-
-def _contents(run_dir: Path, chain: Sequence[Manifest], *, whole: bool) -> list[Finding]:
-    """What is wrong inside the segments; the digest of the stream is compared while the chain is `whole`."""
+def check_events(run_dir: Path, found: Contents, *, whole: bool = True, since: int = 0) -> list[Finding]:
+    """What is wrong inside the data files; the digests of the stream are compared while the chain is
+    `whole`."""
     findings: list[Finding] = []
-    total = hashlib.sha256()
+    through = Streams() if whole and since == 0 else None
+    ends = [manifest.last_seq for manifest in found.chain]
     last_ns = 0
-    for manifest in chain:
+    for piece in found.pieces:
+        if piece.last_seq < since:
+            continue
         try:
-            table = segment.read_rows(run_dir, manifest)
+            table = segment.read_rows(run_dir, piece)
         except FileDamageError as error:
             findings.append(Finding(error.file, error.problem))
-            whole = False
+            through = None
             continue
-        for row in segment.rows_of(table):
-            total.update(line(*row[:6]))
-            problem = _event_problem(row, _Place(manifest.data_name, last_ns))
-            if problem:
-                findings.append(Finding(manifest.data_name, f"event {row[0]}: {problem}"))
-            last_ns = row[1]
-        if whole and total.hexdigest() != manifest.stream:
-            findings.append(
-                Finding(manifest.name, "the events up to here are not those that it was written over")
-            )
-            whole = False
+        findings += [
+            Finding(piece.data_name, f"event {seq}: {problem}")
+            for seq, problem in sorted([*_backward(table, last_ns), *faults(table, piece.data_name)])
+        ]
+        last_ns = table.column("sim_ns")[-1].as_py()
+        if through is None:
+            continue
+        inside = slice(*np.searchsorted(ends, [piece.first_seq, piece.last_seq + 1]))
+        for manifest in found.chain[inside]:
+            through.add_table(table.slice(manifest.first_seq - piece.first_seq, manifest.rows))
+            if not _agrees(through, manifest):
+                voucher = piece.voucher
+                findings.append(
+                    Finding(voucher, "the events up to here are not those that it was written over")
+                )
+                through = None
+                break
     return findings
 
 
-def _event_problem(row: Row, place: _Place) -> str | None:
-    """Why the stored event is none that a writer would have accepted."""
-    _, sim_ns, name, version, _, text, wall = row
-    if sim_ns < place.last_ns:
-        return f"its time {sim_ns} ns lies before that of the event before ({place.last_ns} ns)"
-    try:
-        payload = json.loads(text)
-        if canonical(payload) != text or canonical(json.loads(wall)) != wall:
-            return "the payload is not in its canonical form"
-        check(name, upcast(name, version, payload, place.file)[1])
-    except (ValueError, RecursionError, EventError, DamageError) as error:
-        return str(error)
-    return None
+def _agrees(through: Streams, manifest: Manifest) -> bool:
+    return through.stream == manifest.stream and manifest.walls in (None, through.walls)
+
+
+def _backward(table: pa.Table, last_ns: int) -> list[tuple[int, str]]:
+    """(number, problem) of events whose time lies before that of the event before them."""
+    times = np.concatenate([[last_ns], table.column("sim_ns").to_numpy()])
+    first = table.column("seq")[0].as_py()
+    return [
+        (first + int(n), f"its time {times[n + 1]} ns lies before that of the event before ({times[n]} ns)")
+        for n in np.flatnonzero(np.diff(times) < 0)
+    ]

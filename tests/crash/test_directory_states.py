@@ -12,6 +12,7 @@ import workload
 from ingest.errors import DamageError, LockedError, NotFoundError, StorageError
 from replay import segment
 from replay.log import Finding, RunReader, RunWriter, recover
+from replay.streams import Streams
 
 EVENTS, PER_FLUSH = 48, 5
 
@@ -256,7 +257,7 @@ def test_no_directory(tmp_path: Path) -> None:
 def test_a_segment_behind_the_end(run: Path) -> None:
     last = RunReader(run).manifests()[-1]
     rows = [(last.last_seq + 1, 10**9, "link_restored", 1, "", '{"dst":1,"src":0}', "{}")]
-    extra = segment.commit(run, rows, last.hash, "0" * 64, final=False)
+    extra = segment.commit(run, rows, last.hash, Streams(), final=False)
     assert "lies behind the end of the run" in verdict(run)[extra.name]
     assert_unreadable(run)
 
@@ -273,7 +274,7 @@ def test_events_that_no_writer_accepts_are_found_though_every_hash_is_right(tmp_
     ):
         run_dir = tmp_path / str(number)
         run_dir.mkdir()
-        segment.commit(run_dir, [(0, 0, kind, 1, "", payload, "{}")], segment.GENESIS, "0" * 64, final=False)
+        segment.commit(run_dir, [(0, 0, kind, 1, "", payload, "{}")], segment.GENESIS, Streams(), final=False)
         found = RunReader(run_dir).verify()
         assert any(problem in finding.problem and "event 0" in finding.problem for finding in found), found
 
@@ -281,7 +282,7 @@ def test_events_that_no_writer_accepts_are_found_though_every_hash_is_right(tmp_
 def test_a_segment_that_is_no_parquet_though_every_hash_is_right(tmp_path: Path) -> None:
     data = b"PAR1 nothing of the kind PAR1"
     manifest = segment.Manifest(
-        0, 0, 1, len(data), hashlib.sha256(data).hexdigest(), segment.GENESIS, "0" * 64, True
+        0, 0, 1, len(data), hashlib.sha256(data).hexdigest(), segment.GENESIS, "0" * 64, True, "0" * 64
     )
     (tmp_path / manifest.data_name).write_bytes(data)
     (tmp_path / manifest.name).write_bytes(manifest.text())

@@ -8,7 +8,9 @@ import pytest
 from ingest.errors import DamageError, ExistsError
 from replay import segment
 from replay.segment import COMMITTED, GENESIS, Manifest
+from replay.streams import Streams
 
+THROUGH = Streams()
 ROWS = [
     (0, 0, "link_failed", 1, "", '{"dst":1,"src":0}', "{}"),
     (1, 5, "link_restored", 1, "job é", '{"dst":1,"src":0}', '{"latency_s":0.5}'),
@@ -16,17 +18,17 @@ ROWS = [
 
 
 def test_a_segment_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    manifest = segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{0:020d}.json", f"{0:020d}.parquet"]
     assert segment.read_manifest(tmp_path / manifest.name) == manifest
-    table = segment.read_rows(tmp_path, manifest)
+    table = segment.read_rows(tmp_path, manifest.piece)
     assert table.schema == segment.SCHEMA
     assert list(segment.rows_of(table)) == ROWS
-    assert segment.checked(tmp_path, manifest) == tmp_path / manifest.data_name
+    assert segment.checked(tmp_path, manifest.piece) == tmp_path / manifest.data_name
 
 
 def test_the_manifest_says_what_is_in_the_data(tmp_path: Path) -> None:
-    manifest = segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=True)
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=True)
     data = (tmp_path / manifest.data_name).read_bytes()
     assert manifest.sha256 == hashlib.sha256(data).hexdigest()
     assert (manifest.size_bytes, manifest.rows, manifest.last_seq, manifest.final) == (len(data), 2, 1, True)
@@ -38,9 +40,9 @@ def test_equal_rows_give_equal_bytes() -> None:
 
 
 def test_a_segment_is_never_written_twice(tmp_path: Path) -> None:
-    segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+    segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=False)
     with pytest.raises(ExistsError):
-        segment.commit(tmp_path, ROWS, GENESIS, "a" * 64, final=False)
+        segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=False)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_every_other_name_is_not(name: str) -> None:
 
 
 def test_a_manifest_under_another_name_is_damage(tmp_path: Path) -> None:
-    manifest = Manifest(5, 6, 2, 10, "a" * 64, "b" * 64, "c" * 64, False)
+    manifest = Manifest(5, 6, 2, 10, "a" * 64, "b" * 64, "c" * 64, False, "d" * 64)
     (tmp_path / f"{4:020d}.json").write_bytes(manifest.text())
     with pytest.raises(DamageError, match="not a manifest that was written under this name"):
         segment.read_manifest(tmp_path / f"{4:020d}.json")
