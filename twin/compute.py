@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from twin.collectives import Path, all_reduce_s
 from twin.domain import Domain, GpuType
 from twin.plan import Recompute
-from twin.transformer import Transformer
+from twin.transformer import Dtype, Transformer
 
 MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
@@ -30,8 +30,15 @@ OTHER_MATMUL_EFFICIENCY = 0.70
 MATMUL_START_S = 10e-6
 """What a product takes beyond that: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
 (profiles-vidur/compute)."""
-FLASH_EFFICIENCY = 0.5
-"""Share of the peak in fused attention (Dao 2023: 50-73 % on A100 forward and backward)."""
+FP8_EFFICIENCY = 0.63
+"""The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
+tokens and 6,144 columns (traces/operators-nvidia-h200)."""
+HAS_FP8 = ("H100", "H200", "GH200", "GB200")
+FLASH_EFFICIENCY = {"H100": (0.50, 0.34), "H200": (0.50, 0.34), "GH200": (0.50, 0.34)}
+"""Share of the peak in fused attention, forward and backward. H100 class: 0.36-0.63 and 0.27-0.49 at head
+size 128 (traces/operators-nvidia-h200), half of that at 64."""
+OTHER_FLASH_EFFICIENCY = (0.5, 0.5)
+"""Dao 2023: 50-73 % on A100."""
 KERNEL_S = 4e-6
 """One kernel in the stream that does little."""
 
@@ -107,11 +114,24 @@ class ComputeModel(Protocol):
 
 def matmul_efficiency(gpu: GpuType) -> float:
     """Share of the tensor peak that long products reach on `gpu`."""
-    return MATMUL_EFFICIENCY.get(gpu.name.removesuffix("-PCIE-80").split("-")[0], OTHER_MATMUL_EFFICIENCY)
+    return MATMUL_EFFICIENCY.get(_family(gpu), OTHER_MATMUL_EFFICIENCY)
 
 
-def _matmul_s(gpu: GpuType, flops: float, count: int) -> float:
-    return count * MATMUL_START_S + flops / (matmul_efficiency(gpu) * gpu.peak_flops)
+def _family(gpu: GpuType) -> str:
+    return gpu.name.removesuffix("-PCIE-80").split("-")[0]
+
+
+def matmul_flops_s(gpu: GpuType, dtype: Dtype) -> float:
+    """FLOP/s of long products: in fp8 where the GPU can; in fp32 as TF32, half the rate, or without tensor
+    cores before Ampere, an eighth (V100: 15.7 of 125 TFLOP/s)."""
+    if dtype == "fp8" and gpu.name in HAS_FP8:
+        return FP8_EFFICIENCY * 2 * gpu.peak_flops
+    single = 8 if _family(gpu) in ("V100", "RTX", "TITAN") and gpu.name != "RTX-3090" else 2
+    return matmul_efficiency(gpu) * gpu.peak_flops / (single if dtype == "fp32" else 1)
+
+
+def _matmul_s(gpu: GpuType, flops: float, count: int, dtype: Dtype = "bf16") -> float:
+    return count * MATMUL_START_S + flops / matmul_flops_s(gpu, dtype)
 
 
 def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
@@ -126,8 +146,9 @@ def _attention_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) ->
     """
     flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
     if model.attention == "flash":
-        forward = flops / 2 / (FLASH_EFFICIENCY * gpu.peak_flops) + MATMUL_START_S
-        return forward, 2.5 * forward
+        shares = FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY)
+        once = flops / 2 / gpu.peak_flops
+        return MATMUL_START_S + once / shares[0], MATMUL_START_S + 2.5 * once / shares[1]
     matrix = 2.0 * micro_batch * model.heads * model.seq**2 / tp
     over = (CLASSIC if model.bias else GATED).matrix
     forward = _matmul_s(gpu, flops, 2) + _memory_s(gpu, over[0] * matrix, 2)
@@ -139,13 +160,12 @@ def _block_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tup
     tokens = micro_batch * model.seq
     h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
     weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
-    passes = GATED if model.gated else CLASSIC
+    around, inside = (CLASSIC if model.bias else GATED).hidden, (GATED if model.gated else CLASSIC).ffn
     sizes = [
-        tokens * (per_h * h + per_f * model.ffn / tp)
-        for per_h, per_f in zip(passes.hidden, passes.ffn, strict=True)
+        tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
     ]
-    forward = _matmul_s(gpu, 2.0 * tokens * weights, 4) + _memory_s(gpu, sizes[0], 8)
-    backward = _matmul_s(gpu, 4.0 * tokens * weights, 8)
+    forward = _matmul_s(gpu, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
+    backward = _matmul_s(gpu, 4.0 * tokens * weights, 8, model.dtype)
     return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
 
 

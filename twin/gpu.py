@@ -46,7 +46,10 @@ PRESETS: dict[str, GpuType] = {
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """What usually joins these GPUs inside a site: per GPU and direction, bits per second and seconds."""
+    """What usually joins these GPUs inside a site: per GPU and direction, bits per second and seconds.
+
+    `gpus_per_node` counts the GPUs of one NVLink (or PCIe) domain: 8 in a DGX, 72 in a GB200 NVL72 rack.
+    """
 
     gpus_per_node: int
     intra_node_bps: float
@@ -68,7 +71,7 @@ FABRICS: dict[str, Fabric] = {
     "H100": Fabric(8, 3.6e12, 400e9),
     "H200": Fabric(8, 3.6e12, 400e9),
     "GH200": Fabric(4, 3.6e12, 200e9),
-    "GB200": Fabric(4, 7.2e12, 400e9),
+    "GB200": Fabric(72, 7.2e12, 400e9),
     "RTX-2080": Fabric(8, 0.125e12, 25e9),
     "RTX-3090": Fabric(8, 0.25e12, 25e9),
     "TITAN-RTX": Fabric(8, 0.125e12, 25e9),

@@ -26,6 +26,8 @@ OPTIMISER_BYTES = 30.0
 """Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
 the weight (14)."""
 OPTIMISER_MEMORY_EFFICIENCY = 0.75
+BUCKETS = 8
+"""Parts in which a stage's gradients are reduced; the last one can overlap nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,12 @@ def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
     return warmup_depths(len(positions), micro_batches, extra * (share[-1] - share))
 
 
+def _exposed(seconds: Float, beside: Float) -> Float:
+    """What remains of a collective that runs `beside` compute, at least its last bucket."""
+    left: Float = np.maximum(seconds - beside, seconds / BUCKETS)
+    return left
+
+
 def _prefix(values: Float | list[float]) -> Float:
     return np.concatenate([[0.0], np.cumsum(values)])
 
@@ -140,7 +148,7 @@ class StageModel:
             ahead = self._layer_prefix(slot, sketch)
             forward[i], backward[i] = (prefix[past] - prefix[first] for prefix in ahead)
             parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
-            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share])
+            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], forward[i], backward[i])
             update[i] = self._update_s(parameters, slot, sketch)
             flight = memory.in_flight(int(warmup[i]), sketch.micro_batches, sketch.schedule)
             peak[i] = self._peak_bytes(parameters, first, past, slot, sketch, flight)
@@ -151,15 +159,22 @@ class StageModel:
         speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
         return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
 
-    def _sync_s(self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout) -> Float:
-        """Gradients reduced over dp, weights gathered where the optimiser is sharded: reduce-scatter +
-        all-gather."""
+    def _sync_s(
+        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, forward: Float, backward: Float
+    ) -> Float:
+        """What gradient reduction over dp, and the gathering of weights where the optimiser is sharded, add
+        after the last backward.
+
+        Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
+        distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
+        backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
+        overlap-param-gather): what remains is what does not fit there, at least one bucket in `BUCKETS`.
+        """
         if sketch.dp == 1:
             return np.zeros_like(parameters)
         gradient_bytes = (
             2.0 if self._job.model.dtype == "fp16" else 4.0
         )  # Megatron reduces bf16 gradients in fp32
-        gathered_bytes = 2.0 if sketch.zero >= 1 else gradient_bytes
         domain = self._domains[slot.domain]
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
@@ -168,7 +183,10 @@ class StageModel:
         def ring_s(bytes_per_parameter: float) -> Float:
             return hierarchical_all_gather_s(parameters * bytes_per_parameter, local, nodes, intra, inter)
 
-        return ring_s(gradient_bytes) + ring_s(gathered_bytes)
+        reduce, gather = ring_s(gradient_bytes), ring_s(2.0 if sketch.zero >= 1 else gradient_bytes)
+        if sketch.zero == 0:
+            return reduce + gather
+        return _exposed(reduce, backward) + _exposed(gather, forward)
 
     def _peak_bytes(
         self, parameters: Float, first: Int, past: Int, slot: Slot, sketch: Plan, flight: int
