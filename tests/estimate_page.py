@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 import cli
-from twin import resolve, solve, uncertainty
+from twin import memory, resolve, solve, uncertainty
 from twin.columns import COLUMNS, NOTES
 
 OUTPUTS: tuple[tuple[str, str, str], ...] = (
@@ -16,9 +16,13 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     (
         "peak_mem_bytes",
         "bytes",
-        "the fullest GPU: states, activations in flight, largest temporary, workspace",
+        "the fullest GPU: states, activations in flight, largest temporary (what the allocator holds)",
     ),
-    ("fits", "", "whether that fits into the GPU"),
+    (
+        "fits",
+        "",
+        f"whether that and {memory.WORKSPACE_BYTES / 2**30:g} GiB of context, buffers and fragmentation fit",
+    ),
     ("utilisation", "", "compute time / iteration time, mean over the stages of a domain, then over domains"),
     ("mfu", "", "model FLOPs (forward and backward, no recompute) / peak FLOPs of all GPUs"),
     ("bubble_s", "s", "idle time that remains with free communication, mean over stages"),
@@ -124,8 +128,8 @@ def page(outputs: tuple[str, ...]) -> str:
         "cost nothing and no gradient reduction or update follows.",
         "",
         "**Attention.** GPT blocks on "
-        f"{', '.join(resolve.WRITES_SCORES)} write their scores to memory; Llama blocks, and any block "
-        "on newer GPUs, use fused attention.",
+        f"{', '.join(resolve.WRITES_SCORES)} write their scores to memory; any other block, and any block on "
+        "newer GPUs, uses fused attention.",
         "",
         "## Answers",
         "",

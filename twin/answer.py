@@ -18,6 +18,7 @@ from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState
 from twin.estimate import Estimator
 from twin.kernel import DEAD, LONGEST_NS
+from twin.memory import WORKSPACE_BYTES
 from twin.pipeline import Int, Pipeline, warmup_depths
 from twin.plan import Plan, Share
 from twin.resolve import USD_PER_GB, Case, Times
@@ -26,8 +27,12 @@ from twin.uncertainty import MODELS, SCHEDULE, Residuals
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one iteration of a case costs; None where the case does not say enough (no model, no link
-    price)."""
+    """What one iteration of a case costs; None where the case does not say enough (no model, no message
+    size).
+
+    `peak_mem_bytes` is what the allocator holds at its peak (`max_memory_allocated`); `fits` compares it,
+    with the platform's constant for context, communication buffers and fragmentation, to the GPU's memory.
+    """
 
     case: str
     iter_s: float
@@ -242,7 +247,7 @@ def _describe(
         iter_s=iter_s,
         iter_s_low=low,
         iter_s_high=high,
-        peak_mem_bytes=largest,
+        peak_mem_bytes=None if largest is None else largest - WORKSPACE_BYTES,
         fits=None if largest is None else largest <= gpu.memory_bytes,
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),

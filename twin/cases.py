@@ -70,7 +70,7 @@ def read(path: Path) -> Table:
         try:
             if problem:
                 raise BadCellError("", problem)
-            rows.append(Row(number, line, _parsed(cells)))
+            rows.append(Row(number, line, parse(cells)))
         except BadCellError as error:
             failures.append(Failure(number, line, error.column, str(error)))
     if not rows and not failures:
@@ -82,7 +82,12 @@ Record = tuple[int, dict[str, str], str]
 """Line, cells as text, and what is wrong with the record as a whole."""
 
 
-def _parsed(cells: Mapping[str, str]) -> dict[str, Cell]:
+def parse(cells: Mapping[str, str]) -> dict[str, Cell]:
+    """The filled cells of a row, read by their columns.
+
+    Raises:
+        BadCellError: a cell is not what its column holds.
+    """
     found: dict[str, Cell] = {}
     for name, text in cells.items():
         if not text:

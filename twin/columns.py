@@ -143,10 +143,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count),
     Column("hidden", "", "model width", "required [1]", count),
     Column("heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count),
-    Column("kv_heads", "", "key-value heads", "heads", count),
     Column(
-        "ffn", "", "MLP width; 4 x hidden means the GPT block (two matrices, GELU, biases), any other width "
-        "the Llama block (three matrices, gated)", "4 x hidden", count,
+        "kv_heads", "", "key-value heads; a plain MLP with as many as heads is the GPT family (biases, "
+        "dropout, learned positions, tied embedding), anything else has none of these", "heads", count,
+    ),
+    Column(
+        "ffn", "", "MLP width; 4 x hidden means two matrices, any other width three (gated, as in Llama)",
+        "4 x hidden", count,
     ),
     Column("vocab", "", "rows of the embedding table", "51200", count),
     Column("seq", "", "tokens in a sequence", "2048", count),

@@ -21,8 +21,8 @@ DEFAULT_VOCAB = 51200
 """GPT's 50,257 padded to a multiple of 1,024, as Megatron's published runs have it."""
 OLDER_THAN_AMPERE = ("V100", "RTX-2080", "TITAN")
 WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
-"""GPUs whose GPT runs are taken to write the s x s scores to memory; newer ones, and Llama blocks
-anywhere, use fused attention."""
+"""GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
+use fused attention."""
 USD_PER_GB = 0.02
 """Egress between regions of one continent (the price Sailor charges, SOSP 2025)."""
 BLOCKING = ("gpipe", "1f1b")
@@ -205,7 +205,7 @@ def _measured(cells: Mapping[str, Cell], pp: int) -> Measured:
 
 
 def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
-    """The Transformer of the row: GPT or Llama form by the width of its MLP."""
+    """The Transformer of the row: its MLP and its key-value heads tell the family."""
     for name in ("hidden", "layers"):
         if name not in cells:
             raise BadCellError(
@@ -213,13 +213,14 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
             )
     hidden = cells["hidden"]
     heads = cells.get("heads", hidden // 128 if hidden % 128 == 0 else max(1, hidden // 64))
-    ffn = cells.get("ffn", 4 * hidden)
-    classic = ffn == 4 * hidden
+    ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
+    gated = ffn != 4 * hidden
+    classic = not gated and kv_heads == heads
     scores = classic and kind.startswith(WRITES_SCORES)
     dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
     try:
         return Transformer(
-            "case", cells["layers"], hidden, heads, cells.get("kv_heads", heads), ffn, not classic,
+            "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
             learned_positions=classic, layer_norm=classic, tied=classic,
             attention="materialised" if scores else "flash",
@@ -310,9 +311,7 @@ def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> 
         across = [bps > 0 for bps in wan]
     elif wan:
         if pp == 1:
-            raise BadCellError(
-                "wan_bps", "one stage has no wide-area boundary: raise pp or empty this cell"
-            )
+            raise BadCellError("wan_bps", "one stage has no wide-area boundary: raise pp or empty this cell")
         if len(wan) > pp - 1:
             raise BadCellError("wan_bps", f"{len(wan)} entries, but {pp} stages have {pp - 1} boundaries")
         halves = _even(pp, len(wan) + 1)

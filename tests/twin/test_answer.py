@@ -7,13 +7,14 @@ from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import Estimator
 from twin.gpu import fabric, preset
 from twin.job import JobSpec
+from twin.memory import WORKSPACE_BYTES
 from twin.plan import PointToPoint, Schedule
 from twin.resolve import Case, resolve
 from twin.transformer import classic
 
 
 def one(**cells: str) -> Case:
-    return resolve(cases._parsed(cells))
+    return resolve(cases.parse(cells))
 
 
 def ask(**cells: str) -> Answer:
@@ -96,7 +97,7 @@ def test_the_same_as_the_estimator_with_a_domain_a_site(schedule: Schedule, p2p:
         schedule=schedule, p2p=p2p,
     )  # fmt: skip
     assert found.iter_s == expected.iter_s
-    assert found.peak_mem_bytes == max(expected.peak_mem_bytes)
+    assert found.peak_mem_bytes == max(expected.peak_mem_bytes) - WORKSPACE_BYTES
     assert found.utilisation == pytest.approx(expected.utilisation)
     assert found.bubble_s == pytest.approx(expected.bubble_s)
     assert found.exposed_comm_s == pytest.approx(expected.exposed_comm_s)

@@ -16,7 +16,7 @@ def table(tmp_path: Path, text: str, name: str = "cases.csv") -> cases.Table:
 
 def one(**cells: str) -> Case:
     """The case of one row of text cells."""
-    return resolve(cases._parsed(cells))
+    return resolve(cases.parse(cells))
 
 
 SHAPE = {"layers": "24", "hidden": "2048", "global_batch": "64"}
@@ -100,8 +100,11 @@ def test_defaults() -> None:
     assert "heads" in case.defaults and "layers" not in case.defaults
 
 
-def test_the_width_of_the_mlp_chooses_the_block() -> None:
+def test_mlp_and_key_value_heads_choose_the_family() -> None:
     gpt, llama = one(**SHAPE, ffn="8192").model, one(**SHAPE, ffn="5504", kv_heads="4").model
+    plain = one(**SHAPE, kv_heads="4").model
+    assert plain is not None
+    assert (plain.gated, plain.bias, plain.tied, plain.attention) == (False, False, False, "flash")
     assert gpt is not None and llama is not None
     assert (gpt.gated, gpt.bias, gpt.attention) == (False, True, "materialised")
     assert (llama.gated, llama.bias, llama.attention) == (True, False, "flash")

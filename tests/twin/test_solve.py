@@ -9,7 +9,7 @@ from twin.solve import Solution, Target, solve
 
 
 def cells(**text: str) -> dict[str, Cell]:
-    return cases._parsed(text)
+    return cases.parse(text)
 
 
 TWO_SITES = cells(
