@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -31,10 +32,7 @@ _WORKERS = min(4, os.cpu_count() or 1)
 """Blocks parsed at a time; Arrow works outside the interpreter's lock."""
 _PARSE_BYTES = 1 << 16
 T = TypeVar("T")
-_COMMA, _LINE_END, _QUOTE = b',\n"'
-_CELL = rb'(?:"(?:[^"]|"")*"|[^",\n][^,\n]*|)'
-_RECORD = re.compile(_CELL + rb"(?:," + _CELL + rb")*")
-"""Cells that are quoted as a whole, or do not begin with a quote."""
+_LINE_END, _QUOTE = b'\n"'
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -46,6 +44,7 @@ class Block:
     data: bytes
     count: int
     rejects: tuple[Reject, ...] = ()
+    delimiter: str = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,8 @@ def header(head: bytes, delimiter: str = ",") -> list[str]:
     return [name.strip() for name in names]
 
 
-def blocks(source: Source) -> Iterator[Block]:
-    """The records after the header.
+def blocks(source: Source, delimiter: str = ",") -> Iterator[Block]:
+    """The records after the header; cells are parted by `delimiter`, one byte.
 
     Raises:
         InputError: a line is absurdly long.
@@ -95,7 +94,7 @@ def blocks(source: Source) -> Iterator[Block]:
             if b'"' in block:
                 block, rest = _balanced(block, rest, last=not chunk)
             if block:
-                made = _block(row + 1, block)
+                made = _block(row + 1, block, delimiter)
                 row += made.count
                 if made.count:
                     yield made
@@ -132,11 +131,11 @@ def typed(block: Block, names: Sequence[str], kinds: Mapping[str, pa.DataType]) 
     return _parsed(block, block.data, names, kinds)
 
 
-def side_by_side(source: Source, work: Callable[[Block], T]) -> Iterator[T]:
+def side_by_side(source: Source, work: Callable[[Block], T], delimiter: str = ",") -> Iterator[T]:
     """`work` on every block of the source, on a few blocks at a time, in order."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         waiting: deque[Future[T]] = deque()
-        for block in blocks(source):
+        for block in blocks(source, delimiter):
             waiting.append(pool.submit(work, block))
             if len(waiting) > _WORKERS:
                 yield waiting.popleft().result()
@@ -171,7 +170,7 @@ def _parsed(block: Block, data: bytes, names: Sequence[str], kinds: Mapping[str,
         pacsv.ReadOptions(
             use_threads=False, block_size=max(len(data) + 1, _PARSE_BYTES), column_names=list(names)
         ),
-        pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+        pacsv.ParseOptions(delimiter=block.delimiter, newlines_in_values=True, invalid_row_handler=note),
         pacsv.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),
@@ -225,14 +224,14 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _block(first_row: int, data: bytes) -> Block:
+def _block(first_row: int, data: bytes, delimiter: str) -> Block:
     """Count the records; those with a quote out of place are rejected here, one by one."""
     if b"\r" in data:  # the parser would take a stray one for the end of a record
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     raw = np.frombuffer(data, np.uint8)
-    if b'"' in data and not _orderly(raw):
-        return _repaired(first_row, data)
-    return Block(first_row, data, _records(raw))
+    if b'"' in data and not _orderly(raw, delimiter):
+        return _repaired(first_row, data, delimiter)
+    return Block(first_row, data, _records(raw), delimiter=delimiter)
 
 
 def _records(raw: np.ndarray) -> int:
@@ -241,38 +240,46 @@ def _records(raw: np.ndarray) -> int:
     return int((np.diff(ends) > 1).sum())
 
 
-def _orderly(raw: np.ndarray) -> bool:
+def _orderly(raw: np.ndarray, delimiter: str) -> bool:
     """Whether every quote bounds a whole cell or is one of a pair inside, and all close in their line."""
     quotes = np.flatnonzero(raw == _QUOTE)
     lines = np.concatenate((np.flatnonzero(raw == _LINE_END), [len(raw)]))
     if (np.searchsorted(quotes, lines) % 2).any():
         return False
     padded = np.concatenate(([_LINE_END], raw, [_LINE_END]))
-    edge = np.isin(padded, (_COMMA, _LINE_END, _QUOTE))
+    edge = np.isin(padded, (ord(delimiter), _LINE_END, _QUOTE))
     return bool(edge[quotes[0::2]].all() and edge[quotes[1::2] + 2].all())
 
 
-def _repaired(first_row: int, data: bytes) -> Block:
+@cache
+def _record(delimiter: str) -> re.Pattern[bytes]:
+    """Cells that are quoted as a whole, or do not begin with a quote."""
+    mark = re.escape(delimiter.encode())
+    cell = rb'(?:"(?:[^"]|"")*"|[^"\n' + mark + rb"][^\n" + mark + rb"]*|)"
+    return re.compile(cell + rb"(?:" + mark + cell + rb")*")
+
+
+def _repaired(first_row: int, data: bytes, delimiter: str) -> Block:
     """Join lines of a cell that spans several; reject lines with a stray quote."""
     kept: list[bytes] = []
     rejects: list[Reject] = []
     lines = [line for line in data.split(b"\n") if line]
     row, at = first_row, 0
     while at < len(lines):
-        span = _span(lines, at)
+        span = _span(lines, at, _record(delimiter))
         if span:
             kept.append(b"\n".join(lines[at : at + span]))
         else:
             rejects.append(Reject(row, "", lines[at].decode("utf-8", "replace"), "a quote is not closed"))
         at, row = at + max(span, 1), row + 1
-    return Block(first_row, b"\n".join(kept), row - first_row, tuple(rejects))
+    return Block(first_row, b"\n".join(kept), row - first_row, tuple(rejects), delimiter)
 
 
-def _span(lines: list[bytes], at: int) -> int:
+def _span(lines: list[bytes], at: int, whole: re.Pattern[bytes]) -> int:
     """How many lines the record at `at` takes; 0 if its quotes make no sense."""
     for span in range(1, _JOIN_LINES + 1) if b'"' in lines[at] else (1,):
         record = b"\n".join(lines[at : at + span])
-        if b'"' not in record or _RECORD.fullmatch(record):
+        if b'"' not in record or whole.fullmatch(record):
             return span
         if at + span >= len(lines):
             return 0
