@@ -13,7 +13,10 @@ RELATIVE = 1e-9
 
 
 class Books:
-    """Double entry: what each event claims against what follows from the others."""
+    """Double entry: what each event claims against what follows from the others.
+
+    Of several jobs each has books of its own, from its submission to its end; their sums are the run's.
+    """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -22,16 +25,30 @@ class Books:
         self._prices: Json = {}
         self._domains: list[Json] = []
         self._gpus: list[int] = []
+        self._ended = False
+        self._jobs: dict[str, Books] = {}
         self._sums: dict[str, float] = dict.fromkeys(FLOATS + INTEGERS, 0)
         self._links: dict[str, dict[str, int]] = {"wan_bytes": {}, "moved_bytes": {}}
 
     def check(self, events: Iterable[Event]) -> list[str]:
         """All mismatches of a finished run, each naming the event."""
         for event in events:
-            handler = getattr(self, f"_on_{event.type}", None)
+            books = self._jobs.setdefault(event.job, self._branch(event)) if event.job else self
+            handler = getattr(books, f"_on_{event.type}", None)
             if handler is not None:
                 handler(event, event.payload)
         return self.problems
+
+    def _branch(self, event: Event) -> "Books":
+        """Books of one job, which begin with `event`."""
+        books = Books()
+        books.problems, books._domains, books._prices = self.problems, self._domains, self._prices
+        books._gpus, books._at_ns = [0] * len(self._domains), event.sim_ns
+        return books
+
+    def _on_job_finished(self, event: Event, finished: Json) -> None:
+        self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+        self._ended = True
 
     def _on_run_started(self, event: Event, started: Json) -> None:
         cluster = started["scenario"]["cluster"]
@@ -72,13 +89,36 @@ class Books:
         self._charges(event, lost, lost["lost_ns"] if lost["gpu_ns"] else 0)
         self._sums["lost_ns"] += lost["lost_ns"]
 
+    def _on_state_copied(self, event: Event, copied: Json) -> None:
+        self._expect(event, "end of the copy", event.sim_ns, copied["start_ns"] + copied["copied_ns"])
+        self._charges(event, copied, 0)
+
+    def _on_work_lost(self, event: Event, lost: Json) -> None:
+        self._on_gpu_failed(event, lost)
+
     def _on_gpu_failed(self, event: Event, failed: Json) -> None:
         self._sums["tokens"] -= failed["lost_tokens"]
         self._sums["iterations"] -= failed["lost_iterations"]
 
     def _on_run_finished(self, event: Event, finished: Json) -> None:
         totals = finished["totals"]
-        self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+        for name, books in self._jobs.items():
+            books._balance(event, totals["jobs"][name])
+            self._join(books)
+        self._balance(event, totals)
+
+    def _join(self, books: "Books") -> None:
+        """Take the sums of a job into those of the run."""
+        for name, value in books._sums.items():
+            self._sums[name] += value
+        for name, sums in self._links.items():
+            for link, size in books._links[name].items():
+                sums[link] = sums.get(link, 0) + size
+
+    def _balance(self, event: Event, totals: Json) -> None:
+        """Hold the sums against the totals that the run claims."""
+        if not self._jobs and not self._ended:
+            self._expect(event, "accounted time", self._at_ns, event.sim_ns)
         for name in INTEGERS:
             self._expect(event, f"totals.{name}", totals[name], self._sums[name])
         for name in FLOATS:

@@ -22,6 +22,7 @@ class Coordinator:
     recorded as the decision's `fallback`, and a re-execution takes `missed` (decision number -> what was
     recorded) instead of the clock. Unless `enforce`, lateness is recorded beside the decision
     and changes nothing: simulated time stands still while a policy thinks, so equal seeds give equal runs.
+    With `may_wait`, one job of several, a job without a plan holds until there is room for it.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Coordinator:
         deadline_s: float,
         enforce: bool = False,
         missed: Mapping[int, str] | None = None,
+        may_wait: bool = False,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._policy = policy
@@ -39,6 +41,7 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._enforce = enforce
         self._missed = missed
+        self._may_wait = may_wait
         self._clock = clock
 
     def answer(self, number: int, view: View) -> tuple[Decision, dict[str, Any]]:
@@ -56,7 +59,9 @@ class Coordinator:
         try:
             return self._policy.decide(view)
         except InfeasibleError as error:
-            if view.plan is None:  # a policy that cannot even start is no matter of coordination
+            if (
+                view.plan is None and not self._may_wait
+            ):  # a policy that cannot even start is no matter of coordination
                 raise
             return Decision(None, str(error), fallback=f"{NOTHING_FITS}: {error}")
 
@@ -67,7 +72,7 @@ class Coordinator:
 
     def _illegal(self, view: View, decision: Decision) -> str | None:
         if decision.plan is None:
-            return f"{ILLEGAL}: nothing to hold" if view.plan is None else None
+            return None if self._may_wait or view.plan is not None else f"{ILLEGAL}: nothing to hold"
         problems = self._estimator.problems(decision.plan, view.free_gpus)
         return f"{ILLEGAL}: {problems[0]}" if problems else None
 
@@ -76,7 +81,7 @@ class Coordinator:
         plan: Plan | None = None
         if view.plan is None or self._estimator.problems(view.plan, view.free_gpus):
             found = best_plans(self._estimator, view.forecast.links(), free_gpus=view.free_gpus, top=1)
-            if not found and view.plan is None:
+            if not found and view.plan is None and not self._may_wait:
                 raise InfeasibleError(
                     "no plan fits the model into the cluster: add GPUs or take a smaller model"
                 )

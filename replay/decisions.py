@@ -23,7 +23,7 @@ class Recorded:
     run_id: str
     event: Event  # the `decided` event
     trigger: Event  # the `triggered` event before it
-    views: tuple[View, ...]  # those of all decisions before it, in order, and its own
+    views: tuple[View, ...]  # those of all decisions for its job before it, in order, and its own
     after: tuple[Event, ...]  # what followed, up to the next decision
 
     @property
@@ -38,7 +38,7 @@ def find(store: Path, run_id: str, number: int) -> Recorded:
     Raises:
         NotFoundError: the run has no such decision.
     """
-    views: list[View] = []
+    seen: list[tuple[str, View]] = []
     trigger: Event | None = None
     found: Event | None = None
     after: list[Event] = []
@@ -50,13 +50,14 @@ def find(store: Path, run_id: str, number: int) -> Recorded:
         elif event.type == "triggered":
             trigger = event
         elif event.type == "decided":
-            views.append(view_from_json(event.payload["observation"]))
+            seen.append((event.job, view_from_json(event.payload["observation"])))
             if event.payload["number"] == number:
                 found = event
     if found is None or trigger is None:
-        last = f"its last one is {len(views) - 1}" if views else "it made none"
+        last = f"its last one is {len(seen) - 1}" if seen else "it made none"
         raise NotFoundError(f"{run_id}: no decision {number}; {last}")
-    return Recorded(run_id, found, trigger, tuple(views), tuple(after))
+    views = tuple(view for job, view in seen if job == found.job)
+    return Recorded(run_id, found, trigger, views, tuple(after))
 
 
 def stage_of(store: Path, run_id: str) -> runner.Stage:
@@ -87,7 +88,8 @@ class Rehearsal:
 
 def again(stage: runner.Stage, recorded: Recorded) -> Rehearsal:
     """The run's own policy just before the recorded decision."""
-    return Rehearsal(stage.policy, runner.context_of(stage.header, stage.setup), recorded.views[:-1])
+    context = runner.context_of(stage.header, stage.setup, recorded.event.job)
+    return Rehearsal(stage.policy, context, recorded.views[:-1])
 
 
 def baselines(stage: runner.Stage) -> dict[str, Rehearsal]:

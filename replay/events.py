@@ -45,6 +45,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("plan_applied", 1, payloads.PlanApplied),
         ("iteration_done", 1, payloads.IterationDone),
         ("time_lost", 1, payloads.TimeLost),
+        ("state_copied", 1, payloads.StateCopied),
+        ("work_lost", 1, payloads.WorkLost),
         ("link_failed", 1, payloads.LinkChanged),
         ("link_restored", 1, payloads.LinkChanged),
         ("gpu_failed", 1, payloads.GpuFailed),

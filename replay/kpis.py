@@ -66,8 +66,7 @@ class Fold:
     def __init__(self) -> None:
         self._end_ns = 0
         self._gpus_owned = 0
-        self._in_plan: tuple[int, ...] = ()
-        self._plans = 0
+        self._in_plan: dict[str, tuple[int, ...]] = {}  # of each job
         self._iterations = self._tokens = self._training_ns = 0
         self._compute_ns = self._gpu_compute_ns = self._active_ns = 0
         self._paused_ns = self._lost_ns = self._scheduler_ns = 0
@@ -83,7 +82,9 @@ class Fold:
             "plan_applied": self._plan_applied,
             "iteration_done": self._iteration_done,
             "time_lost": self._time_lost,
-            "gpu_failed": self._gpu_failed,
+            "gpu_failed": self._work_lost,
+            "work_lost": self._work_lost,
+            "state_copied": self._state_copied,
         }
 
     def add(self, event: Event) -> None:
@@ -107,12 +108,11 @@ class Fold:
 
     def _plan_applied(self, event: Event) -> None:
         applied = event.payload
-        self._in_plan = tuple(share["domain"] for share in applied["plan"]["shares"])
-        self._moves += self._plans > 0
-        self._plans += 1
+        self._moves += event.job in self._in_plan
+        self._in_plan[event.job] = tuple(share["domain"] for share in applied["plan"]["shares"])
         self._paused_ns += applied["pause_ns"]
         self._scheduler_ns += applied["pause_ns"]
-        self._active_ns += applied["pause_ns"] * len(self._in_plan)
+        self._active_ns += applied["pause_ns"] * len(self._in_plan[event.job])
         self._moved_bytes += _bytes(applied["moved_bytes"])
         self._charge(applied)
         self._rates.add(applied["started_ns"], event.sim_ns, applied["moved_bytes"])
@@ -135,13 +135,19 @@ class Fold:
         end_ns = lost["start_ns"] + lost["lost_ns"]
         self._lost_ns += lost["lost_ns"]
         self._scheduler_ns += lost["lost_ns"] if lost["reason"] in SCHEDULER_REASONS else 0
-        self._active_ns += lost["lost_ns"] * len(self._in_plan)
+        self._active_ns += lost["lost_ns"] * len(self._in_plan.get(event.job, ()))
         self._wan_bytes += _bytes(lost["wan_bytes"])
         self._moved_bytes += _bytes(lost["moved_bytes"])
         self._charge(lost)
         self._rates.add(lost["start_ns"], end_ns, [*lost["wan_bytes"], *lost["moved_bytes"]])
 
-    def _gpu_failed(self, event: Event) -> None:
+    def _state_copied(self, event: Event) -> None:
+        copied = event.payload
+        self._moved_bytes += _bytes(copied["moved_bytes"])
+        self._charge(copied)
+        self._rates.add(copied["start_ns"], copied["start_ns"] + copied["copied_ns"], copied["moved_bytes"])
+
+    def _work_lost(self, event: Event) -> None:
         self._tokens -= event.payload["lost_tokens"]  # trained again later: not counted twice
 
     def _charge(self, payload: dict[str, Any]) -> None:

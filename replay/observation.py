@@ -49,6 +49,7 @@ def view_to_json(view: View) -> Json:
         "slowdown": _numbers(view.slowdown),
         "since_move_s": _number(float(view.since_move_s)),
         "tokens": float(view.tokens),
+        **({"job": view.job} if view.job else {}),
     }
 
 
@@ -70,6 +71,7 @@ def view_from_json(value: Json) -> View:
         slowdown=_array(value["slowdown"]),
         since_move_s=math.inf if since is None else since,
         tokens=value["tokens"],
+        job=value.get("job", ""),
     )
 
 

@@ -156,6 +156,23 @@ class DomainSlowed(Payload):
     factor: float = Field(description="computing time over nominal; 1.0: nominal again")
 
 
+class StateCopied(_Charged):
+    """A round of copying ahead of a move is over; training went on meanwhile."""
+
+    round: Count = Field(description="number of the round, from 0")
+    start_ns: Count = Field(description="when it began")
+    copied_ns: Count = Field(description="how long it took")
+    moved_bytes: Links = Field(description="[i, j, bytes] of parameters and optimiser states")
+
+
+class WorkLost(Payload):
+    """One of several jobs fell back to its last checkpoint."""
+
+    reason: str = Field(description="failure or preempted")
+    lost_iterations: Count = Field(description="iterations to do again")
+    lost_tokens: Count = Field(description="their tokens")
+
+
 class JobChanged(Payload):
     """A job changed its state; the event's `job` column names it."""
 

@@ -1,6 +1,6 @@
 """The loop of a run: next fact, view, policy, decision, log. The rest of this file prepares or repeats it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,18 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A run ready to go: how it was made, what its world is made from, and who answers it."""
+    """A run ready to go: how it was made, what its world is made from, and who answers it.
+
+    Of several jobs `coordinators` names who answers for each; `policy` and `coordinator` are those of the
+    first.
+    """
 
     header: Header
     setup: Setup
     context: Context
     policy: Policy
     coordinator: Coordinator
+    coordinators: Mapping[str, Coordinator]
 
 
 def play(stage: Stage, sink: Sink, progress: Progress = SILENT) -> Totals:
@@ -50,11 +55,12 @@ def play(stage: Stage, sink: Sink, progress: Progress = SILENT) -> Totals:
         shown.at(fact.sim_ns)
         if fact.type == "run_finished":
             return sink.finish(fact.payload["totals"], sim_ns=fact.sim_ns)
-        sink.append(fact.sim_ns, fact.type, fact.payload)
+        sink.append(fact.sim_ns, fact.type, fact.payload, job=fact.job)
         if isinstance(fact, Trigger):
             assert fact.view is not None
-            decision, wall = stage.coordinator.answer(number, fact.view)
-            sink.append(fact.sim_ns, "decided", decided(number, fact.view, decision), wall=wall)
+            decision, wall = stage.coordinators[fact.job].answer(number, fact.view)
+            payload = decided(number, fact.view, decision)
+            sink.append(fact.sim_ns, "decided", payload, job=fact.job, wall=wall)
             world.apply(decision.plan)
             number += 1
     raise AssertionError("a world ends with run_finished")
@@ -119,7 +125,7 @@ def run(
     digest_ = champion.resolve(store, policy, checkpoint)
     setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
     header = Header(setup.header(), policy, engine, digest_, enforce_deadline)
-    prepared = stage(header, setup, load_policy(store, header))
+    prepared = stage(header, setup, lambda: load_policy(store, header))
     run_id = runs.new_id(store, scenario.name, policy, header.seed, header.config_digest)
     record = Record(runs.folder(store, run_id))
     try:
@@ -151,28 +157,36 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
     return result(store, run_id, "resumed; every stored event was computed again and compared")
 
 
-def stage(header: Header, setup: Setup, policy: Policy, missed: dict[int, str] | None = None) -> Stage:
-    """Put a policy before a prepared world; `missed` are deadline misses recorded earlier."""
-    context = context_of(header, setup)
-    policy.reset(context)
-    coordinator = Coordinator(
-        policy,
-        context,
-        deadline_s=setup.scenario.control.deadline_s,
-        enforce=header.enforce_deadline,
-        missed=missed,
-    )
-    return Stage(header, setup, context, policy, coordinator)
+def stage(
+    header: Header, setup: Setup, policy: Callable[[], Policy], missed: dict[int, str] | None = None
+) -> Stage:
+    """Put a policy before every job of a prepared world; `missed` are deadline misses recorded earlier."""
+    answering = {}
+    for name in [job.name for job in setup.jobs] or [""]:
+        context, player = context_of(header, setup, name), policy()
+        player.reset(context)
+        coordinator = Coordinator(
+            player,
+            context,
+            deadline_s=setup.scenario.control.deadline_s,
+            enforce=header.enforce_deadline,
+            missed=missed,
+            may_wait=bool(name),
+        )
+        answering[name] = (context, player, coordinator)
+    first = next(iter(answering.values()))
+    return Stage(header, setup, *first, {name: entry[2] for name, entry in answering.items()})
 
 
-def context_of(header: Header, setup: Setup) -> Context:
-    """What a policy is given at the start of this run; each call has a generator of its own."""
+def context_of(header: Header, setup: Setup, job: str = "") -> Context:
+    """What the policy of `job` is given at the start of this run; each call has a generator of its own."""
+    spec = next((submission.spec for submission in setup.jobs if submission.name == job), setup.job)
     return Context(
-        estimator=Estimator(setup.cluster, setup.job, restart_s=setup.scenario.moving.restart_s),
+        estimator=Estimator(setup.cluster, spec, restart_s=setup.scenario.moving.restart_s),
         period_s=setup.scenario.control.period_s,
         restart_s=setup.scenario.moving.restart_s,
         weights=setup.scenario.weights.vector,
-        rng=generator(header.seed, f"policy/{header.policy}"),
+        rng=generator(header.seed, f"policy/{header.policy}" + (f"/{job}" if job else "")),
     )
 
 
@@ -189,7 +203,7 @@ def restage(store: Path, header: Header, stored: Iterable[Event]) -> tuple[Stage
     now, then = setup.header()["traces"], header.world["traces"]
     differences += [f"the {name} trace has changed" for name in sorted(then) if now.get(name) != then[name]]
     missed = recorded_misses(stored)
-    return stage(header, setup, load_policy(store, header), missed), tuple(differences)
+    return stage(header, setup, lambda: load_policy(store, header), missed), tuple(differences)
 
 
 def recorded_misses(stored: Iterable[Event]) -> dict[int, str]:

@@ -32,7 +32,7 @@ class Record:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._waiting: list[tuple[int, str, Json, Json | None]] = []
+        self._waiting: list[tuple[int, str, Json, str, Json | None]] = []
         self._writer: RunWriter | None = None
 
     def append(
@@ -41,11 +41,11 @@ class Record:
         """Keep the event until the first decision is made, then write through."""
         if self._writer is not None:
             return self._writer.append(sim_ns, kind, payload, job=job, wall=wall)
-        self._waiting.append((sim_ns, kind, payload, wall))
+        self._waiting.append((sim_ns, kind, payload, job, wall))
         if kind == "decided":
             self._writer = RunWriter.create(self._run_dir)
-            for at_ns, type_, fields, clock in self._waiting:
-                self._writer.append(at_ns, type_, fields, job=job, wall=clock)
+            for at_ns, type_, fields, whose, clock in self._waiting:
+                self._writer.append(at_ns, type_, fields, job=whose, wall=clock)
             self._writer.flush()  # from here on the run can be resumed
         return len(self._waiting) - 1
 

@@ -1,34 +1,33 @@
-"""The SimPy world: links, telemetry, faults, the job and its controller on one clock of integer nanoseconds.
+"""The SimPy world: links, telemetry, faults, jobs and their controllers on one clock of integer nanoseconds.
 
 A world tells what happens as facts, in order. At a `Trigger` it stands still until `apply` has answered; the
 answer takes no simulated time. Nothing that has not happened yet can be seen from a fact or a view.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from simpy import Environment, Event
 
-from ingest.units import to_ns, to_s
-from twin.clock import END, At
-from twin.controller import Controller
-from twin.estimate import Estimator
+from twin.clock import END, TRUTH, At
+from twin.domain import Matrix
 from twin.event_training import MicrobatchTraining
-from twin.execution import Execution
 from twin.facts import Fact, Trigger
 from twin.faults import Fault, Machines, timeline
+from twin.floor import Floor
 from twin.kalman import pairs
-from twin.ledger import Ledger
 from twin.links import Links, Pair
 from twin.network import Network
 from twin.plan import Plan
 from twin.scenario import Setup
 from twin.seeds import generator
+from twin.submission import Submission
 from twin.telemetry import Telemetry
+from twin.tenant import Surroundings, Tenant
 from twin.totals import Totals
 from twin.training import RateTraining
-from twin.view import Forecast, View
+from twin.view import Forecast
 
 Engine = Literal["kernel", "des"]
 ENGINES: dict[Engine, type[RateTraining] | type[MicrobatchTraining]] = {
@@ -38,48 +37,46 @@ ENGINES: dict[Engine, type[RateTraining] | type[MicrobatchTraining]] = {
 
 
 class World:
-    """One run of one job over the window of `setup`; iterate over it once.
+    """One run of the jobs of `setup` over its window; iterate over it once.
 
     `engine`: `kernel` times an iteration by one kernel evaluation, `des` by its micro-batch events. `seed`
-    draws the telemetry noise.
+    draws the telemetry noise. Jobs decide one after the other, at the same instant the most urgent first.
     """
 
     def __init__(self, setup: Setup, engine: Engine = "kernel", seed: int = 0) -> None:
         scenario, self._env = setup.scenario, Environment()
         self._facts: deque[Fact] = deque()
         self._totals = Totals(setup.cluster.size)
-        self._asked: Trigger | None = None
+        self._asked: tuple[Trigger, Tenant] | None = None
         self._decisions = 0
         self._over = False
+        self._tenants: list[Tenant] = []
         self._links = Links(self._env, setup.wan)
         self._links.dies, self._links.revives = self._link_died, self._link_revived
-        faults = timeline(scenario, setup.wan.end_ns, setup.seed)
+        network = Network(self._links, setup.cluster)
+        faults = timeline(scenario, setup.wan.end_ns, setup.seed, setup.measured_faults)
         self._machines = Machines(self._env, setup.cluster, faults, self._machines_changed)
-        self._network = Network(self._links, setup.cluster)
-        estimator = Estimator(setup.cluster, setup.job)
-        self._ledger = Ledger(estimator, self._emit)
-        self._controller = Controller(self._env, to_ns(scenario.control.period_s), self._decide)
-        training = ENGINES[engine](self._network, estimator, self._machines.slowdown, self._ledger.iterated)
-        self._job = Execution(
-            self._env,
-            self._network,
-            self._machines,
-            estimator,
-            training,
-            self._ledger,
-            to_ns(scenario.moving.restart_s),
-        )
-        self._telemetry = Telemetry(
+        self._floor = Floor(lambda: self._machines.free_gpus, [])
+        only = None if setup.jobs else Submission("", 0, 0, setup.job)
+        telemetry = Telemetry(
             self._env,
             self._links,
             setup.link_filter(),
             scenario.telemetry,
-            scenario.control.change_threshold,
             generator(seed, "telemetry"),
-            self._emit,
-            self._controller.request,
+            self._tell,
+            self._sensed,
         )
-        self._env.process(self._checkpoint(to_ns(scenario.moving.checkpoint_s)))
+        self._around = Surroundings(
+            self._env, setup, ENGINES[engine], network, self._machines, telemetry, self._floor,
+            self._tell, self._ask, self._gpus_left,
+        )  # fmt: skip
+        if only is not None:
+            self._admit(only, 0)
+        for rank, job in enumerate(
+            sorted(setup.jobs, key=lambda job: (-job.priority, job.submit_ns, job.name))
+        ):
+            self._expect(job, rank)
         At(self._env, setup.wan.end_ns, END).callbacks.append(self._finish)
         for pair in self._links.dead():
             self._link_died(pair)
@@ -90,103 +87,123 @@ class World:
             while self._facts:
                 fact = self._facts.popleft()
                 yield fact
-                if self._asked is not None and fact is self._asked:
+                if self._asked is not None and fact is self._asked[0]:
                     raise RuntimeError("a trigger must be answered with World.apply before the world goes on")
             if self._over:
                 return
             self._env.step()
 
     def apply(self, plan: Plan | None) -> None:
-        """Answer the last trigger: go to `plan`, or hold (None).
+        """Answer the last trigger: its job goes to `plan`, or holds (None).
 
         Raises:
             ValueError: the plan is not legal now, or there is none to hold.
         """
         if self._asked is None:
             raise RuntimeError("World.apply answers a trigger; none is open")
-        goal = self._job.goal(plan)
+        self._asked[1].apply(plan)
         self._asked = None
-        if goal is not None:
-            self._controller.hold()
-            self._env.process(self._follow(goal))
 
-    def _follow(self, goal: Plan) -> Generator[Event, Any, None]:
-        yield from self._job.switch(goal)
-        self._controller.release()
+    # -- jobs
 
-    def _decide(self, trigger: str, reasons: dict[str, list[Any]]) -> None:
-        forecast = self._telemetry.forecast()
-        self._telemetry.decided_on(forecast)
-        self._emit("state_estimated", {"links": _present(forecast)})
+    @property
+    def _active(self) -> list[Tenant]:
+        return [tenant for tenant in self._tenants if tenant.active]
+
+    def _expect(self, job: Submission, rank: int) -> None:
+        At(self._env, job.submit_ns, TRUTH).callbacks.append(lambda _: self._admit(job, rank))
+
+    def _admit(self, job: Submission, rank: int) -> None:
+        """The job is here: it asks for its first plan at once."""
+        if job.name:
+            none = [0] * len(self._machines.free_gpus)
+            self._tell("job_submitted", {"reason": "arrived", "gpus": none, "spec": job.to_json()}, job.name)
+        tenant = Tenant(self._around, job, rank)
+        self._tenants.append(tenant)
+        self._floor.holders.append(tenant)
+
+    def _gpus_left(self, by: Tenant) -> None:
+        """GPUs have become free: whoever stands still may want them."""
+        if not by.active:
+            self._floor.holders.remove(by)
+        for tenant in self._active:
+            if tenant is not by and not tenant.execution.running:
+                tenant.controller.request("repair", {"left_by": by.name})
+
+    def _ask(self, tenant: Tenant, trigger: str, reasons: dict[str, list[Any]]) -> None:
+        tenant.settle()
+        view = tenant.view(trigger)
+        self._tell("state_estimated", {"links": _present(view.forecast)}, tenant.name)
         payload = {"number": self._decisions, "trigger": trigger, "reasons": reasons}
-        self._asked = Trigger(self._env.now, "triggered", payload, self._view(trigger, forecast))
+        asked = Trigger(self._env.now, "triggered", payload, tenant.name, view)
+        self._asked = asked, tenant
         self._decisions += 1
-        self._facts.append(self._asked)
+        self._facts.append(asked)
 
-    def _view(self, trigger: str, forecast: Forecast) -> View:
-        return View(
-            now_ns=self._env.now,
-            trigger=trigger,
-            forecast=forecast,
-            plan=self._job.plan,
-            free_gpus=self._machines.free_gpus,
-            slowdown=self._machines.slowdown.copy(),
-            since_move_s=to_s(self._env.now - self._job.applied_ns),
-            tokens=float(self._ledger.tokens),
-        )
+    def _sensed(self, present: Matrix, alarms: list[list[int]]) -> None:
+        for tenant in self._active:
+            tenant.sensed(present, alarms)
 
-    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
+    def _request(self, trigger: str, detail: dict[str, Any]) -> None:
+        for tenant in self._active:
+            tenant.controller.request(trigger, detail)
+
+    # -- facts
+
+    def _tell(self, kind: str, payload: dict[str, Any], job: str = "") -> None:
         # Iterations are told before whatever ends their batch; telemetry alone does not end one.
         if kind not in ("iteration_done", "link_observed"):
-            self._job.settle()
-        self._totals.add(kind, payload)
-        self._facts.append(Fact(self._env.now, kind, payload))
+            for tenant in self._tenants:
+                if job in ("", tenant.name):
+                    tenant.settle()
+        self._totals.add(kind, payload, job)
+        self._facts.append(Fact(self._env.now, kind, payload, job))
 
     def _link_died(self, pair: Pair) -> None:
-        self._emit("link_failed", {"src": pair[0], "dst": pair[1]})
-        self._controller.request("failure", {"link": list(pair)})
+        self._tell("link_failed", {"src": pair[0], "dst": pair[1]})
+        self._request("failure", {"link": list(pair)})
 
     def _link_revived(self, pair: Pair) -> None:
-        self._emit("link_restored", {"src": pair[0], "dst": pair[1]})
-        self._controller.request("repair", {"link": list(pair)})
+        self._tell("link_restored", {"src": pair[0], "dst": pair[1]})
+        self._request("repair", {"link": list(pair)})
 
     def _machines_changed(self, fault: Fault) -> None:
         k = fault.domain
         match fault.kind:
             case "gpu_failed":
-                iterations, tokens = self._lose_work(k)
-                losses = {"lost_iterations": iterations, "lost_tokens": tokens}
-                self._emit("gpu_failed", {**self._gpus(fault), **losses})
-                self._controller.request("failure", {"domain": k})
+                losses = [(tenant, *tenant.interrupt("failure")) for tenant in self._struck(k)]
+                single = next((loss for loss in losses if not loss[0].name), (None, 0, 0))
+                lost = {"lost_iterations": single[1], "lost_tokens": single[2]}
+                self._tell("gpu_failed", {**self._gpus(fault), **lost})
+                for tenant, iterations, tokens in losses:
+                    if tenant.name:
+                        lost = {"lost_iterations": iterations, "lost_tokens": tokens}
+                        self._tell("work_lost", {"reason": "failure", **lost}, tenant.name)
+                self._request("failure", {"domain": k})
             case "gpu_repaired":
-                self._emit("gpu_repaired", self._gpus(fault))
-                self._controller.request("repair", {"domain": k})
+                self._tell("gpu_repaired", self._gpus(fault))
+                self._request("repair", {"domain": k})
             case _:
-                self._job.slowed()
-                self._emit("domain_slowed", {"domain": k, "factor": float(self._machines.slowdown[k])})
-                self._controller.request("change", {"domain": k})
+                for tenant in self._active:
+                    tenant.execution.slowed()
+                self._tell("domain_slowed", {"domain": k, "factor": float(self._machines.slowdown[k])})
+                self._request("change", {"domain": k})
+
+    def _struck(self, domain: int) -> list[Tenant]:
+        """The jobs that a fault in `domain` stops: they fall back to their last checkpoint."""
+        if len(self._tenants) == 1 and not self._tenants[0].name:
+            plan = self._tenants[0].execution.plan
+            return self._tenants if plan is not None and domain in plan.order else []
+        return [tenant for tenant in self._floor.struck(domain) if isinstance(tenant, Tenant)]
 
     def _gpus(self, fault: Fault) -> dict[str, int]:
         free = self._machines.free_gpus[fault.domain]
         return {"domain": fault.domain, "gpus": fault.gpus, "free": free}
 
-    def _lose_work(self, domain: int) -> tuple[int, int]:
-        """A fault takes GPUs that are in use first: the job stops and falls back to its last checkpoint."""
-        plan = self._job.plan
-        if plan is None or domain not in plan.order:
-            return 0, 0
-        self._job.interrupt()
-        return self._ledger.roll_back()
-
-    def _checkpoint(self, period_ns: int) -> Generator[Event, Any, None]:
-        while True:
-            yield self._env.timeout(period_ns)
-            self._job.checkpoint()
-
     def _finish(self, _: Event) -> None:
-        self._job.settle()
-        self._job.end()
-        self._emit("run_finished", {"totals": self._totals.payload()})
+        for tenant in self._tenants:
+            tenant.end()
+        self._tell("run_finished", {"totals": self._totals.payload()})
         self._over = True
 
 

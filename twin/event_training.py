@@ -52,6 +52,7 @@ class MicrobatchTraining:
         self._network.links.watch(timing.links)
         self._run = Run(self._network, timing, self._iteration_ended)
         self._begin()
+        self._disturb()
 
     def settle(self) -> None:
         """Bring the stalled time up to now; iterations report themselves when they end."""
@@ -85,6 +86,15 @@ class MicrobatchTraining:
         self._disturb()
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, done)
+
+    @property
+    def disturbed(self) -> Event:
+        """Happens when iterations may end at other times than expected so far, and at the end of each."""
+        return self._disturbed
+
+    def eta_ns(self, count: int) -> int | None:
+        """Events tell when an iteration ends; nobody knows before."""
+        return None
 
     def _begin(self) -> None:
         assert self._run is not None

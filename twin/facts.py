@@ -15,13 +15,18 @@ iteration_done   count, first (number of the first), start_ns, durations [[count
 time_lost        reason (abandoned: a stalled iteration given up for a move; failure; waiting: no plan can
                  run; moving: the run ended in a move; horizon: the run ended in an iteration), start_ns,
                  lost_ns, stalled_ns, wan_bytes, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j
+state_copied     round, start_ns, copied_ns, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j (0): ahead
+                 of a move, while training went on
+work_lost        reason, lost_iterations, lost_tokens: of one job of several, since its last checkpoint
+job_submitted, job_started, job_preempted, job_finished   reason, gpus (K,) held after it, spec
 link_failed, link_restored   src, dst
 gpu_failed       domain, gpus, free, lost_iterations, lost_tokens (since the last checkpoint, done again)
 gpu_repaired     domain, gpus, free
 domain_slowed    domain, factor (1.0: nominal again)
 run_finished     totals: `twin.totals.Totals`
 
-The iterations, pauses and losses fill the run to the nanosecond: durations + pause_ns + lost_ns = horizon.
+The iterations, pauses and losses fill the run to the nanosecond: durations + pause_ns + lost_ns = horizon. Of
+several jobs each fills the time from its submission to its end; `lost_*` of `gpu_failed` are 0 then.
 GPU time is charged while a plan holds its GPUs: in iterations, moves (the new plan's) and losses, not while
 the job waits.
 """
@@ -34,11 +39,15 @@ from twin.view import View
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that happened. `payload` holds JSON values only, listed by type at the top of this file."""
+    """One thing that happened. `payload` holds JSON values only, listed by type at the top of this file.
+
+    `job` says whom it concerns; empty for what concerns all, and in a world without a job list.
+    """
 
     sim_ns: int
     type: str
     payload: dict[str, Any] = field(default_factory=dict)
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """GPUs that fail and come back, domains that compute slowly for a while: declared, or drawn at random."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,9 @@ class Fault:
     factor: float = 1.0
 
 
-def timeline(scenario: Scenario, end_ns: int, seed: int) -> tuple[Fault, ...]:
-    """All faults before `end_ns` in order: those the scenario declares, and random losses of nodes."""
-    faults = _declared(scenario)
+def timeline(scenario: Scenario, end_ns: int, seed: int, measured: Sequence[Fault] = ()) -> tuple[Fault, ...]:
+    """All faults before `end_ns` in order: declared, `measured`, and random losses of nodes."""
+    faults = _declared(scenario) + list(measured)
     if scenario.node_failures is not None:
         for k in range(len(scenario.domains)):
             faults += _random(scenario, scenario.node_failures, k, end_ns / NS_PER_S, seed)

@@ -119,6 +119,18 @@ class Ledger:
         spent = sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True))
         return spent / costs.gpu_compute_ns
 
+    def copied(self, number: int, start_ns: int, copied_ns: int, moved: dict[Pair, int]) -> None:
+        """Round `number` of a copy ahead of a move, begun at `start_ns`, is over; training went on."""
+        self.flush()
+        payload = {
+            "round": number,
+            "start_ns": start_ns,
+            "copied_ns": copied_ns,
+            "moved_bytes": triples(moved),
+            **self._charge(0, moved),
+        }
+        self._emit("state_copied", payload)
+
     def applied(
         self, plan: Plan, start_ns: int, pause_ns: int, restart_ns: int, moved: dict[Pair, int]
     ) -> None:

@@ -7,12 +7,17 @@ from typing import Any, Literal
 
 from ingest import config, resources
 from ingest.errors import NotFoundError, UsageError
-from twin import gpu, measured, past, transformer
+from ingest.units import to_ns
+from twin import gpu, measured, past, records, transformer
 from twin.domain import Cluster, Domain
+from twin.faults import Fault
+from twin.jitter import Factors
 from twin.job import JobSpec
 from twin.kalman import LinkFilter, LinkParameters, LinkStart
 from twin.perturb import cut, perturb
-from twin.settings import ClusterSettings, DomainSettings, Scenario
+from twin.records import NOTHING, Records
+from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
+from twin.submission import Submission
 from twin.wan import WanTrace
 
 __all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare", "split"]
@@ -44,6 +49,10 @@ class Setup:
     dataset: str
     seed: int
     trace_digest: str  # of the whole series before windowing and perturbation
+    jobs: tuple[Submission, ...] = ()  # empty: `job` alone, from the start to the end
+    measured_faults: tuple[Fault, ...] = ()
+    jitter: Factors | None = None  # quantiles of measured step times over their median
+    inputs: tuple[tuple[str, str], ...] = ()  # name and digest of whatever else was read from the lake
 
     def link_filter(self) -> LinkFilter:
         """A new filter over all links, in the state in which the window begins."""
@@ -63,7 +72,7 @@ class Setup:
             "dataset": self.dataset,
             "window": self.window,
             "seed": self.seed,
-            "traces": {"source": self.trace_digest, "window": self.wan.digest},
+            "traces": {"source": self.trace_digest, "window": self.wan.digest, **dict(self.inputs)},
             "note": self.wan.note,
             "end_ns": self.wan.end_ns,
             "origin_epoch_ns": self.wan.origin_epoch_ns,
@@ -116,7 +125,9 @@ def prepare(
     if dataset is not None:
         scenario = scenario.model_copy(update={"wan": scenario.wan.model_copy(update={"dataset": dataset})})
     whole = measured.load(store, scenario.wan, scenario.domains)
-    return assemble(scenario, whole, window=window, seed=seed)
+    return assemble(
+        scenario, whole, window=window, seed=seed, records=records.load(store, scenario, _job(scenario))
+    )
 
 
 def assemble(
@@ -126,8 +137,10 @@ def assemble(
     window: Window = "test",
     seed: int | None = None,
     filters: LinkParameters | None = None,
+    records: Records = NOTHING,
 ) -> Setup:
-    """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones."""
+    """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones, `records` is what the
+    scenario takes from other tables of the lake."""
     seed = scenario.seed if seed is None else seed
     start_ns, end_ns = split(whole, window)
     period_s = scenario.telemetry.period_s
@@ -144,6 +157,10 @@ def assemble(
         dataset=scenario.wan.dataset,
         seed=seed,
         trace_digest=whole.digest,
+        jobs=_submissions(scenario) + records.arrivals,
+        measured_faults=records.faults,
+        jitter=records.jitter,
+        inputs=records.digests,
     )
 
 
@@ -180,10 +197,23 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
     return Domain(**(fields | {"gpu": gpu.preset(fields["gpu"])}))
 
 
-def _job(scenario: Scenario) -> JobSpec:
-    job = scenario.job
+def _submissions(scenario: Scenario) -> tuple[Submission, ...]:
+    return tuple(
+        Submission(
+            name=job.name,
+            submit_ns=to_ns(job.submit_s),
+            priority=job.priority,
+            spec=_job(scenario, job.model, job.job),
+            tokens=job.tokens,
+        )
+        for job in scenario.jobs
+    )
+
+
+def _job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
+    job = settings or scenario.job
     return JobSpec(
-        model=transformer.preset(scenario.model),
+        model=transformer.preset(model or scenario.model),
         global_batch=job.global_batch,
         micro_batches_allowed=job.micro_batches,
         schedule=job.schedule,

@@ -1,6 +1,6 @@
 """What a scenario file may say: cluster, job, WAN source, control, faults; typed, every key checked."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -114,8 +114,11 @@ class TelemetrySettings(Config):
 
 
 class MovingSettings(Config):
-    """What a change of plan costs: stop-and-copy over the links, then a restart."""
+    """What a change of plan costs: copying over the links, then a restart; see `twin.execution`."""
 
+    mode: Literal["stop_and_copy", "pre_copy"] = "stop_and_copy"
+    # pre_copy: share of a copy that every iteration makes stale; 2 bytes of gradient for 14 of state
+    stale_share: Annotated[float, Field(gt=0, le=1)] = 2 / 14
     restart_s: NotNegative = 11.35
     bytes_per_parameter: Positive = 14
     checkpoint_s: Positive = 1800  # a failure of GPUs loses the work since the last multiple of it
@@ -149,6 +152,52 @@ class NodeFailures(Config):
 
     mtbf_gpu_h: Positive  # mean time between failures of one GPU, hours; any GPU takes its node with it
     repair_s: Positive = 3600  # mean, exponential
+
+
+class FaultTrace(Config):
+    """Losses of nodes as a data set of the lake (table `faults`) has them.
+
+    Hosts, in the order of their names, are dealt out to the domains in turn; each fault takes one node. Time
+    0 is `from_s` after the first fault of the data set. A fault without a repair lasts `repair_s`.
+    """
+
+    dataset: str
+    from_s: NotNegative = 0
+    repair_s: Positive = 3600
+    kinds: tuple[str, ...] = ()  # empty: all
+
+
+class JitterSettings(Config):
+    """Computing time scatters from iteration to iteration as the `step_times` of a data set do."""
+
+    dataset: str
+    job: str | None = None  # one job of it; all by default
+
+
+class SubmittedJob(Config):
+    """One of several jobs; what is left out is that of the scenario."""
+
+    name: Annotated[str, Field(min_length=1)]
+    submit_s: NotNegative = 0
+    priority: int = 0  # the greater one takes GPUs from the smaller
+    model: str | None = None
+    job: JobSettings | None = None
+    tokens: Count | None = None  # to train before it leaves; to the end of the run by default
+
+
+class Arrivals(Config):
+    """Jobs from the table `jobs` of a data set of the lake, in the order of submission.
+
+    All train the scenario's model. The work of a job is its GPU time, not its duration: GPUs x duration x
+    `tokens_per_gpu_s`. Time 0 is the submission of the first job taken.
+    """
+
+    dataset: str
+    count: Count
+    tokens_per_gpu_s: Positive
+    skip: Annotated[int, Field(ge=0)] = 0  # jobs before the first one taken
+    at_least_gpus: Count = 1  # smaller jobs are left out
+    urgent: tuple[str, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
 
 
 class Slowdown(Config):
@@ -218,7 +267,11 @@ class Scenario(Config):
     outages: tuple[Outage, ...] = ()
     gpu_faults: tuple[GpuFault, ...] = ()
     node_failures: NodeFailures | None = None
+    fault_trace: FaultTrace | None = None
     slowdowns: tuple[Slowdown, ...] = ()
+    jitter: JitterSettings | None = None
+    jobs: tuple[SubmittedJob, ...] = ()
+    arrivals: Arrivals | None = None
     perturbation: Perturbation = Perturbation()
     weights: Weights = Weights()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -233,6 +286,11 @@ class Scenario(Config):
         known = self.domains
         if len(set(known)) != len(known):
             raise ValueError("cluster.domains: a domain name appears twice")
+        jobs = [job.name for job in self.jobs]
+        if len(set(jobs)) != len(jobs):
+            raise ValueError("jobs: a name appears twice")
+        if self.jobs and self.arrivals is not None:
+            raise ValueError("jobs come from `jobs` or from `arrivals`, not from both")
         for where, name in self._named():
             if name not in known:
                 raise ValueError(f"{where} names the unknown domain {name!r}{suggestion(name, known)}")

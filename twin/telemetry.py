@@ -15,15 +15,15 @@ from twin.settings import TelemetrySettings
 from twin.view import Forecast
 
 Emit = Callable[[str, dict[str, Any]], None]
-Request = Callable[[str, Any], None]
+Arrived = Callable[[Matrix, list[list[int]]], None]
+"""Told of a sample: the filter's present bandwidth (K, K) and the links whose filter re-initialised."""
 
 
 class Telemetry:
     """Samples every link each period with log-normal noise; a sample reaches the filter `delay_s` later.
 
     The sample of time 0 is known at once: the links were measured before the job starts. Noise is drawn for
-    all links at every tick, so it is the same whatever is decided. Asks for a decision on an alarm of the
-    filter and when a filtered bandwidth has moved by more than `change_threshold` since the last decision.
+    all links at every tick, so it is the same whatever is decided.
     """
 
     def __init__(
@@ -32,20 +32,17 @@ class Telemetry:
         links: Links,
         link_filter: LinkFilter,
         settings: TelemetrySettings,
-        change_threshold: float,
         rng: np.random.Generator,
         emit: Emit,
-        request: Request,
+        arrived: Arrived,
     ) -> None:
         self._env = env
         self._links = links
         self._filter = link_filter
         self._settings = settings
-        self._threshold = change_threshold
         self._rng = rng
         self._emit = emit
-        self._request = request
-        self._decided: Matrix | None = None
+        self._arrived = arrived
         self._rows, self._columns = pairs(link_filter.size)
         env.process(self._sample())
 
@@ -54,10 +51,6 @@ class Telemetry:
         dead = self._links.state.bandwidth_bps[self._rows, self._columns] <= 0
         self._filter.dead = dead
         return self._filter.forecast(self._env.now)
-
-    def decided_on(self, forecast: Forecast) -> None:
-        """A decision was taken on `forecast`: changes are counted from there."""
-        self._decided = forecast.bandwidth_bps[0]
 
     def _sample(self) -> Generator[Event, Any, None]:
         delay_ns, period_ns = to_ns(self._settings.delay_s), to_ns(self._settings.period_s)
@@ -78,11 +71,7 @@ class Telemetry:
     def _arrive(self, sampled_ns: int, sample: LinkState) -> None:
         self._emit("link_observed", {"sampled_ns": sampled_ns, "samples": self._rowwise(sample)})
         alarms = self._filter.observe(sampled_ns, sample)
-        if alarms:
-            self._request("alarm", [list(pair) for pair in alarms])
-        changed = self._changed()
-        if changed:
-            self._request("change", [list(pair) for pair in changed])
+        self._arrived(self.forecast().bandwidth_bps[0], [list(pair) for pair in alarms])
 
     def _rowwise(self, sample: LinkState) -> list[list[float]]:
         columns = (
@@ -93,13 +82,15 @@ class Telemetry:
         )
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def _changed(self) -> list[Pair]:
-        """Links whose filtered bandwidth has moved by more than the threshold since the last decision."""
-        if self._decided is None:
-            return []
-        now = self.forecast().bandwidth_bps[0][self._rows, self._columns]
-        before = self._decided[self._rows, self._columns]
-        moved = np.abs(now - before) > self._threshold * before
-        # A link that was dead at the decision is announced by its repair, not by a relative change of 0.
-        moved &= (before > 0) & (now > 0)
-        return [(int(self._rows[n]), int(self._columns[n])) for n in np.flatnonzero(moved)]
+
+def moved_links(before: Matrix | None, now: Matrix, threshold: float) -> list[Pair]:
+    """Links whose filtered bandwidth (K, K) has moved by more than `threshold`; none before a first decision.
+
+    A link that was dead is announced by its repair, not by a relative change of 0.
+    """
+    if before is None:
+        return []
+    rows, columns = pairs(len(now))
+    was, is_ = before[rows, columns], now[rows, columns]
+    moved = (np.abs(is_ - was) > threshold * was) & (was > 0) & (is_ > 0)
+    return [(int(rows[n]), int(columns[n])) for n in np.flatnonzero(moved)]

@@ -13,7 +13,7 @@ class Totals:
 
     `durations + pauses + losses = horizon`: `iteration_ns + pause_ns + lost_ns` is the length of the run.
     Lists are indexed by domain; links are keyed "i>j". `tokens` and `iterations` are net of what a failure
-    took back.
+    took back. `jobs` holds the sums of each job where there are several.
     """
 
     domains: int
@@ -35,13 +35,16 @@ class Totals:
     gpu_compute_ns: int = 0
     wan_bytes: dict[str, int] = field(default_factory=dict)
     moved_bytes: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, "Totals"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.compute_ns = self.compute_ns or [0] * self.domains
         self.active_ns = self.active_ns or [0] * self.domains
 
-    def add(self, kind: str, payload: Json) -> None:
+    def add(self, kind: str, payload: Json, job: str = "") -> None:
         """Take in one fact; kinds that carry no sum change nothing."""
+        if job:
+            self.jobs.setdefault(job, Totals(self.domains)).add(kind, payload)
         match kind:
             case "iteration_done":
                 self._iterations(payload)
@@ -51,14 +54,17 @@ class Totals:
             case "time_lost":
                 self.lost_ns += payload["lost_ns"]
                 self.stalled_ns += payload["stalled_ns"]
-            case "gpu_failed":
+            case "gpu_failed" | "work_lost":
                 self._take_back(payload)
-        if kind in ("iteration_done", "plan_applied", "time_lost"):
+        if kind in ("iteration_done", "plan_applied", "time_lost", "state_copied"):
             self._charges(payload)
 
     def payload(self) -> dict[str, Any]:
-        """JSON of all sums, links in order."""
+        """JSON of all sums, links in order; `jobs` only where there are any."""
         fields = dict(vars(self))
+        jobs = fields.pop("jobs")
+        if jobs:
+            fields["jobs"] = {name: jobs[name].payload() for name in sorted(jobs)}
         for name in ("wan_bytes", "moved_bytes"):
             fields[name] = dict(sorted(fields[name].items()))
         for name in ("compute_ns", "active_ns"):

@@ -63,6 +63,15 @@ class Training(Protocol):
         """Give up the running iteration; None where none runs."""
         ...
 
+    @property
+    def disturbed(self) -> Event:
+        """Happens when iterations may end at other times than expected so far."""
+        ...
+
+    def eta_ns(self, count: int) -> int | None:
+        """Nanoseconds until `count` more iterations are complete, as expected now; None: nobody knows."""
+        ...
+
 
 class RateTraining:
     """Kernel engine: progress at the rate that the iteration-time model gives for the present link state.
@@ -105,6 +114,7 @@ class RateTraining:
         self._began_ns, self._stalled_ns = self._env.now, 0
         self._factors = self._jitter.draw() if self._jitter else None
         self._work = Work(self._env.now, timing.iteration_ns(self._factors))
+        self._disturb()
 
     def settle(self) -> None:
         """Report every iteration that was complete by now."""
@@ -146,6 +156,18 @@ class RateTraining:
         self._disturb()
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, self._work.done)
+
+    @property
+    def disturbed(self) -> Event:
+        """Happens when iterations may end at other times than expected so far."""
+        return self._disturbed
+
+    def eta_ns(self, count: int) -> int | None:
+        """Nanoseconds until `count` more iterations are complete at this pace; until one, if uneven."""
+        work = self._work
+        if self._timing is None or work.stalled:
+            return None
+        return work.left_ns + (0 if self._jitter else (count - 1) * work.full_ns)
 
     def _count(self, now: int) -> None:
         """The running iteration has ended, perhaps whole ones after it; the rest is the next one's."""

@@ -35,7 +35,8 @@ class View:
     trigger: str  # start, period, change, alarm, failure, repair
     forecast: Forecast
     plan: Plan | None  # None at the start: no layer is placed yet, the first plan costs no move
-    free_gpus: tuple[int, ...]  # per domain, GPUs alive (this job's own included)
+    free_gpus: tuple[int, ...]  # per domain, GPUs alive that this job may use (its own included)
     slowdown: NDArray[np.float64]  # (K,) measured compute time over nominal, 1.0 = nominal
     since_move_s: float
     tokens: float  # trained so far
+    job: str = ""  # whose decision it is; empty in a world without a job list
