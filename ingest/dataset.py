@@ -13,6 +13,7 @@ timezone = "Europe/Berlin"         # of time stamps without a zone; default UTC
 streams = 1                        # TCP connections of a measurement, where a file does not say
 kind = "tcp"                       # of link samples, where a file does not say
 gpus_per_node = 8                  # where a file counts nodes
+gpu_model = "V100-32"              # of profiles, where a file does not say
 assumptions = ["one sentence each"]
 [sites]                            # site in the files -> domain
 "us-east-1" = "virginia"
@@ -67,6 +68,7 @@ class DatasetOptions:
     streams: int | None = None
     kind: str | None = None
     gpus_per_node: int | None = None
+    gpu_model: str | None = None
     assumptions: tuple[str, ...] = ()
     sites: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)

@@ -5,23 +5,47 @@ from pathlib import PurePath
 from ingest.dataset import DatasetOptions
 from ingest.errors import UsageError
 from ingest.reader import Reader
+from ingest.readers.aceso_collectives import AcesoCollectives
+from ingest.readers.aceso_ops import AcesoOps
+from ingest.readers.aceso_results import AcesoResults
 from ingest.readers.columns import Columns
 from ingest.readers.dcgm_wide import DcgmWide
+from ingest.readers.galvatron import Galvatron
+from ingest.readers.gpu_capacity import GpuCapacity
 from ingest.readers.iperf3 import Iperf3
+from ingest.readers.megatron_golden import MegatronGolden
+from ingest.readers.metis_profile import MetisProfile
 from ingest.readers.nvidia_smi import NvidiaSmi
+from ingest.readers.perseus import Perseus
 from ingest.readers.philly import Philly
 from ingest.readers.region_pairs import RegionPairs
 from ingest.readers.rtt_matrix import RttMatrix
+from ingest.readers.sailor_profile import SailorProfile
+from ingest.readers.traffic_prices import TrafficPrices
+from ingest.readers.training_trace import TrainingTrace
+from ingest.readers.vidur import Vidur
 from ingest.readers.wanify import Wanify
 
 READERS: tuple[Reader, ...] = (
+    AcesoCollectives(),
+    AcesoOps(),
+    AcesoResults(),
     Columns(),
     DcgmWide(),
+    Galvatron(),
+    GpuCapacity(),
     Iperf3(),
+    MegatronGolden(),
+    MetisProfile(),
     NvidiaSmi(),
+    Perseus(),
     Philly(),
     RegionPairs(),
     RttMatrix(),
+    SailorProfile(),
+    TrafficPrices(),
+    TrainingTrace(),
+    Vidur(),
     Wanify(),
 )
 

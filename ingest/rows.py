@@ -1,9 +1,13 @@
 """Rows that a reader finds one by one, gathered into a batch; those at fault become rejects."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ingest.reader import Batch, Reject
+from ingest.archive import SUFFIXES
+from ingest.dataset import DatasetOptions
+from ingest.reader import Batch, Reject, rejected_file
+from ingest.source import Source
+from ingest.values import document
 
 FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What plain code raises on a document that is not what it should be."""
@@ -29,10 +33,10 @@ class Rows:
         """Keep what was wrong with one row."""
         self._rejects.append(Reject(row, column, raw if isinstance(raw, str) else repr(raw), said(reason)))
 
-    def take(self, row: int, column: str, raw: Any, make: Callable[[], Sequence[Any]]) -> None:
-        """Keep the row that `make` gives, or reject it for what `make` raises."""
+    def take(self, row: int, column: str, raw: Any, make: Callable[..., Sequence[Any]], *given: Any) -> None:
+        """Keep the row that `make` gives for what is `given`, or reject it for what `make` raises."""
         try:
-            self.add(row, *make())
+            self.add(row, *make(*given))
         except FAULTS as error:
             self.reject(row, column, raw, error)
 
@@ -48,3 +52,20 @@ class Rows:
 def said(reason: str | Exception) -> str:
     """A reason in words."""
     return f"no {reason}" if isinstance(reason, KeyError) else str(reason)
+
+
+def from_document(source: Source, table: str, make: Callable[[Any], Iterable[Batch]]) -> Iterator[Batch]:
+    """The batches that `make` gives for a JSON document; one reject if it is not what it should be."""
+    try:
+        batches = list(make(document(source)))
+    except FAULTS as error:
+        shown = source.head[:80].decode("utf-8", "replace")
+        batches = [rejected_file(table, "document", shown, f"not a complete document: {said(error)}")]
+    yield from batches
+
+
+def folder(source: Source, options: DatasetOptions, up: int = 1) -> str | None:
+    """The folder `up` levels above the file; the outermost is the data set, archives do not count."""
+    inside = [part for part in source.path.parts[:-1] if not part.lower().endswith(SUFFIXES)]
+    folders = [options.name, *inside]
+    return folders[-up] if up <= len(folders) else None

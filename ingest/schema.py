@@ -86,6 +86,7 @@ LAYER_PROFILES = _table(
     ("seq", pa.int32()),  # tokens of a sequence, where the file says
     ("clock_mhz", pa.float64()),  # fixed clock during the measurement
     ("energy_j", pa.float64()),  # energy of what this row times
+    ("forward_backward_s", pa.float64()),  # where only the sum is known
     ("states_bytes", pa.int64()),  # weights, gradients and optimiser states together
     ("peak_bytes", pa.int64()),  # most memory while it ran
 )

@@ -16,6 +16,11 @@ POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes", "seq", "
 MEASURES = {
     "link_samples": ("bandwidth_bps", "rtt_s", "loss"),
     "gpu_samples": ("util", "power_w", "mem_used_bytes", "sm_active", "temp_c", "energy_j"),
+    "layer_profiles": (
+        *("forward_s", "backward_s", "update_s", "forward_backward_s"),
+        *("param_bytes", "activation_bytes", "states_bytes", "peak_bytes"),
+    ),
+    "collective_profiles": ("time_s", "bandwidth_bps"),
     "step_times": ("time_s", "time_norm", "variation", "energy_j", "peak_mem_bytes"),
 }
 """Tables of which a row must hold at least one of these: a row that measures nothing is no sample."""
