@@ -86,6 +86,7 @@ class Books:
 
     def _on_time_lost(self, event: Event, lost: Json) -> None:
         self._interval(event, lost["start_ns"], lost["lost_ns"])
+        self._gpus = list(lost.get("gpus") or self._gpus)
         self._charges(event, lost, lost["lost_ns"] if lost["gpu_ns"] else 0)
         self._sums["lost_ns"] += lost["lost_ns"]
 

@@ -122,6 +122,7 @@ class TimeLost(_Charged):
     stalled_ns: Count = Field(description="of which a used link was dead")
     wan_bytes: Links = Field(description="[i, j, bytes] sent in vain")
     moved_bytes: Links = Field(description="[i, j, bytes] of a move that did not end")
+    gpus: list[Count] = Field(default=[], description="GPUs held per domain by the plan that was on its way")
 
 
 class LinkChanged(Payload):

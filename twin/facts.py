@@ -14,7 +14,8 @@ iteration_done   count, first (number of the first), start_ns, durations [[count
                  (compute times GPUs), wan_bytes [[i, j, n], ...], egress_usd, gpu_ns, gpu_usd, energy_j
 time_lost        reason (abandoned: a stalled iteration given up for a move; failure; waiting: no plan can
                  run; moving: the run ended in a move; horizon: the run ended in an iteration), start_ns,
-                 lost_ns, stalled_ns, wan_bytes, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j
+                 lost_ns, stalled_ns, wan_bytes, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j;
+                 moving: gpus (K,) of the plan to come
 state_copied     round, start_ns, copied_ns, moved_bytes, egress_usd, gpu_ns, gpu_usd, energy_j (0): ahead
                  of a move, while training went on
 work_lost        reason, lost_iterations, lost_tokens: of one job of several, since its last checkpoint

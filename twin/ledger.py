@@ -178,6 +178,8 @@ class Ledger:
             "moved_bytes": triples(moved or {}),
             **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, vain),
         }
+        if reason == "moving" and self._costs is not None:
+            payload["gpus"] = list(self._costs.gpus)  # of the plan that never took effect
         self._emit("time_lost", payload)
 
     def _charge(self, held_ns: int, sent: dict[Pair, int], iterations: float | None = None) -> dict[str, Any]:

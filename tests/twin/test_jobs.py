@@ -69,7 +69,7 @@ def _iter_ns(setup: Setup, plan: Plan, share: float = 1.0) -> int:
     return Estimator(setup.cluster, setup.job).iter_ns(plan, state)
 
 
-def _problems(setup: Setup, facts: list[Fact]) -> list[str]:
+def problems(setup: Setup, facts: list[Fact]) -> list[str]:
     """What an auditor of the events would find."""
     started = Event(0, 0, "run_started", 1, "", {"scenario": setup.scenario.model_dump(mode="json")})
     events = [Event(n + 1, f.sim_ns, f.type, 1, f.job, f.payload) for n, f in enumerate(facts)]
@@ -86,7 +86,7 @@ def test_jobs_that_do_not_meet_do_not_disturb_each_other(engine: Engine) -> None
     facts = _play(setup, _fixed(a=a, b=b), engine)
     assert set(_durations(facts, "a")) == {_iter_ns(setup, a)}
     assert set(_durations(facts, "b")) == {_iter_ns(setup, b)}
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
 
 
 def test_two_jobs_that_fill_a_link_halve_it() -> None:
@@ -122,7 +122,7 @@ def test_a_job_leaves_when_its_tokens_are_trained_and_the_other_has_the_links_al
     assert finished.sim_ns == sum(_durations(facts, "a"))
     assert _durations(facts, "b")[-1] == _iter_ns(setup, plan) < _durations(facts, "b")[1]
     assert not [f for f in facts if f.job == "a" and f.sim_ns > finished.sim_ns]
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -137,7 +137,7 @@ def test_a_job_without_room_waits_for_one_that_leaves(engine: Engine) -> None:
     assert [f.sim_ns for f in of_type(facts, "job_submitted")] == [0, to_ns(10)]
     waited = [f.payload["lost_ns"] for f in of_type(facts, "time_lost") if f.payload["reason"] == "waiting"]
     assert waited == [finished.sim_ns - to_ns(10)]
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -155,7 +155,7 @@ def test_a_more_urgent_job_takes_the_gpus_and_the_other_loses_work_and_comes_bac
     back = [f for f in of_type(facts, "plan_applied") if f.job == "a"][1].payload
     assert back["started_ns"] == finished.sim_ns and back["pause_ns"] == to_ns(11.35)
     assert totals(facts)["jobs"]["a"]["lost_iterations"] == lost.payload["lost_iterations"]
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
 
 
 def test_an_equally_urgent_job_takes_nothing() -> None:
@@ -190,7 +190,7 @@ def test_a_lost_node_stops_the_less_urgent_job_only(engine: Engine) -> None:
     assert [f.job for f in of_type(facts, "work_lost")] == ["b"]
     assert of_type(facts, "gpu_failed")[0].payload["lost_iterations"] == 0
     assert len([f for f in of_type(facts, "plan_applied") if f.job == "b"]) == 2
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
 
 
 # -- whole runs
@@ -240,7 +240,7 @@ def _roaming(setup: Setup) -> Answer:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tokens_bytes_gpu_seconds_money_and_energy_are_conserved_over_all_jobs(engine: Engine) -> None:
     setup, facts = _busy(engine)
-    assert _problems(setup, facts) == []
+    assert problems(setup, facts) == []
     total, again = totals(facts), Totals(3)
     for fact in facts:
         again.add(fact.type, fact.payload, fact.job)
