@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from twin import cases
+from twin.answer import answer
+from twin.resolve import resolve
+
 Cells = dict[str, str]
 
 
@@ -23,6 +27,10 @@ class Run:
     cells: Cells
     figure: str
     measured: float
+
+    def predict(self) -> float:
+        """What `twin estimate` answers."""
+        return float(getattr(answer(resolve(cases.parse(self.cells))), self.figure))
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -227,7 +235,9 @@ H100_3B = {
 
 def dcgm_h100(shared: Path) -> Iterator[Run]:
     """Two data-parallel runs of a 3.37 B model, from the step counts that SOURCES.md states."""
-    yield Run("8 GPUs, 16 accumulation steps", {**H100_3B, "gpus": "8", "global_batch": "512"}, "iter_s", 306 / 52)
+    yield Run(
+        "8 GPUs, 16 accumulation steps", {**H100_3B, "gpus": "8", "global_batch": "512"}, "iter_s", 306 / 52
+    )
     yield Run("16 GPUs", {**H100_3B, "gpus": "16", "global_batch": "64"}, "iter_s", 306 / 689)
 
 
@@ -274,4 +284,3 @@ DATA_SETS = (
         "update are not in the prediction.",
     ),
 )  # fmt: skip
-MEMORY_SETS = (DataSet("Megatron golden runs", golden_memory, "as above; `max allocated` of one rank."),)

@@ -18,7 +18,7 @@ from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState
 from twin.estimate import Estimator
 from twin.kernel import DEAD, LONGEST_NS
-from twin.memory import WORKSPACE_BYTES
+from twin.memory import WORKSPACE_BYTES, needed_bytes
 from twin.pipeline import Int, Pipeline, warmup_depths
 from twin.plan import Plan, Share
 from twin.resolve import USD_PER_GB, Case, Times
@@ -31,7 +31,7 @@ class Answer:
     size).
 
     `peak_mem_bytes` is what the allocator holds at its peak (`max_memory_allocated`); `fits` compares it,
-    with the platform's constant for context, communication buffers and fragmentation, to the GPU's memory.
+    with a margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
     """
 
     case: str
@@ -241,14 +241,14 @@ def _describe(
     low, high = residuals.interval(iter_s)
     wan_bytes = _wan_bytes(case)
     gpu = case.site.gpu
-    largest = max(peak, default=None)
+    largest = max(peak) - WORKSPACE_BYTES if peak else None
     return Answer(
         case=case.label,
         iter_s=iter_s,
         iter_s_low=low,
         iter_s_high=high,
-        peak_mem_bytes=None if largest is None else largest - WORKSPACE_BYTES,
-        fits=None if largest is None else largest <= gpu.memory_bytes,
+        peak_mem_bytes=largest,
+        fits=None if largest is None else needed_bytes(largest) <= gpu.memory_bytes,
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),
         bubble_s=to_s(alone) - float(np.mean(busy_s)),

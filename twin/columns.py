@@ -12,7 +12,7 @@ from ingest.config import suggestion
 from ingest.errors import InputError, UsageError
 from twin import gpu
 from twin.plan import PointToPoint, Recompute, Schedule
-from twin.transformer import Dtype
+from twin.transformer import Attention, Dtype
 
 Cell = Any
 """A parsed value: str, int, float, or a tuple of them."""
@@ -163,6 +163,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count),
     Column(
         "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]", count
+    ),
+    Column(
+        "attention", "", "materialised: the scores are written to memory; flash: fused", "materialised for the GPT "
+        "family on GPUs before Hopper, else flash", one_of(*get_args(Attention)),
     ),
     Column("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
     Column("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),

@@ -4,22 +4,36 @@ simple forms.
 Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam
 moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0.
 Activations per layer follow Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block,
-here written term by term so that grouped-query attention and gated MLPs come out right.
+here written term by term so that grouped-query attention and gated MLPs come out right. A gated MLP
+keeps four tensors of its width: so it was measured on an H200 (traces/profile-nvidia-h200), in
+profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
 """
 
 from math import ceil, floor
 
 from ingest.units import GIB
 from twin.plan import Recompute, Schedule
-from twin.transformer import Transformer
+from twin.transformer import Dtype, Transformer
 
 WORKSPACE_BYTES = int(1.5 * GIB)
 """CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
 
 
-def state_bytes_per_parameter(zero: int, dp: int) -> float:
-    """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks."""
-    weights, gradients, optimiser = 2.0, 4.0, 12.0
+MARGIN = 0.05
+"""Share of a predicted peak that is kept free on top of `WORKSPACE_BYTES`; with both, no measured peak of
+docs/fidelity.md exceeds what was allowed for."""
+LOGIT_COPIES = 2.0
+"""Logits at the loss, in elements of the activations: 8.1 bytes each in fp32 (profiles-sailor/llm_info,
+OPT-350M head), 4.4 in bf16 (profiles-galvatron, slope over the sequence length); Megatron's report has one
+fp32 copy (Korthikanti et al. 2022: 4 s b v)."""
+
+
+def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
+    """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks.
+
+    In fp32 no second copy of the weights is kept: 4 + 4 + 8.
+    """
+    weights, gradients, optimiser = (4.0, 4.0, 8.0) if dtype == "fp32" else (2.0, 4.0, 12.0)
     return (
         weights / (dp if zero >= 3 else 1)
         + gradients / (dp if zero >= 2 else 1)
@@ -31,8 +45,8 @@ def attention_matrix_bytes(model: Transformer) -> float:
     """Bytes of stored s x s matrices per sequence and block: 5 a s^2 with dropout, 0 with flash attention."""
     if model.attention == "flash":
         return 0.0
-    per_element = 5 if model.bias else 2  # softmax output, dropout output and mask; Llama has no dropout
-    return float(per_element * model.heads * model.seq**2)
+    element = model.bytes_per_element  # softmax output, and with dropout its output and mask
+    return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
 
 
 def block_activation_bytes(
@@ -42,33 +56,38 @@ def block_activation_bytes(
 
     `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
     """
-    s, h, f, kv = model.seq, model.hidden, model.ffn, model.kv_hidden
+    s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
     around = tp if sequence_parallel else 1
     if recompute == "full":
-        return 2.0 * s * h / around
-    masks = 2 if model.bias else 0  # two dropout masks of one byte
-    norm_inputs, gemm_inputs = 4, 4
+        return float(element * s * h / around)
+    masks = 2 if model.dropout else 0  # two dropout masks of one byte
+    norm_inputs, gemm_inputs = 2 * element, 2 * element
     whole = s * h * (norm_inputs + gemm_inputs + masks) / around
-    attention = s * (2 * h + 4 * kv + 2 * h) / tp  # queries, keys and values, output
-    mlp = s * f * (6 if model.gated else 4) / tp
+    attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
+    mlp = element * s * f * (4 if model.gated else 2) / tp  # gate, its SiLU, value, product
     matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
     return whole + attention + mlp + matrices
 
 
 def head_activation_bytes(model: Transformer, tp: int) -> float:
-    """Bytes of the output layer per sequence: norm and GEMM inputs, logits in fp32 (Megatron's memory
-    report)."""
-    return 4.0 * model.seq * model.hidden / tp + 4.0 * model.seq * model.vocab / tp
+    """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss."""
+    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
+    return inputs + LOGIT_COPIES * model.bytes_per_element * model.seq * model.vocab / tp
 
 
 def embedding_activation_bytes(model: Transformer, tp: int) -> float:
     """Bytes the embedding stores per sequence: its dropout mask where there is one."""
-    return model.seq * model.hidden / tp if model.bias else 0.0
+    return model.seq * model.hidden / tp if model.dropout else 0.0
 
 
 def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
     """With full recompute, one block at a time is held whole during its backward: bytes per sequence."""
     return block_activation_bytes(model, tp, "none", sequence_parallel)
+
+
+def gathered_bytes(parameters: float, zero: int) -> float:
+    """ZeRO 3 gathers a layer's weights for its backward and holds its whole gradient until it is reduced."""
+    return 4.0 * parameters if zero >= 3 else 0.0
 
 
 def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
@@ -77,6 +96,11 @@ def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
     With the standard depth of stage i (from 0) that is min(m, S - i).
     """
     return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
+
+
+def needed_bytes(allocated: float) -> float:
+    """What a GPU must have for a predicted allocator's peak: margin and workspace on top."""
+    return allocated * (1 + MARGIN) + WORKSPACE_BYTES
 
 
 def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> float:

@@ -222,8 +222,8 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         return Transformer(
             "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
-            learned_positions=classic, layer_norm=classic, tied=classic,
-            attention="materialised" if scores else "flash",
+            learned_positions=classic, layer_norm=classic, tied=classic, dropout=classic,
+            attention=cells.get("attention", "materialised" if scores else "flash"),
         )  # fmt: skip
     except UsageError as error:
         column = "kv_heads" if "kv_heads" in str(error) else "heads"

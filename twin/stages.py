@@ -200,10 +200,12 @@ class StageModel:
         blocks = self._blocks[past] - self._blocks[first]
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
         stored += (first == 0) * memory.embedding_activation_bytes(model, slot.tp)
-        temporary = (past == n) * memory.head_activation_bytes(model, slot.tp)
+        head = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
+        head += memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
+        working = memory.gathered_bytes(model.block_parameters / slot.tp, sketch.zero)
         if recompute == "full":
-            working = memory.recompute_working_bytes(model, slot.tp, sharded)
-            temporary = np.maximum(temporary, (blocks > 0) * working)
-        states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp)
-        peak: Float = states + sketch.micro_batch * (stored * flight + temporary) + memory.WORKSPACE_BYTES
+            working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
+        temporary = np.maximum((past == n) * head, (blocks > 0) * working)
+        states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
+        peak: Float = states + sketch.micro_batch * stored * flight + temporary + memory.WORKSPACE_BYTES
         return peak

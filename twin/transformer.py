@@ -30,8 +30,8 @@ class Transformer:
     """Shape of a model with `blocks` Transformer blocks. `seq` and `vocab` belong to it because layer costs
     depend on them.
 
-    `bias`, `learned_positions`, `layer_norm` and `tied` distinguish the GPT family (all true) from the Llama
-    family (all false). `attention` says whether the s x s score matrix is written to memory.
+    `bias`, `learned_positions`, `layer_norm`, `tied` and `dropout` distinguish the GPT family (all true) from
+    the Llama family (all false). `attention` says whether the s x s score matrix is written to memory.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Transformer:
     layer_norm: bool = False
     tied: bool = False
     attention: Attention = "flash"
+    dropout: bool = False
 
     def __post_init__(self) -> None:
         for name in ("blocks", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"):
@@ -144,6 +145,7 @@ def classic(
     return Transformer(
         name, blocks, hidden, heads, heads, 4 * hidden, False, seq, vocab, dtype,
         bias=True, learned_positions=True, layer_norm=True, tied=True, attention="materialised",
+        dropout=True,
     )  # fmt: skip
 
 
