@@ -178,6 +178,12 @@ def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> N
         disk.fsync_directory(directory)
 
 
+def settle(directory: Path, *, disk: Disk = DISK) -> None:
+    """Make what is visible in `directory` now stay so after a power cut."""
+    with _Reported(directory):
+        disk.fsync_directory(directory)
+
+
 class Lock:
     """An exclusive `flock` on a file, held until `release` or the end of the process.
 

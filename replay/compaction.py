@@ -14,7 +14,8 @@ import pyarrow as pa
 from ingest.durable import DISK, Disk, Lock, put
 from ingest.errors import DamageError, NotFoundError, UsageError
 from replay import contents, recovery, segment, verification
-from replay.contents import RECORD, Contents, Piece
+from replay.contents import RECORD, Contents
+from replay.segment import Piece
 
 PIECE_EVENTS = 100_000
 """Events in a merged file; one more segment may be in it."""
@@ -31,7 +32,7 @@ class Compaction:
 
 
 def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DISK) -> Compaction:
-    """Merge the segments of a finished run; a run that is compacted already, or gains nothing, stays as it is.
+    """Merge the segments of a finished run; one that is compacted already, or gains nothing, stays as it is.
 
     Raises:
         NotFoundError: there is no such run.

@@ -307,8 +307,8 @@ class RunReader:
     def verify(self, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
         """Everything in the directory that is not as it was written; empty = intact.
 
-        With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole chain
-        is checked, of the events those from `since` on.
+        With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole
+        chain is checked, of the events those from `since` on.
         """
         return verification.verify(self.run_dir, chain_head, since=since)
 

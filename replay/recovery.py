@@ -8,7 +8,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from ingest.durable import DISK, Disk, Lock, remove_all
+from ingest.durable import DISK, Disk, Lock, remove_all, settle
 from ingest.errors import NotFoundError
 from replay import contents, segment
 from replay.contents import MERGED, RECORD, Contents
@@ -115,7 +115,7 @@ def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
             segment.checked(run_dir, piece)
     remove_all(run_dir, left, disk=disk)
     for directory in (run_dir, *run_dir.absolute().parents[:2]):  # what is visible now shall stay so
-        disk.fsync_directory(directory)
+        settle(directory, disk=disk)
     return left
 
 

@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from pathlib import Path
@@ -109,16 +110,30 @@ class Moment:
     def states(self) -> Iterator[State]:
         """Every directory that a power cut at this moment may leave."""
         for kept in chain.from_iterable(combinations(self.pending, n) for n in range(len(self.pending) + 1)):
-            names = dict(self.names)
-            for name, inode in kept:
-                if inode is None:
-                    names.pop(name, None)
-                else:
-                    names[name] = inode
+            names = self._after(kept)
             files = sorted(set(names.values()))
             for contents in product(*(self.inodes[number].outcomes() for number in files)):
                 by_inode = dict(zip(files, contents, strict=True))
                 yield {name: by_inode[number] for name, number in sorted(names.items())}
+
+    def sampled(self, most: int) -> Iterator[State]:
+        """All states, or `most` of them where the lost operations could combine in too many ways."""
+        if len(self.pending) <= 5:
+            yield from self.states()
+            return
+        chance = random.Random(len(self.pending))
+        for _ in range(most):
+            kept = [operation for operation in self.pending if chance.random() < 0.5]
+            yield from Moment(self.inodes, self._after(kept)).states()
+
+    def _after(self, kept: Sequence[tuple[str, int | None]]) -> dict[str, int]:
+        names = dict(self.names)
+        for name, inode in kept:
+            if inode is None:
+                names.pop(name, None)
+            else:
+                names[name] = inode
+        return names
 
 
 class RememberingDisk(Disk):
@@ -134,6 +149,14 @@ class RememberingDisk(Disk):
         self.durable = -1
         self._by_fd: dict[int, int] = {}
         self._last = ""
+
+    def hold(self, folder: Path) -> None:
+        """The files of `folder` are on the disk for good before anything happens."""
+        for number, path in enumerate(sorted(folder.iterdir())):
+            data = path.read_bytes()
+            self.now.inodes[number] = Inode(data, data)
+            self.now.names[path.name] = number
+        self._remember()
 
     def acknowledge(self, seq: int) -> None:
         self.durable = seq

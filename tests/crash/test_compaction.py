@@ -1,0 +1,219 @@
+"""Compaction: whatever stops it, the run is whole, its digest and head are what they were, and it goes on."""
+
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import workload
+from disks import Crash, FailingDisk, RememberingDisk, leave
+from histories import history
+
+from ingest.durable import DISK, Disk
+from ingest.errors import DamageError, LockedError, StorageError, TwinError, UsageError
+from replay import contents, recovery, sql
+from replay.compaction import Compaction, compact
+from replay.log import RunReader, RunWriter, recover
+
+EVENTS, PER_FLUSH, PIECE = 48, 5, 20
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    folder = tmp_path_factory.mktemp("compaction") / "run"
+    return (folder, *workload.write(folder, EVENTS, PER_FLUSH))
+
+
+@pytest.fixture
+def run(finished: tuple[Path, str, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished[0], tmp_path / "run"))
+
+
+def assert_same(run_dir: Path, finished: tuple[Path, str, str]) -> None:
+    """The run in `run_dir` says what it said before, and a head kept before proves it."""
+    _, digest, head = finished
+    reader, original = RunReader(run_dir), RunReader(finished[0])
+    assert reader.verify(head) == []
+    assert (reader.digest(), reader.chain_head(), reader.finished) == (digest, head, True)
+    assert list(reader.events()) == list(original.events())
+    assert reader.manifests() == original.manifests()
+
+
+def test_a_compacted_run_is_the_same_run_in_fewer_files(run: Path, finished: tuple[Path, str, str]) -> None:
+    done = compact(run, piece_events=PIECE)
+    assert (done.files_before, done.files) == (11, 3)
+    assert len(list(run.glob("*.parquet"))) == 3 and len(list(run.glob("*.json"))) == 1
+    assert done.bytes < done.bytes_before
+    assert_same(run, finished)
+    for manifest in RunReader(finished[0]).manifests():
+        assert RunReader(run).verify(manifest.hash) == [], "a head of the run in growth proves it too"
+    assert compact(run).files == 3, "once is enough"
+    assert workload.write(run, EVENTS, PER_FLUSH) == finished[1:], "made again, nothing is written"
+    assert sorted(path.name for path in run.iterdir() if path.suffix) == sorted(
+        path.name for path in run.iterdir() if path.name != recovery.LOCK
+    )
+
+
+def test_the_wall_clock_is_under_the_old_head_too(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run", flush_events=50) as writer:
+        for sim_ns, kind, payload, wall in history():
+            writer.append(sim_ns, kind, payload, wall=wall)
+        _, head = writer.finish({})
+    walls = [event.wall for event in RunReader(tmp_path / "run").events()]
+    compact(tmp_path / "run")
+    assert [event.wall for event in RunReader(tmp_path / "run").events()] == walls
+    found = contents.read_record(tmp_path / "run")
+    assert found is not None
+    (piece,) = found.pieces
+    table = next(RunReader(tmp_path / "run").tables())
+    slower = [wall.replace("0.001", "0.002") for wall in table.column("wall").to_pylist()]
+    forged = table.set_column(6, table.schema.field("wall"), [slower])
+    data = contents.segment.encode_table(forged)
+    (tmp_path / "run" / piece.data_name).write_bytes(data)
+    lie = contents.Contents(found.chain, (contents.merged(0, piece.last_seq, data),), compacted=True)
+    (tmp_path / "run" / contents.RECORD).write_bytes(contents.record(lie))
+    (finding,) = RunReader(tmp_path / "run").verify(head)
+    assert "not those that it was written over" in finding.problem
+
+
+STEP = {"crash": 1, "error": 2}
+"""Every how many calls one fails by default; with more effort, every one."""
+
+
+def calls_of(mode: str, run: Path, tmp_path: Path) -> Iterator[tuple[int, Path, FailingDisk]]:
+    """One fresh copy of the run for every call that can fail, until none is left."""
+    for at in count(1, 1 if workload.EFFORT > 1 else STEP.get(mode, 5)):
+        copy = Path(shutil.copytree(run, tmp_path / f"{mode}-{at}"))
+        disk = FailingDisk(mode, at)
+        yield at, copy, disk
+        if disk.calls < at:
+            return
+
+
+@pytest.mark.parametrize("mode", FailingDisk.MODES)
+def test_stopped_at_every_call(mode: str, tmp_path: Path) -> None:
+    tried = 0
+    digest, head = workload.write(tmp_path / "small", 9, 3)
+    small = (tmp_path / "small", digest, head)
+    for at, copy, disk in calls_of(mode, small[0], tmp_path):
+        try:
+            compact(copy, piece_events=6, disk=disk)
+        except (Crash, StorageError):
+            tried += 1
+        assert_same(copy, small)
+        assert compact(copy, piece_events=6).files == 2, (mode, at)
+        assert_same(copy, small)
+        assert recover(copy) == ()
+    assert tried >= {"crash": 25, "error": 12}.get(mode, 0)
+
+
+def test_no_power_cut_breaks_a_compaction(finished: tuple[Path, str, str], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(finished[0], tmp_path / "run"))
+    (copy / recovery.LOCK).unlink()
+    disk = RememberingDisk()
+    disk.hold(copy)
+    compact(copy, piece_events=40, disk=disk)
+    states = {tuple(sorted(state.items())) for _, moment in disk.moments for state in moment.sampled(40)}
+    for number, state in enumerate(sorted(states)[:: max(1, 150 // workload.EFFORT)]):
+        left = leave(dict(state), tmp_path / str(number))
+        recover(left)
+        assert_same(left, finished)
+    assert len(states) > 500
+
+
+def test_what_is_refused(run: Path, tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "open") as writer:
+        writer.append(*workload.event(0))
+        with pytest.raises(LockedError):
+            compact(tmp_path / "open")
+    with pytest.raises(UsageError, match="only a finished run"):
+        compact(tmp_path / "open")
+    with pytest.raises(TwinError, match="no such run"):
+        compact(tmp_path / "nowhere")
+    path = max(run.glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamageError):
+        compact(run)
+    assert len(list(run.glob("*.parquet"))) == 11
+
+
+def test_damage_after_compaction_is_found_and_named(run: Path) -> None:
+    compact(run, piece_events=PIECE)
+    for path in sorted(run.glob("*[0-9d].*")):
+        whole = path.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 60)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 4
+            path.write_bytes(damaged)
+            assert path.name in {finding.file for finding in RunReader(run).verify()}
+            with pytest.raises(DamageError, match=path.name):
+                list(RunReader(run).events())
+        path.write_bytes(whole)
+        path.unlink()
+        assert path.name == contents.RECORD or path.name in {f.file for f in RunReader(run).verify()}
+        path.write_bytes(whole)
+    (run / "00000000000000000900-00000000000000000999.parquet").write_bytes(b"")
+    (finding,) = RunReader(run).verify()
+    assert "does not belong" in finding.problem
+
+
+def test_originals_stay_while_what_replaces_them_is_damaged(run: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in run.glob("0*")}
+    compact(run, piece_events=PIECE)
+    for name, data in before.items():
+        (run / name).write_bytes(data)
+    assert RunReader(run).verify() == [], "left-overs of a compaction that was stopped"
+    piece = max(run.glob("*-*.parquet"))
+    piece.write_bytes(bytes(piece.stat().st_size))
+    with pytest.raises(DamageError, match=piece.name):
+        recover(run)
+    assert {path.name for path in run.glob("0*")} >= set(before)
+
+
+class Slow(Disk):
+    """Lets a reader look between any two calls."""
+
+    def __init__(self, look: Iterator[object]) -> None:
+        self.look = look
+
+    def link(self, source: Path, target: Path) -> None:
+        next(self.look, None)
+        DISK.link(source, target)
+        next(self.look, None)
+
+    def unlink(self, path: Path) -> None:
+        next(self.look, None)
+        DISK.unlink(path)
+        next(self.look, None)
+
+
+def test_a_reader_is_not_disturbed(tmp_path: Path, finished: tuple[Path, str, str]) -> None:
+    run = Path(shutil.copytree(finished[0], tmp_path / "runs" / "run"))
+    expected = list(RunReader(run).events())
+    started = iter(RunReader(run).tables())
+    rows = [next(started).num_rows]
+    seen = []
+
+    def look() -> Iterator[None]:
+        while True:
+            assert list(RunReader(run).events()) == expected
+            assert RunReader(run).verify() == []
+            seen.append(sql.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
+            yield
+
+    compact(run, piece_events=PIECE, disk=Slow(look()))
+    rows += [table.num_rows for table in started]
+    assert sum(rows) == EVENTS + 1, "a reader that began before goes on in the merged files"
+    assert len(seen) > 30 and set(seen) == {EVENTS + 1}
+
+
+def test_the_report(run: Path) -> None:
+    assert compact(run) == Compaction(
+        11,
+        1,
+        *(
+            sum(p.size_bytes for p in c.pieces)
+            for c in (contents.of_chain(RunReader(run).manifests()), recovery.walk(run))
+        ),
+    )
