@@ -59,8 +59,8 @@ def h200(shared: Path) -> Iterator[Stored]:
     for row in csv.DictReader(path.read_text().splitlines()):
         if row["activation_bytes"]:
             yield Stored(
-                f"{row['model']} mbs{row['micro_batch']}", shape(row["model"]), 1, int(row["micro_batch"]), False,
-                float(row["activation_bytes"]),
+                f"{row['model']} mbs{row['micro_batch']}", shape(row["model"]), 1, int(row["micro_batch"]),
+                False, float(row["activation_bytes"]),
             )  # fmt: skip
 
 
@@ -129,7 +129,8 @@ MEMORY_SETS = (
         "Megatron golden runs: peak", golden_memory, "`max allocated` of one rank.",
     ),
     DataSet("Galvatron: peak of 1 and 2 layers, fully sharded", galvatron, "model states + activation peak."),
-    DataSet("Sailor: stored by one block", sailor, "fp32; no dropout (hypothesis); OPT's ReLU keeps less than "
+    DataSet("Sailor: stored by one block", sailor, "fp32; no dropout (hypothesis); OPT's ReLU keeps less "
+    "than "
             "the GELU assumed."),
     DataSet("H200: stored by one block", h200, "our own layer profile."),
 )  # fmt: skip

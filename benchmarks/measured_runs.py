@@ -141,7 +141,8 @@ def mlperf(shared: Path) -> Iterator[Run]:
     )  # fmt: skip
     yield Run(
         "NVIDIA 10,752 H100",
-        {**GPT3_FP8, "tp": "8", "pp": "6", "micro_batch": "2", "gpus": "10752", "global_batch": "2688"}, "iter_s",
+        {**GPT3_FP8, "tp": "8", "pp": "6", "micro_batch": "2", "gpus": "10752", "global_batch": "2688"},
+        "iter_s",
         _block_step_s(folder / "profiles-mlperf-gpt3-scaling" / "eos-dfw_n1344_result_0.txt", 2688),
     )  # fmt: skip
     (log,) = (folder / "telemetry-mlperf-smc-h100" / "gpt3_64nodes").glob("result*.txt")
@@ -254,21 +255,25 @@ class DataSet:
 
 DATA_SETS = (
     DataSet(
-        "vTrain, 1-8 A100", vtrain, "rows 0, 10, 20, ... set the three numbers of `twin.compute.Host` and the "
+        "vTrain, 1-8 A100", vtrain, "rows 0, 10, 20, ... set the three numbers of `twin.compute.Host` and "
+        "the "
         "interval; the others judge. Vocabulary padded to 50,304 (hypothesis).", 10,
     ),
     DataSet(
-        "Megatron SC'21, 32-3,072 A100", sc21, "micro-batch sizes of the published scripts; time derived from "
+        "Megatron SC'21, 32-3,072 A100", sc21, "micro-batch sizes of the published scripts; time derived "
+        "from "
         "the printed TFLOP/s.",
     ),
     DataSet("Megatron 2020, V100 and A100", megatron_2020, "one micro-batch per replica."),
     DataSet(
         "Megatron golden runs", golden, "the number of GPUs is not recorded: 256 for the 15 B model is a "
         "hypothesis (dp 32 is the largest power of two that divides the batch; with 16 the A100 would exceed "
-        "its peak); BERT is taken for a decoder of the same shape. The mixtures of experts have no model here.",
+        "its peak); BERT is taken for a decoder of the same shape. The mixtures of experts have no model "
+        "here.",
     ),
     DataSet(
-        "MLPerf GPT-3 175B", mlperf, "parallel sizes of the SMC run are in its log, those of NVIDIA's 512 GPUs "
+        "MLPerf GPT-3 175B", mlperf, "parallel sizes of the SMC run are in its log, those of NVIDIA's 512 "
+        "GPUs "
         "follow from the batch; tp 8, pp 6 for 10,752 GPUs is a hypothesis.",
     ),
     DataSet(
@@ -276,7 +281,8 @@ DATA_SETS = (
         "(hypotheses).",
     ),
     DataSet(
-        "Perseus, measured stage times", perseus, "the schedule alone is judged; stage times are medians over "
+        "Perseus, measured stage times", perseus, "the schedule alone is judged; stage times are medians "
+        "over "
         "micro-batches and contain some waiting.",
     ),
     DataSet(
