@@ -90,6 +90,29 @@ class Links:
             self._watched[pair] += by
         self._expect()
 
+    def ahead(self, pairs: Sequence[Pair], limit: int = 64) -> tuple[list[int], Values, Values]:
+        """The world's own look ahead, to evaluate many changes at once: nothing of it reaches a controller.
+
+        Returns: the next instants that matter (n,), bandwidth and latency of `pairs` at each (len(pairs), n).
+        """
+        piece, wakes = self._piece, self._wakes[: -limit - 1 : -1]
+        shape = (len(pairs), len(wakes))
+        bandwidth, latency = np.empty(shape), np.empty(shape)
+        if piece is None or not wakes:
+            return [], bandwidth, latency
+        state, ends = self.state, np.array([last for _, _, last in wakes])
+        part = slice(self._done, int(ends[-1]))
+        code = piece.rows[part] * len(self._watched) + piece.columns[part]
+        for n, (i, j) in enumerate(pairs):
+            own = np.flatnonzero(code == i * len(self._watched) + j) + self._done
+            place = own.searchsorted(ends)  # how many of its changes have happened by then
+            for found, now, values in (
+                (bandwidth, state.bandwidth_bps[i, j], piece.bandwidth_bps),
+                (latency, state.latency_s[i, j], piece.latency_s),
+            ):
+                found[n] = np.concatenate([[now], values[own]])[place]
+        return [at_ns for at_ns, _, _ in wakes], bandwidth, latency
+
     # -- reading the trace
 
     def _open_piece(self) -> None:
@@ -145,7 +168,7 @@ class Links:
 
     def _sleep(self) -> None:
         if self._wakes:
-            at_ns, first, last = self._wakes.pop()
+            at_ns, first, last = self._wakes[-1]
             turn = self._turn
             alarm = At(self.env, at_ns - self.env.now, TRUTH)
             alarm.callbacks.append(lambda _: self._wake(turn, first, last))
@@ -155,6 +178,7 @@ class Links:
         piece = self._piece
         if turn != self._turn or piece is None:
             return
+        self._wakes.pop()
         changed = list(zip(piece.rows[first:last].tolist(), piece.columns[first:last].tolist(), strict=True))
         turned = [pair for pair, turns in zip(changed, piece.turns[first:last], strict=True) if turns]
         watched = [pair for pair in changed if self._watched[pair]]

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Protocol
 
+import numpy as np
+
+from ingest.units import NS_PER_S
 from twin.domain import Cluster
 from twin.fair import GREEDY, max_min
 from twin.links import Links, Pair
+from twin.wan import Values
 
 Route = tuple[Pair, ...]
 """The directed links that bytes pass one after the other."""
@@ -57,6 +61,7 @@ class Network:
         self._caps = {size * size + k: domain.egress_bps for k, domain in domains}
         self._caps |= {size * (size + 1) + k: domain.ingress_bps for k, domain in domains}
         self._users: dict[int, list[Flow]] = {}
+        self._crowd = 0  # how often a flow joined others
         links.watchers.append(self._links_changed)
 
     def resources(self, route: Route) -> tuple[int, ...]:
@@ -71,7 +76,9 @@ class Network:
         """These flows send from now on; their rates are set, those of others follow."""
         for flow in flows:
             for resource in flow.resources:
-                self._users.setdefault(resource, []).append(flow)
+                users = self._users.setdefault(resource, [])
+                users.append(flow)
+                self._crowd += len(users) > 1
         self._share(flows, told=flows)
 
     def close(self, flows: Sequence[Flow]) -> None:
@@ -80,6 +87,7 @@ class Network:
         for flow in flows:
             for resource in flow.resources:
                 users = self._users[resource]
+                self._crowd -= len(users) > 1
                 users.remove(flow)
                 met |= dict.fromkeys(users)
         remaining = [flow for flow in met if flow not in flows]
@@ -94,6 +102,29 @@ class Network:
         """One-way latency of `route`: the sum over its links."""
         return sum(self.links.latency_ns(pair) for pair in route)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether any two flows meet anywhere."""
+        return self._crowd > 0
+
+    def ahead(self, routes: Sequence[Route]) -> tuple[list[int], Values, Values]:
+        """What flows over `routes` will get at the next instants that matter, when nobody meets anybody.
+
+        Returns: the instants (n,), rate in bit/s and latency in ns (len(routes), n).
+        """
+        pairs = list(dict.fromkeys(pair for route in routes for pair in route))
+        times, bandwidth, latency = self.links.ahead(pairs)
+        which = [[pairs.index(pair) for pair in route] for route in routes]
+        limits = [
+            min((self._caps[r] for r in self.resources(route) if r in self._caps), default=inf)
+            for route in routes
+        ]
+        rates = [
+            np.minimum(bandwidth[rows].min(axis=0), limit) for rows, limit in zip(which, limits, strict=True)
+        ]
+        delays = [np.rint(latency[rows] * NS_PER_S).sum(axis=0) for rows in which]
+        return times, np.array(rates), np.array(delays)
+
     def _capacity(self, resource: int) -> float:
         size = self._size
         if resource < size * size:
@@ -104,7 +135,11 @@ class Network:
         touched: dict[Flow, None] = {}
         for i, j in changed:
             touched |= dict.fromkeys(self._users.get(i * self._size + j, ()))
-        if touched:
+        if touched and not self.crowded:
+            for flow in touched:
+                flow.rate_bps = min(map(self._capacity, flow.resources))
+            self._notify(touched)
+        elif touched:
             self._share(list(touched), always=touched)
 
     def _share(
@@ -126,6 +161,10 @@ class Network:
                         changed[member] = None
         for flow in told:
             changed.pop(flow, None)
+        self._notify(changed)
+
+    def _notify(self, changed: Iterable[Flow]) -> None:
+        """Tell each owner once of all its flows in `changed`."""
         owners: dict[int, list[Flow]] = {}
         for flow in changed:
             owners.setdefault(id(flow.owner), []).append(flow)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.units import to_ns, transmission_s
+from ingest.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
 from twin import kernel
 from twin.costs import open_links
 from twin.estimate import Estimator
@@ -82,6 +82,28 @@ class PlanTiming:
             return one.tf, one.tb
         scale = factors[self._domains][:, None]
         return np.rint(one.tf * scale).astype(np.int64), np.rint(one.tb * scale).astype(np.int64)
+
+    def ahead(self) -> dict[int, int | None]:
+        """Iteration times at the next instants that matter, as `iteration_ns` will give them if nobody else
+        comes: one evaluation for many changes."""
+        times, rates, delays = self._network.ahead(list(self.routes.values()))
+        if not times:
+            return {}
+        with np.errstate(divide="ignore"):
+            occupancy = np.rint(self.message_bytes * BITS_PER_BYTE / rates * NS_PER_S)
+        dead = np.any(occupancy >= LONGEST_NS, axis=0)
+        occupancy[:, dead] = 0
+        one = self.pipeline
+        rows = [np.repeat(row, len(times), axis=1) for row in (one.of, one.lf, one.ob, one.lb)]
+        for n, (src, dst) in enumerate(self.routes):
+            boundary, down = self._crossings[src, dst][0], (src, dst) in self.boundaries
+            rows[0 if down else 2][boundary] = occupancy[n].astype(np.int64)
+            rows[1 if down else 3][boundary] = delays[n].astype(np.int64)
+        wide = [np.repeat(row, len(times), axis=1) for row in (one.tf, one.tb, one.tail)]
+        of, lf, ob, lb = rows
+        many = replace(one, tf=wide[0], tb=wide[1], tail=wide[2], of=of, lf=lf, ob=ob, lb=lb)
+        found = kernel.iteration_ns(many).tolist()
+        return {ns: None if dead[n] else found[n] for n, ns in enumerate(times)}
 
     def iteration_ns(self, factors: NDArray[np.float64] | None = None) -> int | None:
         """Iteration time now; None while stalled."""

@@ -92,6 +92,7 @@ class RateTraining:
         self._jitter = jitter
         self._factors: NDArray[np.float64] | None = None
         self._flows: dict[Pair, Flow] = {}
+        self._ahead: dict[int, int | None] = {}
         self._alone: tuple[tuple[float, ...], float] = ((), 0.0)
         self._estimator = estimator
         self._slowdown = slowdown
@@ -108,6 +109,7 @@ class RateTraining:
         self._timing = timing = PlanTiming(self._network, self._estimator, plan, self._slowdown)
         self._flows = {pair: Flow(self, route, self._network) for pair, route in timing.routes.items()}
         self._alone = ((), 0.0)
+        self._ahead = {}
         self._network.links.watch(timing.links)
         self._network.open(list(self._flows.values()))
         self._take_rates(timing)
@@ -132,6 +134,7 @@ class RateTraining:
         if self._plan is not None:
             self._timing = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
             self._alone = ((), 0.0)
+            self._ahead = {}
             self._take_rates(self._timing)
             self._go_on(self._timing)
 
@@ -231,8 +234,17 @@ class RateTraining:
     def _go_on(self, timing: PlanTiming) -> None:
         """What is left of the running iteration takes its share of the new iteration time."""
         self.settle()
-        self._work.repace(self._env.now, timing.iteration_ns(self._factors))
+        self._work.repace(self._env.now, self._iteration_ns(timing))
         self._disturb()
+
+    def _iteration_ns(self, timing: PlanTiming) -> int | None:
+        """Iteration time now; changes of links nobody else uses are evaluated many at once."""
+        if self._jitter is not None or self._network.crowded:
+            return timing.iteration_ns(self._factors)
+        now = self._env.now
+        if now not in self._ahead:
+            self._ahead = timing.ahead() | {now: timing.iteration_ns()}
+        return self._ahead[now]
 
     def _disturb(self) -> None:
         self._disturbed.succeed()
