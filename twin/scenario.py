@@ -126,7 +126,7 @@ def prepare(
         scenario = scenario.model_copy(update={"wan": scenario.wan.model_copy(update={"dataset": dataset})})
     whole = measured.load(store, scenario.wan, scenario.domains)
     return assemble(
-        scenario, whole, window=window, seed=seed, records=records.load(store, scenario, _job(scenario))
+        scenario, whole, window=window, seed=seed, found=records.load(store, scenario, _job(scenario))
     )
 
 
@@ -137,9 +137,9 @@ def assemble(
     window: Window = "test",
     seed: int | None = None,
     filters: LinkParameters | None = None,
-    records: Records = NOTHING,
+    found: Records = NOTHING,
 ) -> Setup:
-    """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones, `records` is what the
+    """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones, `found` is what the
     scenario takes from other tables of the lake."""
     seed = scenario.seed if seed is None else seed
     start_ns, end_ns = split(whole, window)
@@ -157,10 +157,10 @@ def assemble(
         dataset=scenario.wan.dataset,
         seed=seed,
         trace_digest=whole.digest,
-        jobs=_submissions(scenario) + records.arrivals,
-        measured_faults=records.faults,
-        jitter=records.jitter,
-        inputs=records.digests,
+        jobs=_submissions(scenario) + found.arrivals,
+        measured_faults=found.faults,
+        jitter=found.jitter,
+        inputs=found.digests,
     )
 
 
