@@ -8,19 +8,29 @@ from ingest.reader import Reader
 from ingest.readers.aceso_collectives import AcesoCollectives
 from ingest.readers.aceso_ops import AcesoOps
 from ingest.readers.aceso_results import AcesoResults
+from ingest.readers.atlas import Atlas
 from ingest.readers.columns import Columns
 from ingest.readers.dcgm_wide import DcgmWide
+from ingest.readers.esmond import Esmond
+from ingest.readers.fping import Fping
 from ingest.readers.galvatron import Galvatron
 from ingest.readers.gpu_capacity import GpuCapacity
+from ingest.readers.intercloud import Intercloud
 from ingest.readers.iperf3 import Iperf3
+from ingest.readers.labelled_rtt import LabelledRtt
+from ingest.readers.latency_slices import LatencySlices
+from ingest.readers.latency_tables import LatencyTables
 from ingest.readers.megatron_golden import MegatronGolden
 from ingest.readers.metis_profile import MetisProfile
 from ingest.readers.nvidia_smi import NvidiaSmi
 from ingest.readers.perseus import Perseus
 from ingest.readers.philly import Philly
+from ingest.readers.ping import Ping
 from ingest.readers.region_pairs import RegionPairs
 from ingest.readers.rtt_matrix import RttMatrix
 from ingest.readers.sailor_profile import SailorProfile
+from ingest.readers.topology import Topology
+from ingest.readers.traffic_matrices import TrafficMatrices
 from ingest.readers.traffic_prices import TrafficPrices
 from ingest.readers.training_trace import TrainingTrace
 from ingest.readers.vidur import Vidur
@@ -30,19 +40,29 @@ READERS: tuple[Reader, ...] = (
     AcesoCollectives(),
     AcesoOps(),
     AcesoResults(),
+    Atlas(),
     Columns(),
     DcgmWide(),
+    Esmond(),
+    Fping(),
     Galvatron(),
     GpuCapacity(),
+    Intercloud(),
     Iperf3(),
+    LabelledRtt(),
+    LatencySlices(),
+    LatencyTables(),
     MegatronGolden(),
     MetisProfile(),
     NvidiaSmi(),
     Perseus(),
     Philly(),
+    Ping(),
     RegionPairs(),
     RttMatrix(),
     SailorProfile(),
+    Topology(),
+    TrafficMatrices(),
     TrafficPrices(),
     TrainingTrace(),
     Vidur(),

@@ -132,6 +132,11 @@ DISTRIBUTIONS = _table(
     ("value", pa.float64(), REQUIRED),
     ("cumulative", pa.float64(), REQUIRED),  # share of the observations up to `value`, 0 to 1
 )
+PLACES = _table(
+    ("site", pa.string(), REQUIRED),
+    ("latitude_deg", pa.float64(), REQUIRED),  # north is positive
+    ("longitude_deg", pa.float64(), REQUIRED),  # east is positive
+)
 PRICES = _table(("src", pa.string()), ("dst", pa.string()), ("usd_per_gb", pa.float64()), ("valid_from", TS))
 REJECTS = _table(
     ("column", pa.string()),
@@ -152,6 +157,7 @@ TABLES: dict[str, pa.Schema] = {
     "step_times": STEP_TIMES,
     "op_times": OP_TIMES,
     "distributions": DISTRIBUTIONS,
+    "places": PLACES,
     "prices": PRICES,
     "rejects": REJECTS,
 }

@@ -36,7 +36,7 @@ EXAMPLES = 3
 """Rejects of a source that the report quotes."""
 _UNREADABLE = (pa.ArrowException, csv.Error, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 """What libraries raise on content that is not what it claims to be."""
-_SITES = ("src", "dst", "domain", "host")
+_SITES = ("src", "dst", "domain", "host", "site")
 """Columns whose values `sites` in dataset.toml renames."""
 
 

@@ -12,6 +12,8 @@ FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_activ
 """Columns that lie between 0 and 1."""
 SIGNED = frozenset({"temp_c", "source_row", "step", "value"})
 """Numbers that may be negative; all others may not."""
+LIMITS = {"latitude_deg": 90, "longitude_deg": 180}
+"""Largest size of numbers that may be negative."""
 POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes", "seq", "steps"})
 MEASURES = {
     "link_samples": ("bandwidth_bps", "rtt_s", "loss"),
@@ -103,7 +105,9 @@ def _number(name: str, column: pa.ChunkedArray) -> Iterator[Fault]:
     floating = pa.types.is_floating(column.type)
     if floating and not pc.all(pc.is_finite(column)).as_py():
         yield name, pc.fill_null(pc.invert(pc.is_finite(column)), False), "not a finite number"
-    if name in SIGNED:
+    if name in LIMITS:
+        yield from _any(name, pc.greater(pc.abs(column), LIMITS[name]), f"beyond {LIMITS[name]}")
+    if name in SIGNED or name in LIMITS:
         return
     if not low >= 0:
         yield from _any(name, pc.less(column, 0), "negative")

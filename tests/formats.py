@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import kits_links
 import kits_profiles
 from kit import Bad, Kit, lines
 
@@ -251,6 +252,7 @@ KITS = (
             Bad("no such day", lines(LINKS, link(ts="2024-02-30T00:00:00Z"), link()), 1, 1, "time"),
         ),
     ),
+    *kits_links.KITS,
     *kits_profiles.KITS,
 )
 
