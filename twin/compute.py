@@ -94,6 +94,23 @@ HOST = Host()
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """What one GPU model reaches: shares of its tensor peak in long products and in fused attention (forward,
+    backward), of twice the peak in fp8, the start of a product, and the host's floor."""
+
+    matmul: float
+    flash: tuple[float, float]
+    fp8: float = FP8_EFFICIENCY
+    start_s: float = MATMUL_START_S
+    host: Host = HOST
+
+
+def built_in_rates(gpu: GpuType) -> Rates:
+    """The constants of this module for `gpu`; `twin calibrate` fits others."""
+    return Rates(matmul_efficiency(gpu), FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY))
+
+
+@dataclass(frozen=True, slots=True)
 class LayerTimes:
     """Forward and backward seconds of each of the N layers (N,), tensor-parallel collectives and recompute
     included."""
@@ -121,24 +138,26 @@ def _family(gpu: GpuType) -> str:
     return gpu.name.removesuffix("-PCIE-80").split("-")[0]
 
 
-def matmul_flops_s(gpu: GpuType, dtype: Dtype) -> float:
+def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
     """FLOP/s of long products: in fp8 where the GPU can; in fp32 as TF32, half the rate, or without tensor
     cores before Ampere, an eighth (V100: 15.7 of 125 TFLOP/s)."""
     if dtype == "fp8" and gpu.name in HAS_FP8:
-        return FP8_EFFICIENCY * 2 * gpu.peak_flops
+        return rates.fp8 * 2 * gpu.peak_flops
     single = 8 if _family(gpu) in ("V100", "RTX", "TITAN") and gpu.name != "RTX-3090" else 2
-    return matmul_efficiency(gpu) * gpu.peak_flops / (single if dtype == "fp32" else 1)
+    return rates.matmul * gpu.peak_flops / (single if dtype == "fp32" else 1)
 
 
-def _matmul_s(gpu: GpuType, flops: float, count: int, dtype: Dtype = "bf16") -> float:
-    return count * MATMUL_START_S + flops / matmul_flops_s(gpu, dtype)
+def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype) -> float:
+    return count * rates.start_s + flops / matmul_flops_s(gpu, rates, dtype)
 
 
 def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
     return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
 
 
-def _attention_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+def _attention_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+) -> tuple[float, float]:
     """Forward and backward seconds of the attention core.
 
     Written out: two batched products and the passes over s x s matrices. Fused: causal, so half the
@@ -146,16 +165,18 @@ def _attention_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) ->
     """
     flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
     if model.attention == "flash":
-        shares = FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY)
         once = flops / 2 / gpu.peak_flops
-        return MATMUL_START_S + once / shares[0], MATMUL_START_S + 2.5 * once / shares[1]
+        return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
     matrix = 2.0 * micro_batch * model.heads * model.seq**2 / tp
     over = (CLASSIC if model.bias else GATED).matrix
-    forward = _matmul_s(gpu, flops, 2) + _memory_s(gpu, over[0] * matrix, 2)
-    return forward, _matmul_s(gpu, 2 * flops, 4) + _memory_s(gpu, over[1] * matrix, 3)
+    dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
+    forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
+    return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
 
 
-def _block_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+def _block_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
     tokens = micro_batch * model.seq
     h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
@@ -164,17 +185,18 @@ def _block_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tup
     sizes = [
         tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
     ]
-    forward = _matmul_s(gpu, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
-    backward = _matmul_s(gpu, 4.0 * tokens * weights, 8, model.dtype)
+    forward = _matmul_s(gpu, rates, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
+    backward = _matmul_s(gpu, rates, 4.0 * tokens * weights, 8, model.dtype)
     return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
 
 
-def _head_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int) -> tuple[float, float]:
     tokens = micro_batch * model.seq
     flops = 2.0 * tokens * model.hidden * model.vocab / tp
     logits = 4.0 * tokens * model.vocab / tp
-    forward = _matmul_s(gpu, flops, 1) + _memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
-    return forward, _matmul_s(gpu, 2 * flops, 2) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
+    dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
+    forward = _matmul_s(gpu, rates, flops, 1, dtype) + _memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
+    return forward, _matmul_s(gpu, rates, 2 * flops, 2, dtype) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
 def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
@@ -186,7 +208,12 @@ def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) ->
 
 @lru_cache(maxsize=4096)
 def layer_times(
-    model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
+    model: Transformer,
+    domain: Domain,
+    tp: int,
+    micro_batch: int,
+    recompute: Recompute,
+    rates: Rates | None = None,
 ) -> LayerTimes:
     """Seconds of every layer for one micro-batch of `micro_batch` sequences on `tp` GPUs of `domain`.
 
@@ -197,14 +224,15 @@ def layer_times(
     gpu = domain.gpu
     message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
     reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
-    core = _attention_s(model, gpu, tp, micro_batch)
-    block = _block_s(model, gpu, tp, micro_batch)
-    issue_s = 2 * HOST.collective_s if tp > 1 else 0.0
-    forward = max(block[0] + core[0] + reduce_s, HOST.forward_s + issue_s)
-    backward = max(block[1] + core[1] + reduce_s, HOST.backward_s + issue_s)
+    rates = rates or built_in_rates(gpu)
+    core = _attention_s(model, gpu, rates, tp, micro_batch)
+    block = _block_s(model, gpu, rates, tp, micro_batch)
+    issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
+    forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
+    backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)
     again = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
     embedding = _embedding_s(model, gpu, tp, micro_batch)
-    head = _head_s(model, gpu, tp, micro_batch)
+    head = _head_s(model, gpu, rates, tp, micro_batch)
     n = model.blocks
     return LayerTimes(
         np.array([embedding[0], *[forward] * n, head[0]]),
