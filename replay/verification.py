@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from replay import contents, recovery, segment
 from replay.contents import RECORD, Contents
-from replay.screening import faults
 from replay.segment import COMMITTED, GENESIS, FileDamageError, Manifest
 from replay.streams import Streams
 
@@ -124,6 +123,8 @@ def _link(before: Manifest | None, manifest: Manifest) -> list[Finding]:
 def check_events(run_dir: Path, found: Contents, *, whole: bool = True, since: int = 0) -> list[Finding]:
     """What is wrong inside the data files; the digests of the stream are compared while the chain is
     `whole`."""
+    from replay.screening import faults  # numba: only who verifies waits for its import
+
     findings: list[Finding] = []
     through = Streams() if whole and since == 0 else None
     ends = [manifest.last_seq for manifest in found.chain]
