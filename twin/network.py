@@ -61,11 +61,17 @@ class Network:
         self._caps = {size * size + k: domain.egress_bps for k, domain in domains}
         self._caps |= {size * (size + 1) + k: domain.ingress_bps for k, domain in domains}
         self._users: dict[int, list[Flow]] = {}
+        self._numbers: dict[Route, tuple[int, ...]] = {}
         self._crowd = 0  # how often a flow joined others
         links.watchers.append(self._links_changed)
 
     def resources(self, route: Route) -> tuple[int, ...]:
         """Numbers of the links of `route` and of the domain limits that it passes."""
+        if route not in self._numbers:
+            self._numbers[route] = self._number(route)
+        return self._numbers[route]
+
+    def _number(self, route: Route) -> tuple[int, ...]:
         size, found = self._size, []
         for i, j in route:
             limits = (size * size + i, size * (size + 1) + j)

@@ -93,7 +93,9 @@ class RateTraining:
         self._factors: NDArray[np.float64] | None = None
         self._flows: dict[Pair, Flow] = {}
         self._ahead: dict[int, int | None] = {}
-        self._alone: tuple[tuple[float, ...], float] = ((), 0.0)
+        self._alone: PlanTiming | None = None  # as if nobody else were there
+        self._mean_at: tuple[float, ...] = ()
+        self._mean = 0.0
         self._estimator = estimator
         self._slowdown = slowdown
         self._iterated = iterated
@@ -108,7 +110,7 @@ class RateTraining:
         self._plan = plan
         self._timing = timing = PlanTiming(self._network, self._estimator, plan, self._slowdown)
         self._flows = {pair: Flow(self, route, self._network) for pair, route in timing.routes.items()}
-        self._alone = ((), 0.0)
+        self._alone, self._mean_at = None, ()
         self._ahead = {}
         self._network.links.watch(timing.links)
         self._network.open(list(self._flows.values()))
@@ -133,7 +135,7 @@ class RateTraining:
         """The compute speed of a domain has changed: carry on at the new pace."""
         if self._plan is not None:
             self._timing = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
-            self._alone = ((), 0.0)
+            self._alone, self._mean_at = None, ()
             self._ahead = {}
             self._take_rates(self._timing)
             self._go_on(self._timing)
@@ -203,15 +205,18 @@ class RateTraining:
         timing = self._timing
         assert timing is not None
         rates = tuple(self._network.alone_bps(other.route) for other in self._flows.values())
-        if rates != self._alone[0]:
-            self._alone = (rates, self._mean_bps(rates))
-        return self._alone[1]
+        if rates != self._mean_at:
+            self._mean_at, self._mean = rates, self._mean_bps(rates)
+        return self._mean
 
     def _mean_bps(self, rates: tuple[float, ...]) -> float:
         assert self._plan is not None
-        alone = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
-        for pair, rate in zip(self._flows, rates, strict=True):
-            alone.update(pair, rate)
+        if self._alone is None:
+            self._alone = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
+        alone, before = self._alone, self._mean_at or rates
+        for pair, rate, old in zip(self._flows, rates, before, strict=True):
+            if rate != old:
+                alone.update(pair, rate)
         iteration_ns = alone.iteration_ns()
         if iteration_ns is None:
             return 0.0  # a stalled iteration sends nothing
