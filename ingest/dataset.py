@@ -23,6 +23,8 @@ bandwidth_bps = "mbps"
 bandwidth_bps = "Mb/s"
 [leave_out]                        # files that are not read (pattern) -> why; a * crosses folders
 "results/*.json" = "computed from the measurements beside it"
+[derive.NAME]                      # a set that is computed from this one, see ingest/derive.py
+method = "available"
 ```
 """
 
@@ -74,6 +76,7 @@ class DatasetOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     leave_out: Mapping[str, str] = field(default_factory=dict)
+    derive: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def left_out(self, name: str) -> str | None:
         """Why the file of this name inside the data set is not to be read; None if it is."""
@@ -92,7 +95,7 @@ class DatasetOptions:
 
     def digest(self) -> str:
         """Identity of these options: other options read the same files again."""
-        stated = {key: value for key, value in self.to_json().items() if key != "leave_out"}
+        stated = {key: value for key, value in self.to_json().items() if key not in ("leave_out", "derive")}
         return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -151,6 +154,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "columns": (dict,),
     "units": (dict,),
     "leave_out": (dict,),
+    "derive": (dict,),
 }
 
 
@@ -159,6 +163,8 @@ def _check(key: str, value: Any, where: str) -> None:
     good = isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
     if good and key in ("sites", "columns", "units", "leave_out"):
         good = all(isinstance(v, str) for v in value.values())
+    if good and key == "derive":
+        good = all(_NAME.fullmatch(name) and isinstance(recipe, dict) for name, recipe in value.items())
     if good and key == "assumptions":
         good = all(isinstance(v, str) for v in value)
     if good and key in ("interval_s", "streams", "gpus_per_node"):

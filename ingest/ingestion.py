@@ -11,12 +11,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ingest import archive, discover, durable, lake, registry
+from ingest import archive, derive, discover, durable, lake, registry
 from ingest.dataset import DatasetOptions
 from ingest.discover import DataSet
 from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
-from ingest.reader import Reader, Reject
+from ingest.reader import Reader, Reject, identified
 from ingest.source import Source, from_file
 from ingest.unit import Taken, Unit
 
@@ -63,6 +63,8 @@ class IngestReport:
 
     files: tuple[FileResult, ...]
     seconds: float
+    notes: tuple[str, ...] = ()
+    """What was assumed for data sets that were computed."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -93,6 +95,7 @@ class IngestReport:
             "already": sum(result.already for result in self.files),
             "skipped": len(self.skipped),
             "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
         }
 
 
@@ -110,10 +113,21 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
     with _Lake(store) as target:
         for item in sets:
             results.extend(_Ingest(target, item.options).run(item, progress or SILENT))
-    report = IngestReport(tuple(results), perf_counter() - began)
+        notes = [note for item in sets for note in _derive(target, item.options, results)]
+    report = IngestReport(tuple(results), perf_counter() - began, tuple(notes))
     if len(report.skipped) == len(report.files):
         raise InputError(_nothing(report))
     return report
+
+
+def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult]) -> Iterator[str]:
+    """Compute what is to be derived from a data set; what was assumed, one sentence each."""
+    for recipe in derive.recipes(options):
+        if any(m.dataset == options.name for m in target.manifests):
+            made = _Ingest(target, recipe.options(options)).derived(recipe)
+            results.append(made)
+            if not made.skipped_reason:
+                yield f"{recipe.name}: {recipe.statement}"
 
 
 def _nothing(report: IngestReport) -> str:
@@ -197,6 +211,17 @@ class _Ingest:
         if reader is None:
             self._skip(source.shown, why_not)
             return
+        self._store(identified(source, reader), reader)
+
+    def derived(self, recipe: derive.Recipe) -> FileResult:
+        """Compute a data set from another one, unless the lake has it."""
+        self._store(recipe.source(self.target.store), derive.Available(recipe, self.target.store))
+        self._commit(self.unit)
+        (result,) = self.results
+        return result if isinstance(result, FileResult) else self._result(result)
+
+    def _store(self, source: Source, reader: Reader) -> None:
+        """Take a source into the lake, unless it is there."""
         key = source.sha256, reader.name, reader.version, self.options_digest
         if key not in self._keys and self.target.lock():
             self._look()

@@ -38,7 +38,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """One source whose rows are in the lake: which reader took them, under which options, and how many."""
+    """One source whose rows are in the lake: which reader took them, under which options, and how many.
+
+    sha256: of the content; of content and name for a reader that takes facts from the name.
+    """
 
     file: str
     sha256: str

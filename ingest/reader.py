@@ -5,8 +5,9 @@ ingest. Missing columns are null. Rules that hold for every table (finite, not n
 present) are checked once for all readers in `ingest.validate`.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -74,6 +75,17 @@ class Reader(Protocol):
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """What the reader takes for granted because the files do not say it; kept in the lake."""
         ...
+
+
+def identified(source: Source, reader: Reader) -> Source:
+    """The source as the lake knows it.
+
+    Content that is there already is a copy - but not for a reader with `by_name = True`, which takes facts
+    from the file's name: two hosts may measure the same. There the name belongs to the identity.
+    """
+    if not getattr(reader, "by_name", False):
+        return source
+    return replace(source, sha256=hashlib.sha256(f"{source.sha256} {source.name}".encode()).hexdigest())
 
 
 def rejected_file(table: str, column: str, raw: str, reason: str) -> Batch:

@@ -33,6 +33,8 @@ def ingest(console: Console, report: "IngestReport") -> None:
         if len(not_read) > LISTED:
             console.line(f"... and {len(not_read) - LISTED:,} more; --json lists all")
     console.line()
+    for note in report.notes:
+        console.line(note)
     console.line(f"{sum(report.rows.values()):,} rows added in {report.seconds:.1f} s")
 
 
