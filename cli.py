@@ -256,7 +256,7 @@ def bench(
 
 @twin.command()
 @click.argument("statement")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "parquet", "arrow"]), default="table")
 @with_output
 def sql(out: Output, statement: str, form: Any) -> None:
     """Query lake and event logs; `twin sql describe` documents the views.
@@ -269,7 +269,7 @@ def sql(out: Output, statement: str, form: Any) -> None:
     if statement.strip() == "describe":
         click.echo(engine.describe())
         return
-    answer = engine.query(out.store, statement)
+    answer = engine.query(out.store, statement, note=out.console.note)
     if out.as_json:
         rows = json.loads(engine.render(answer, "json"))
         click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
@@ -471,18 +471,36 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
 
     if (column is None) != (target is None):
         raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
+    constants = ask.constants_of(out.store)
     if number is not None:
-        case, told = ask.explain_row(cases, number)
+        case, told = ask.explain_row(cases, number, constants)
         body = ask.explained_json(case, told)
         out.show(body, lambda console: show.explained(console, body))
         return
     if column is not None and target is not None:
-        solved = ask.invert(cases, column, Target.parse(target))
+        solved = ask.invert(cases, column, Target.parse(target), constants)
         out.show(solved.to_json(), lambda console: show.solutions(console, solved))
         sys.exit(0 if solved.ok else 1)
-    found = ask.estimate(cases)
+    found = ask.estimate(cases, constants)
     out.show(found.to_json(), lambda console: show.answers(console, found))
     sys.exit(0 if found.ok else 1)
+
+
+@twin.command()
+@with_output
+def calibrate(out: Output) -> None:
+    """Fit the twin's constants to the profiles in the lake; `twin estimate` uses them from then on.
+
+    \b
+    Example: twin calibrate
+    """
+    from replay import show_estimate as show
+    from twin.calibrate import calibrate as fit
+
+    found = fit(out.store)
+    found.save(out.store)
+    body = {**found.to_json(), "digest": found.digest}
+    out.show(body, lambda console: show.calibration(console, body))
 
 
 def fail(error: TwinError, as_json: bool) -> NoReturn:

@@ -71,3 +71,19 @@ def explained(console: Console, body: dict[str, Any]) -> None:
     for title in ("stages", "boundaries"):
         if body[title]:
             console.table(title, tuple(body[title][0]), [tuple(part.values()) for part in body[title]])
+
+
+def calibration(console: Console, body: dict[str, Any]) -> None:
+    """Every fitted constant with its rows and its error before and after."""
+    rows = [
+        (kind, name, ", ".join(f"{key} {value:.4g}" for key, value in fit["values"].items()), fit["rows"],
+         percent(fit["error_before"]), percent(fit["error_after"]))
+        for kind, found in body["gpus"].items()
+        for name, fit in found.items()
+    ]  # fmt: skip
+    columns = ("GPU", "constant", "fitted", "rows", "error before", "after")
+    console.table("mean error of each row against the built-in constants, and after the fit", columns, rows)
+    for kind, blocks in body["blocks"].items():
+        console.line(f"{kind}: {len(blocks)} measured blocks are interpolated: {', '.join(blocks)}")
+    console.line(f"lake digest  {body['lake_digest']}")
+    console.line(f"calibration  {body['digest']}")

@@ -5,6 +5,7 @@ physical domain get the fabric between the two stages' GPUs, packed in rank orde
 share a physical domain also share its nodes, which the GPU numbers say.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from ingest.units import GB, NS_PER_S, to_s, transmission_s
 from twin import cycle, energy, kernel
 from twin.columns import BadCellError
 from twin.compute import ComputeModel, layer_times
-from twin.domain import Cluster, LinkState
+from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import Estimator
 from twin.kernel import DEAD, LONGEST_NS
 from twin.memory import WORKSPACE_BYTES, needed_bytes
@@ -66,11 +67,13 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What an answer rests on: the compute model and the spread of its errors."""
+    """What an answer rests on: the compute model, the spread of its errors, and fitted properties of a "
+    "site."""
 
     compute: ComputeModel = layer_times
     residuals: Residuals = MODELS
     source: str = "built-in constants"
+    site: Callable[[Domain, bool], Domain] | None = None
 
 
 BUILT_IN = Constants()
@@ -87,6 +90,9 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer `case` and keep the timing it came from."""
+    if constants.site is not None:
+        said = "intra_node_bps" not in case.defaults or case.tp > case.site.gpus_per_node
+        case = replace(case, site=constants.site(case.site, said))
     modelled = None if case.model is None else _modelled(case, constants.compute)
     timing, update = _timing(case, modelled)
     total = int(kernel.iteration_ns(timing)[0])

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ingest.errors import NotFoundError, TwinError
 from ingest.units import to_s
-from twin import cases
+from twin import calibration, cases
 from twin.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
 from twin.cases import Failure, Row, Table
 from twin.columns import BadCellError
@@ -99,6 +99,14 @@ def _each(table: Table, ask: Callable[[Row], T]) -> tuple[list[tuple[int, T]], t
         except TwinError as error:
             failures.append(Failure(row.number, row.line, "", str(error)))
     return found, tuple(sorted(failures, key=lambda one: one.row))
+
+
+def constants_of(store: Path) -> Constants:
+    """The calibration of `store` where there is one, else the built-in constants."""
+    found = calibration.load(store)
+    if found is None:
+        return BUILT_IN
+    return Constants(found, BUILT_IN.residuals, f"calibration {found.digest[:12]}", found.site)
 
 
 def estimate(path: Path, constants: Constants = BUILT_IN) -> Answers:

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from twin import fits
+from twin.collectives import Path, all_reduce_s
+
+RNG = np.random.default_rng(3)
+
+
+def test_products_give_back_what_made_them() -> None:
+    flops = np.geomspace(1e9, 1e13, 40)
+    seconds = 8e-6 + flops / (0.7 * 3e14)
+    fit = fits.products(flops, seconds, 3e14, flops / 3e14)
+    assert fit is not None
+    assert fit.values == pytest.approx({"efficiency": 0.7, "start_s": 8e-6}, rel=1e-6)
+    assert fit.error_after < 1e-9 < 0.3 < (fit.error_before or 0)
+
+
+def test_times_that_do_not_grow_are_no_fit() -> None:
+    assert fits.products(np.geomspace(1e9, 1e12, 9), np.geomspace(2, 1, 9), 1e14, None) is None
+
+
+def test_a_ring_gives_back_its_link() -> None:
+    link = Path(1.2e12, 4e-6)
+    ranks = np.repeat([2.0, 4.0, 8.0], 20)
+    size = np.tile(np.geomspace(2e3, 6.4e7, 20), 3)
+    seconds = np.array([all_reduce_s(float(x), int(n), link) for n, x in zip(ranks, size, strict=True)])
+    fit = fits.ring(ranks, size, seconds * RNG.normal(1, 0.01, len(size)), link)
+    assert fit is not None
+    assert fit.values["bandwidth_bps"] == pytest.approx(1.2e12, rel=0.03)
+    assert fit.values["alpha_s"] == pytest.approx(4e-6, rel=0.05)
+
+
+def test_the_floor_is_where_the_host_is_slower() -> None:
+    modelled = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
+    fit = fits.floor(modelled, np.array([5.0, 5.0, 5.0, 10.0, 20.0]))
+    assert fit.values == {"floor_s": 5.0}
+    assert fit.error_after == 0.0
+
+
+def test_power_is_a_line() -> None:
+    activity = RNG.uniform(0, 1, 500)
+    fit = fits.power(activity, 120 + 600 * activity + RNG.normal(0, 5, 500))
+    assert fit.values["idle_w"] == pytest.approx(120, abs=2)
+    assert fit.values["slope_w"] == pytest.approx(600, abs=4)
+    assert fit.values["deviation_w"] == pytest.approx(5, rel=0.15)
