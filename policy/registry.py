@@ -30,6 +30,11 @@ POLICIES: dict[str, Entry] = {
     "single": Entry("policy.single:Single", "the fastest single domain, decided once"),
     "greedy": Entry("policy.greedy:Greedy", "the best plan now at every trigger, whatever the move costs"),
     "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis"),
+    "sailor": Entry("policy.sailor:Sailor", "Sailor-style program over regions, graded by the referee"),
+    "sailor-native": Entry("policy.sailor:SailorNative", "the same, picked by Sailor's own formula"),
+    "megatron": Entry("policy.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"),
+    "mast": Entry("policy.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"),
+    "atlas": Entry("policy.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"),
     "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),
 }
 

@@ -137,6 +137,20 @@ class Estimator:
         """What every stage of `plan` costs, links aside."""
         return self._plan_costs(plan)
 
+    def share_costs(
+        self, domain: int, spans: Int, dp: int, tp: int, pp: int, micro_batch: int, in_flight: int
+    ) -> StageCosts:
+        """What the stages of one domain cost when it runs the layers `spans` (P, 2), first and past the last;
+        every stage holds the activations of `in_flight` micro-batches.
+
+        Raises:
+            InfeasibleError: the domain has fewer GPUs.
+        """
+        share = Share(domain, pp, tp, pp, self.place(domain, dp, tp, pp))
+        job = self.job
+        sketch = Plan((share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero)
+        return self._costs(sketch, spans)
+
     def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:
         """Iteration time in nanoseconds; `DEAD` when a used link has no bandwidth."""
         timing = self.pipeline(plan, links, slowdown)

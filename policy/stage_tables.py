@@ -1,0 +1,83 @@
+"""Costs of every stage that a planner may put anywhere: per domain, width and micro-batch, for all spans of
+layers.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.estimate import Estimator
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanCosts:
+    """One stage of tp x dp GPUs in one domain for each span of layers [i, j): (N + 1, N + 1), seconds, bytes.
+
+    `compute_s` is forward and backward of a micro-batch, `tail_s` gradient synchronisation and update.
+    Peak memory with f micro-batches in flight is `bytes_none + f * bytes_each`. Entries with j <= i mean
+    nothing and are 0.
+    """
+
+    compute_s: Float
+    tail_s: Float
+    bytes_none: Float
+    bytes_each: Float
+
+    def most_in_flight(self, memory_bytes: float) -> Float:
+        """How many micro-batches in flight a GPU of `memory_bytes` holds (N + 1, N + 1); below 1: none."""
+        room = memory_bytes - self.bytes_none
+        return np.where(room < 0, 0.0, room / np.maximum(self.bytes_each, 1e-9))
+
+
+def span_costs(
+    estimator: Estimator, domain: int, dp: int, tp: int, micro_batch: int, slowdown: float = 1.0
+) -> SpanCosts:
+    """The table for stages of dp x tp GPUs of `domain`, computing `slowdown` times slower than usual."""
+    twins = estimator.cluster.domains
+    first = next(k for k, other in enumerate(twins) if _same(estimator, domain, k) and other.gpus >= dp * tp)
+    return _span_costs(estimator, first, dp, tp, micro_batch, slowdown)
+
+
+def _same(estimator: Estimator, a: int, b: int) -> bool:
+    """Whether two domains have the same machines, whatever they are called and cost."""
+    one, other = estimator.cluster.domains[a], estimator.cluster.domains[b]
+    return a == b or (one.gpu, one.gpus_per_node, _fabric(estimator, a)) == (
+        other.gpu, other.gpus_per_node, _fabric(estimator, b),
+    )  # fmt: skip
+
+
+def _fabric(estimator: Estimator, k: int) -> tuple[float, ...]:
+    domain = estimator.cluster.domains[k]
+    return (
+        domain.intra_node_bps, domain.inter_node_bps,
+        domain.intra_node_latency_s, domain.inter_node_latency_s,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=512)
+def _span_costs(
+    estimator: Estimator, domain: int, dp: int, tp: int, micro_batch: int, slowdown: float
+) -> SpanCosts:
+    n = estimator.n_layers
+    spans = np.array([(i, j) for i in range(n) for j in range(i + 1, n + 1)], dtype=np.int64)
+    one, two = (
+        estimator.share_costs(domain, spans, dp, tp, 1, micro_batch, in_flight=flight) for flight in (1, 2)
+    )
+    each = two.peak_bytes[0] - one.peak_bytes[0]
+    rows = (
+        (one.forward_s[0] + one.backward_s[0]) * slowdown,
+        one.sync_s[0] + one.update_s[0],
+        one.peak_bytes[0] - each,
+        each,
+    )
+    return SpanCosts(*(_square(row, spans, n) for row in rows))
+
+
+def _square(row: Float, spans: NDArray[np.int64], n: int) -> Float:
+    table = np.zeros((n + 1, n + 1))
+    table[spans[:, 0], spans[:, 1]] = row
+    return table
