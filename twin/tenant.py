@@ -141,7 +141,9 @@ class Tenant:
             self.controller.request("change", [list(pair) for pair in changed])
 
     def _decide(self, trigger: str, reasons: dict[str, list[Any]]) -> None:
-        if self.active:
+        # One of several jobs that has no GPU and could have none has nothing to decide; it is asked when GPUs
+        # become free, and each period.
+        if self.active and (not self.name or self.execution.running or any(self.free_gpus())):
             self._around.ask(self, trigger, reasons)
 
     def _follow(self, goal: Plan) -> Generator[Event, Any, None]:

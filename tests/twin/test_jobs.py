@@ -212,7 +212,7 @@ def _busy(engine: Engine, seed: int = 0) -> tuple[Setup, list[Fact]]:
         {"name": "b", "submit_s": 50, "tokens": 6 * one},
         {"name": "c", "submit_s": 200, "priority": 1, "tokens": 6 * one},
         {"name": "d", "submit_s": 210, "tokens": 300 * one},
-        seconds=900,
+        seconds=1_500,
         steps=steps,
         moving={"checkpoint_s": 100},
         gpu_faults=[{"domain": "d1", "gpus": 4, "at_s": 400, "for_s": 150}],
@@ -221,15 +221,16 @@ def _busy(engine: Engine, seed: int = 0) -> tuple[Setup, list[Fact]]:
 
 
 def _roaming(setup: Setup) -> Answer:
-    """The first of some plans that has room, another one first at every decision."""
+    """The first of some plans that has room, another one first at every decision; c takes whole domains."""
     plans = [_plan(setup, order, dp=dp) for order in ((0, 1), (1, 2), (2, 0), (1,)) for dp in (2, 4)]
 
     def answer(trigger: Trigger) -> Plan | None:
         assert trigger.view is not None
         free, number = trigger.view.free_gpus, trigger.payload["number"]
-        if trigger.view.plan is not None and number % 4:
+        if trigger.view.plan is not None and number % 9:
             return None
-        for plan in plans[number % 8 :] + plans[: number % 8]:
+        turned = plans[number % 8 :] + plans[: number % 8]
+        for plan in turned if trigger.job != "c" else [plan for plan in turned if plan.dp == 4]:
             if all(len(s.gpus) <= free[s.domain] for s in plan.shares):
                 return plan
         return None

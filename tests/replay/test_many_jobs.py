@@ -1,0 +1,74 @@
+"""A run of several jobs: logged, judged, audited and answered for like a run of one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay import audit, runner, runs
+from replay.log import RunReader
+from replay.runner import RunResult
+from tests.worlds import toy_scenario, toy_setup
+from twin import scenario as scenarios
+from twin.scenario import Scenario, Setup
+
+JOBS = [
+    {"name": "long"},
+    {"name": "short", "submit_s": 60, "tokens": 1_000_000},
+    {"name": "urgent", "submit_s": 150, "priority": 1, "tokens": 1_500_000},
+]
+
+
+def _scenario(**changes: Any) -> Scenario:
+    return toy_scenario(jobs=JOBS, moving={"mode": "pre_copy", "checkpoint_s": 60}, **changes)
+
+
+def _prepare(scenario: Scenario, store: Path, *, seed: Any = None, **_: Any) -> Setup:
+    used = scenario.seed if seed is None else seed
+    changes = scenario.model_dump(include={"jobs", "moving", "gpu_faults"})
+    return toy_setup(bps=2e10, latency_s=0.01, steps={(0, 1): [(200.0, 3e9)]}, seed=used, **changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scenarios, "prepare", _prepare)
+    return tmp_path / "store"
+
+
+def _run(store: Path, policy: str = "greedy", **changes: Any) -> RunResult:
+    return runner.run(store, policy=policy, scenario=_scenario(**changes))
+
+
+@pytest.mark.parametrize("policy", ["greedy", "static"])
+def test_every_event_names_its_job_and_the_audit_is_clean(store: Path, policy: str) -> None:
+    done = _run(store, policy)
+    events = list(RunReader(runs.folder(store, done.run_id)).events())
+    assert {event.job for event in events if event.type == "job_submitted"} == {"long", "short", "urgent"}
+    for kind in ("iteration_done", "plan_applied", "job_started"):
+        assert {event.job for event in events if event.type == kind} >= {"long", "urgent"}
+    assert {event.job for event in events if event.type == "link_observed"} == {""}
+    report = audit.audit(store, done.run_id)
+    assert report.ok, report.findings
+
+
+def test_figures_of_the_run_are_the_sums_over_its_jobs(store: Path) -> None:
+    fault = [{"domain": "d0", "gpus": 4, "at_s": 300, "for_s": 100}]
+    done = _run(store, gpu_faults=fault)
+    total = list(RunReader(runs.folder(store, done.run_id)).events())[-1].payload["totals"]
+    assert done.kpis.tokens == total["tokens"] == sum(job["tokens"] for job in total["jobs"].values())
+    assert done.kpis.energy_j == pytest.approx(total["energy_j"])
+    assert done.kpis.moved_bytes == sum(total["moved_bytes"].values())
+    assert audit.audit(store, done.run_id).ok
+
+
+def test_a_decision_of_one_job_is_reproduced_from_the_views_of_that_job(store: Path) -> None:
+    done = _run(store)
+    events = RunReader(runs.folder(store, done.run_id)).events()
+    number = [e.payload["number"] for e in events if e.type == "decided" and e.job == "urgent"][-1]
+    found = audit.decision(store, done.run_id, number)
+    assert found.recorded["observation"]["job"] == "urgent"
+    assert found.reproduced, found.difference
+
+
+def test_the_same_run_has_the_same_digest(store: Path) -> None:
+    assert _run(store).digest == _run(store).digest
