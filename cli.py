@@ -185,7 +185,7 @@ def train(
 
 
 @twin.command()
-@click.option("--policy", "-p", default="hippo", help="Name of a policy, see `twin policies` [hippo].")
+@click.option("--policy", "-p", help="Name of a policy, see `twin policies` [hippo].")
 @scenario_option
 @dataset_option
 @click.option("--window", type=WINDOW, default="test", help="Part of the trace [test].")
@@ -196,28 +196,68 @@ def train(
 @checkpoint_option
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
+@click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
+@click.option(
+    "--from-decision", type=int, metavar="N", help="With --run and --policy: keep its first N decisions."
+)
+@click.option("--until", type=float, metavar="SECONDS", help="With --run: only as far as this time.")
 @with_output
 def replay(
-    out: Output, policy: str, scenario: str, dataset: str | None, window: Any, engine: Any, seed: int | None,
-    checkpoint: str | None, deadline: bool, resume: str | None,
+    out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
+    seed: int | None, checkpoint: str | None, deadline: bool, resume: str | None, logged: str | None,
+    from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
     """Run the twin on ingested traces under a policy and log everything.
 
     \b
-    Example: twin replay --policy hippo --scenario quad-70b
+    Examples:
+      twin replay --policy hippo --scenario quad-70b
+      twin replay --run latest
+      twin replay --run latest --policy mpc --from-decision 10
     """
+    from ingest.errors import UsageError
     from replay import runner, runs, show
     from twin.scenario import load
 
+    if logged is not None:
+        again(out, logged, policy, checkpoint, from_decision, until)
+        return
+    if from_decision is not None or until is not None:
+        raise UsageError("--from-decision and --until belong to --run RUN")
     with out.console.progress() as progress:
         if resume:
             done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
-                out.store, policy=policy, scenario=load(scenario), dataset=dataset, window=window,
+                out.store, policy=policy or "hippo", scenario=load(scenario), dataset=dataset, window=window,
                 engine=engine, seed=seed, checkpoint=checkpoint, enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
+
+
+def again(
+    out: Output, run: str, policy: str | None, checkpoint: str | None, decision: int | None,
+    until: float | None,
+) -> None:  # fmt: skip
+    """`twin replay --run`: the run once more, or with another policy."""
+    from ingest.errors import UsageError
+    from replay import runs, whatif
+    from replay import show_whatif as show
+
+    run_id = runs.find(out.store, run)
+    if policy is None:
+        if decision is not None or checkpoint is not None:
+            raise UsageError("--from-decision and --checkpoint with --run need --policy")
+        with out.console.progress() as progress:
+            same = whatif.again(out.store, run_id, until_s=until, progress=progress)
+        out.show(same.to_json(), lambda console: show.rerun(console, same))
+        sys.exit(0 if same.equal else 3)
+    with out.console.progress() as progress:
+        found = whatif.what_if(
+            out.store, run_id, policy, checkpoint=checkpoint, from_decision=decision or 0, until_s=until,
+            progress=progress,
+        )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.what_if(console, found))
 
 
 @twin.command()
@@ -256,7 +296,9 @@ def bench(
 
 @twin.command()
 @click.argument("statement")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "parquet", "arrow"]), default="table")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet", "arrow"]), default="table"
+)
 @with_output
 def sql(out: Output, statement: str, form: Any) -> None:
     """Query lake and event logs; `twin sql describe` documents the views.

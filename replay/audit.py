@@ -225,7 +225,9 @@ def decision(store: Path, run_id: str, number: int, *, progress: Progress = SILE
     """
     recorded = decisions.find(store, run_id, number)
     stage = decisions.stage_of(store, run_id)
-    what = None if recorded.event.payload["fallback"] else _made_again(stage, recorded)
+    # A fallback is no answer of the policy, and of a what-if the first decisions are another policy's.
+    foreign = recorded.event.payload["fallback"] or number < (stage.header.branch or {}).get("decision", 0)
+    what = None if foreign else _made_again(stage, recorded)
     return DecisionAudit(
         run_id=run_id,
         number=number,
@@ -244,7 +246,7 @@ def _made_again(stage: runner.Stage, recorded: Recorded) -> str | None:
     made = decisions.again(stage, recorded).ask(recorded.view)
     event = recorded.event
     again = {**event.payload, **decision_to_json(made)}
-    return difference(event, event.sim_ns, event.type, again)
+    return difference(event, event.sim_ns, event.type, again, event.job)
 
 
 def aftermath(recorded: Recorded) -> Json:

@@ -180,6 +180,8 @@ def header_of(store: Path, run_id: str) -> Header:
 
 
 def _same_world(one: Header, other: Header) -> bool:
+    if one.branch is not None and int(one.branch["decision"]) > 0:
+        return False  # two policies decided in it
     return canonical(one.world) == canonical(other.world) and one.engine == other.engine
 
 

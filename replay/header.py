@@ -46,6 +46,7 @@ class Header:
     checkpoint: str | None  # digest; the files lie in the store under this name
     enforce_deadline: bool
     code: Mapping[str, str] = field(default_factory=code_version)
+    branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision"}, see `replay.whatif`
 
     @property
     def seed(self) -> int:
@@ -68,6 +69,8 @@ class Header:
             "checkpoint": self.checkpoint,
             "enforce_deadline": self.enforce_deadline,
         }
+        if self.branch is not None:
+            own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
         return digest({**config, **own})
 
     def payload(self) -> dict[str, Any]:
@@ -80,6 +83,7 @@ class Header:
             "enforce_deadline": self.enforce_deadline,
             "config_digest": self.config_digest,
             "code": dict(self.code),
+            **({} if self.branch is None else {"branch": dict(self.branch)}),
         }
 
     def scenario(self) -> Scenario:
@@ -91,8 +95,8 @@ class Header:
 def from_payload(payload: Mapping[str, Any]) -> Header:
     """The header that `Header.payload` wrote."""
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
-    world = {name: value for name, value in payload.items() if name not in (*own, "config_digest")}
-    return Header(world, **{name: payload[name] for name in own})
+    world = {name: value for name, value in payload.items() if name not in (*own, "config_digest", "branch")}
+    return Header(world, **{name: payload[name] for name in own}, branch=payload.get("branch"))
 
 
 def environment() -> dict[str, str]:

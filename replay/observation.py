@@ -89,6 +89,27 @@ def decision_to_json(decision: Decision) -> Json:
     }
 
 
+def decision_from_json(value: Json) -> Decision:
+    """The decision that `decision_to_json` wrote, but for the sign of infinite figures: they read as inf."""
+    return Decision(
+        plan=plan_from_json(value["plan"]),
+        reason=value["reason"],
+        candidates=tuple(_candidate_from_json(candidate) for candidate in value["candidates"]),
+        predicted_iter_s=value["predicted_iter_s"],
+        log_probability=value["log_probability"],
+        mask=tuple(value["mask"]),
+        fallback=value["fallback"],
+        extra=value["extra"],
+    )
+
+
+def _candidate_from_json(value: Json) -> Candidate:
+    plan = plan_from_json(value["plan"])
+    assert plan is not None
+    figures = ("score", "iter_s", "utilisation", "usd")
+    return Candidate(plan, *(math.inf if value[name] is None else value[name] for name in figures))
+
+
 def _candidate(candidate: Candidate) -> Json:
     return {
         "plan": plan_to_json(candidate.plan),

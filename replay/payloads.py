@@ -38,6 +38,9 @@ class RunStarted(Payload):
     end_ns: Count = Field(description="length of the simulated time")
     origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
     enforce_deadline: bool = Field(description="whether answers over the deadline were replaced")
+    branch: Object | None = Field(
+        default=None, description="of a what-if: the run it leaves, the decision that it leaves it at"
+    )
 
 
 class LinkObserved(Payload):

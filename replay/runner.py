@@ -1,7 +1,7 @@
 """The loop of a run: next fact, view, policy, decision, log. The rest of this file prepares or repeats it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from replay.header import Engine, Header, code_version, environment, from_payloa
 from replay.kpis import Kpis, of_events
 from replay.log import RunReader, RunWriter
 from replay.observation import decision_to_json, digest, view_to_json
+from replay.scripted import Answers, Scripted
 from replay.sinks import Record, Sink, Totals
 from twin import scenario as scenarios
 from twin.cluster import World
@@ -41,8 +42,8 @@ class Stage:
     setup: Setup
     context: Context
     policy: Policy
-    coordinator: Coordinator
-    coordinators: Mapping[str, Coordinator]
+    coordinator: Answers
+    coordinators: Mapping[str, Answers]
 
 
 def play(stage: Stage, sink: Sink, progress: Progress = SILENT) -> Totals:
@@ -158,14 +159,21 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
 
 
 def stage(
-    header: Header, setup: Setup, policy: Callable[[], Policy], missed: dict[int, str] | None = None
+    header: Header,
+    setup: Setup,
+    policy: Callable[[], Policy],
+    missed: dict[int, str] | None = None,
+    script: Mapping[int, Json] | None = None,
 ) -> Stage:
-    """Put a policy before every job of a prepared world; `missed` are deadline misses recorded earlier."""
-    answering = {}
+    """Put a policy before every job of a prepared world; `missed` are deadline misses recorded earlier.
+
+    `script` holds `decided` payloads that stand, by number: the policy is asked from the next one on.
+    """
+    answering: dict[str, tuple[Context, Policy, Answers]] = {}
     for name in [job.name for job in setup.jobs] or [""]:
         context, player = context_of(header, setup, name), policy()
         player.reset(context)
-        coordinator = Coordinator(
+        coordinator: Answers = Coordinator(
             player,
             context,
             deadline_s=setup.scenario.control.deadline_s,
@@ -173,6 +181,8 @@ def stage(
             missed=missed,
             may_wait=bool(name),
         )
+        if script:
+            coordinator = Scripted(script, player, coordinator)
         answering[name] = (context, player, coordinator)
     first = next(iter(answering.values()))
     return Stage(header, setup, *first, {name: entry[2] for name, entry in answering.items()})
@@ -196,20 +206,38 @@ def restage(store: Path, header: Header, stored: Iterable[Event]) -> tuple[Stage
     Raises:
         NotFoundError: its data set or checkpoint is no longer in the store.
     """
-    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
+    setup = shortened(
+        scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed), header
+    )
     differences = []
     if dict(header.code) != code_version():
         differences.append(f"its code was {_short(header.code)}, this is {_short(code_version())}")
     now, then = setup.header()["traces"], header.world["traces"]
     differences += [f"the {name} trace has changed" for name in sorted(then) if now.get(name) != then[name]]
-    missed = recorded_misses(stored)
-    return stage(header, setup, lambda: load_policy(store, header), missed), tuple(differences)
+    kept = 0 if header.branch is None else int(header.branch["decision"])
+    missed, script = inputs(stored, kept)
+    return stage(header, setup, lambda: load_policy(store, header), missed, script), tuple(differences)
 
 
-def recorded_misses(stored: Iterable[Event]) -> dict[int, str]:
-    """Decision number -> fallback, for the decisions that came too late."""
-    answers = (event.payload for event in stored if event.type == "decided")
-    return {a["number"]: a["fallback"] for a in answers if (a["fallback"] or "").startswith(LATE)}
+def shortened(setup: Setup, header: Header) -> Setup:
+    """The world as far as the run of `header` went: a what-if may end before the window does."""
+    end_ns = int(header.world["end_ns"])
+    return setup if end_ns >= setup.wan.end_ns else replace(setup, wan=replace(setup.wan, end_ns=end_ns))
+
+
+def inputs(stored: Iterable[Event], kept: int) -> tuple[dict[int, str], dict[int, Json]]:
+    """What a re-execution takes from the log: decision number -> fallback of those that came too late, and
+    number -> payload of the first `kept` ones, which another run had made."""
+    missed: dict[int, str] = {}
+    script: dict[int, Json] = {}
+    for event in stored:
+        if event.type == "decided":
+            number, fallback = event.payload["number"], event.payload["fallback"] or ""
+            if fallback.startswith(LATE):
+                missed[number] = fallback
+            if number < kept:
+                script[number] = event.payload
+    return missed, script
 
 
 def load_policy(store: Path, header: Header) -> Policy:

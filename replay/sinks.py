@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ingest.errors import DamageError
-from replay.events import Event, canonical
+from replay.events import EVENT_TYPES, Event, canonical
 from replay.log import RunWriter
 
 Json = dict[str, Any]
@@ -60,6 +60,27 @@ class Record:
             self._writer.close()
 
 
+class Collect:
+    """Keeps the events of a run in memory; writes nothing."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """Keep one event."""
+        version = EVENT_TYPES[kind].version
+        self.events.append(Event(len(self.events), sim_ns, kind, version, job, payload, wall or {}))
+        return len(self.events) - 1
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """Keep the last event."""
+        assert sim_ns is not None
+        self.append(sim_ns, "run_finished", {"totals": totals})
+        return "", ""
+
+
 class DivergenceError(DamageError):
     """A re-execution does not reproduce the log; `seq` is the first event that differs."""
 
@@ -95,7 +116,7 @@ class Compare:
             raise DivergenceError(
                 self._run, self.compared, f"the log ends here, the re-execution goes on with {kind}"
             )
-        what = difference(event, sim_ns, kind, payload)
+        what = difference(event, sim_ns, kind, payload, job)
         if what is not None:
             raise DivergenceError(self._run, event.seq, what)
         self.compared += 1
@@ -119,12 +140,14 @@ class Reached(Exception):  # noqa: N818 - a signal, not an error
     """The event up to which a comparison was asked for has been compared."""
 
 
-def difference(event: Event, sim_ns: int, kind: str, payload: Json) -> str | None:
+def difference(event: Event, sim_ns: int, kind: str, payload: Json, job: str = "") -> str | None:
     """What differs between a stored event and a new one; None if nothing does."""
     if event.type != kind:
         return f"type is {event.type}, was made again as {kind}"
     if event.sim_ns != sim_ns:
         return f"{kind} at {event.sim_ns} ns, was made again at {sim_ns} ns"
+    if event.job != job:
+        return f"{kind} of job {event.job!r}, was made again for {job!r}"
     if canonical(event.payload) == canonical(payload):
         return None
     return f"{kind}: {_first_difference(event.payload, payload, 'payload')}"

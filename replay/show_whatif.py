@@ -1,0 +1,55 @@
+"""How runs computed again, what-ifs and estimates from logs look to people."""
+
+from typing import TYPE_CHECKING
+
+from replay.console import Console, cell
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.whatif import Rerun, WhatIf
+
+
+def rerun(console: Console, found: "Rerun") -> None:
+    """Whether a run came out the same, or where it first did not."""
+    state = f"{found.compared:,} events computed again"
+    if found.equal:
+        console.line(f"{found.run_id}: {state}, equal in every byte")
+    else:
+        console.line(f"{found.run_id}: event {found.seq} is the first that differs: {found.difference}")
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def what_if(console: Console, found: "WhatIf") -> None:
+    """Two policies in one world: where they part, and every figure of both."""
+    console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
+    split = found.divergence
+    if split is None:
+        console.line("the two never have different plans")
+    else:
+        console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
+        console.line(f"  {found.base_policy}: {split.base or 'no plan'}: {split.base_reason}")
+        console.line(f"  {found.policy}: {split.other or 'no plan'}: {split.other_reason}")
+    base, other = found.base.to_json(), found.other.to_json()
+    rows = [
+        (
+            name.replace("_", " "),
+            cell(base[name]),
+            cell(other[name]),
+            cell(difference),
+            _share(base[name], difference),
+        )
+        for name, difference in found.differences.items()
+    ]
+    console.table("", ("figure", found.base_policy, found.policy, "difference", "share"), rows)
+    verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
+    console.table(
+        f"paired over blocks of time (positive: {found.policy} is better; tokens as a share)",
+        ("kpi", "mean", "95 % from", "to"),
+        verdicts,
+    )
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def _share(base: float | None, difference: float | None) -> str:
+    return f"{100 * difference / base:+.2f} %" if base and difference is not None else "-"

@@ -1,0 +1,273 @@
+"""What if another policy had decided: the same world run again, from the start or from the middle of a run.
+
+A branch is a run of its own in the store: its header names the run that it leaves and the decision at which
+it does, its log holds the decisions before that one as they were made. So it is audited, queried and shown
+like any other run, and it needs the other run no longer.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ingest.errors import InputError, UsageError
+from ingest.progress import SILENT, Progress
+from ingest.units import NS_PER_S, to_ns
+from replay import champion, judge, runner, runs
+from replay.events import Event, canonical
+from replay.header import Header, code_version, from_payload
+from replay.judge import Verdict
+from replay.kpis import Kpis, of_events
+from replay.log import RunReader
+from replay.observation import plan_from_json, plan_to_json
+from replay.sinks import Collect, Compare, DivergenceError, Reached, Record
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A logged run computed again and compared event by event."""
+
+    run_id: str
+    compared: int  # events that agree
+    seq: int | None  # the first one that does not
+    difference: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Every event agrees in every byte that its digest is made of."""
+        return self.seq is None
+
+    def to_json(self) -> Json:
+        """The object of `twin replay --run RUN --json`."""
+        return {
+            "schema": "twin.rerun/1",
+            "run": self.run_id,
+            "equal": self.equal,
+            "events": self.compared,
+            "first_difference": None if self.equal else {"seq": self.seq, "what": self.difference},
+            "notes": list(self.notes),
+        }
+
+
+def again(store: Path, run_id: str, *, until_s: float | None = None, progress: Progress = SILENT) -> Rerun:
+    """Compute a logged run again and compare every event with the log, up to `until_s` of simulated time.
+
+    Raises:
+        NotFoundError: no such run, or its data set or checkpoint has left the store.
+        DamageError: the log itself is damaged.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    stage, differences = runner.restage(store, from_payload(reader.header()), reader.events())
+    last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
+    compare = Compare(run_id, reader.events(), until=last, partial=not reader.finished)
+    notes = [f"computed again although {difference}" for difference in differences]
+    if not reader.finished:
+        notes.append("the run is not finished; what is stored was compared")
+    try:
+        with suppress(Reached):
+            runner.play(stage, compare, progress)
+    except DivergenceError as error:
+        return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
+    return Rerun(run_id, compare.compared, None, None, tuple(notes))
+
+
+def last_event(events: Iterable[Event], until_ns: int) -> int:
+    """Number of the last event up to `until_ns`."""
+    last = 0
+    for event in events:
+        if event.sim_ns > until_ns:
+            break
+        last = event.seq
+    return last
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first decision after which the two runs do not have the same plan; plans as text, "" for none."""
+
+    number: int
+    at_s: float
+    trigger: str
+    base: str
+    base_reason: str
+    other: str
+    other_reason: str
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Two runs of one world; `verdicts` are paired over blocks of time, positive: the other is better."""
+
+    base_run: str
+    run_id: str
+    policy: str
+    base_policy: str
+    from_decision: int
+    until_s: float | None
+    divergence: Divergence | None
+    base: Kpis
+    other: Kpis
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def differences(self) -> dict[str, float | None]:
+        """The other run's figure less the base's, for every key figure; None where one has no value."""
+        base, other = self.base.to_json(), self.other.to_json()
+        return {
+            name: None if base[name] is None or other[name] is None else other[name] - base[name]
+            for name in base
+        }
+
+    def to_json(self) -> Json:
+        """The object of `twin replay --run RUN --policy OTHER --json`."""
+        return {
+            "schema": "twin.whatif/1",
+            "base_run": self.base_run,
+            "run": self.run_id,
+            "base_policy": self.base_policy,
+            "policy": self.policy,
+            "from_decision": self.from_decision,
+            "until_s": self.until_s,
+            "divergence": None if self.divergence is None else self.divergence.to_json(),
+            "base": self.base.to_json(),
+            "other": self.other.to_json(),
+            "differences": self.differences,
+            "verdicts": [{"kpi": v.kpi, "mean": v.mean, "low": v.low, "high": v.high} for v in self.verdicts],
+            "notes": list(self.notes),
+        }
+
+
+def what_if(
+    store: Path,
+    run_id: str,
+    policy: str,
+    *,
+    checkpoint: str | None = None,
+    from_decision: int = 0,
+    until_s: float | None = None,
+    progress: Progress = SILENT,
+) -> WhatIf:
+    """Run `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
+
+    With `until_s` both runs are taken to that time only.
+
+    Raises:
+        NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
+        a time outside the run. InputError: the run is not finished. InfeasibleError: the policy cannot start.
+        DamageError: the log is damaged, or this code does not reproduce what the decisions were made of.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    if not reader.finished:
+        raise InputError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
+    played = from_payload(reader.header())
+    header = branch(store, played, run_id, policy, checkpoint, from_decision, until_s)
+    stage, notes = staged(store, played, header, reader.events())
+    name = runs.new_id(store, header.scenario().name, policy, header.seed, header.config_digest)
+    record = Record(runs.folder(store, name))
+    try:
+        runner.play(stage, record, progress)
+    finally:
+        record.close()
+    base = list(reader.events()) if until_s is None else _cut(store, played, reader, header, progress)
+    other = list(RunReader(runs.folder(store, name)).events())
+    end_ns = int(header.world["end_ns"])
+    return WhatIf(
+        base_run=run_id,
+        run_id=name,
+        policy=policy,
+        base_policy=played.policy,
+        from_decision=from_decision,
+        until_s=until_s,
+        divergence=divergence(base, other),
+        base=of_events(base),
+        other=of_events(other),
+        verdicts=judge.judge(
+            [judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)], seed=header.seed
+        ),
+        notes=notes,
+    )
+
+
+def branch(
+    store: Path, played: Header, run_id: str, policy: str, checkpoint: str | None, decision: int,
+    until_s: float | None,
+) -> Header:  # fmt: skip
+    """The header of a run that leaves `run_id`, of header `played`, at `decision`."""
+    whole_ns = int(played.world["end_ns"])
+    end_ns = whole_ns if until_s is None else to_ns(until_s)
+    if not 0 < end_ns <= whole_ns:
+        raise UsageError(f"--until {until_s:g}: the run goes from 0 to {whole_ns / NS_PER_S:g} s")
+    if decision < 0:
+        raise UsageError(f"--from-decision {decision}: decisions are numbered from 0")
+    return Header(
+        world={**played.world, "end_ns": end_ns},
+        policy=policy,
+        engine=played.engine,
+        checkpoint=champion.resolve(store, policy, checkpoint),
+        enforce_deadline=played.enforce_deadline,
+        branch={"run": run_id, "decision": decision},
+    )
+
+
+def staged(
+    store: Path, played: Header, header: Header, events: Iterable[Event]
+) -> tuple[runner.Stage, tuple[str, ...]]:
+    """The stage of a branch that has not run yet; `events` are those of the run that it leaves."""
+    assert header.branch is not None
+    kept = int(header.branch["decision"])
+    decided = [event for event in events if event.type == "decided"]
+    if kept > len(decided):
+        raise UsageError(f"--from-decision {kept}: the run made {len(decided)} decisions")
+    stage, differences = runner.restage(store, header, decided[:kept])
+    if dict(played.code) != code_version():
+        differences = ("the base run was made by other code", *differences)
+    return stage, tuple(f"compared although {difference}" for difference in differences)
+
+
+def _cut(store: Path, played: Header, reader: RunReader, header: Header, progress: Progress) -> list[Event]:
+    """The events of a logged run as they would be had it ended with `header`'s world."""
+    short = replace(played, world=header.world)
+    decided = {e.payload["number"]: e.payload for e in reader.events() if e.type == "decided"}
+    setup = runner.restage(store, short, ())[0].setup
+    stage = runner.stage(short, setup, lambda: runner.load_policy(store, short), script=decided)
+    sink = Collect()
+    runner.play(stage, sink, progress)
+    return sink.events
+
+
+def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | None:
+    """The first decision after which the plans differ; None if they never do."""
+    ours = (event for event in base if event.type == "decided")
+    theirs = (event for event in other if event.type == "decided")
+    for one, two in zip(ours, theirs, strict=False):
+        plans = [plan_after(event) for event in (one, two)]
+        if canonical(plans[0]) != canonical(plans[1]):
+            return Divergence(
+                one.payload["number"],
+                one.sim_ns / NS_PER_S,
+                one.payload["observation"]["trigger"],
+                _text(plans[0]),
+                one.payload["reason"],
+                _text(plans[1]),
+                two.payload["reason"],
+            )
+    return None
+
+
+def plan_after(decided: Event) -> Json | None:
+    """The plan in force after a decision."""
+    answer = decided.payload["plan"] or decided.payload["observation"]["plan"]
+    return plan_to_json(plan_from_json(answer))
+
+
+def _text(plan: Json | None) -> str:
+    return "" if plan is None else str(plan_from_json(plan))

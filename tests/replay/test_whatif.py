@@ -1,0 +1,133 @@
+"""A run again, byte for byte; another policy in the same world; branches that leave a run in its middle."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import DamageError, InputError, UsageError
+from replay import audit, header, runs, whatif
+from replay.events import Event, canonical
+from replay.kpis import of_events
+from replay.log import RunReader, RunWriter
+from tests.replay import toys
+from tests.replay.toys import toy_run, without_lake
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    without_lake(monkeypatch)
+    return tmp_path / "store"
+
+
+def events_of(store: Path, run_id: str) -> list[Event]:
+    return list(RunReader(runs.folder(store, run_id)).events())
+
+
+def test_a_run_again_is_equal_in_every_event(store: Path) -> None:
+    done = toy_run(store)
+    events = events_of(store, done.run_id)
+    found = whatif.again(store, done.run_id)
+    assert found.equal and found.compared == len(events)
+    part = whatif.again(store, done.run_id, until_s=200.0)
+    assert part.equal and part.compared == sum(event.sim_ns <= 200e9 for event in events) < len(events)
+    assert len(runs.all_ids(store)) == 1
+    shown = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert shown["schema"] == "twin.rerun/1" and shown["first_difference"] is None
+
+
+def test_the_first_event_that_differs_is_named(store: Path) -> None:
+    done = toy_run(store)
+    events = events_of(store, done.run_id)
+    forged = [event for event in events if event.type == "iteration_done"][2]
+    forged.payload["energy_j"] += 1.0
+    with RunWriter.create(runs.folder(store, "forged")) as writer:
+        for event in events[:-1]:
+            writer.append(event.sim_ns, event.type, event.payload, wall=event.wall)
+        writer.finish(events[-1].payload["totals"], sim_ns=events[-1].sim_ns)
+    found = whatif.again(store, "forged")
+    assert not found.equal and found.seq == forged.seq == found.compared
+    assert "energy_j" in (found.difference or "")
+    before = whatif.again(store, "forged", until_s=forged.sim_ns / 1e9 - 30)
+    assert before.equal
+
+
+def test_another_policy_meets_the_same_world(store: Path) -> None:
+    base = toy_run(store, "greedy")
+    found = whatif.what_if(store, base.run_id, "static")
+    direct = toy_run(store, "static")
+    assert found.other.tokens == direct.kpis.tokens and found.base.tokens == base.kpis.tokens
+    assert found.differences["tokens"] == direct.kpis.tokens - base.kpis.tokens
+    assert found.differences["egress_usd"] == pytest.approx(direct.kpis.egress_usd - base.kpis.egress_usd)
+    (tokens, *_) = found.verdicts
+    assert tokens.low <= tokens.mean <= tokens.high
+    assert (tokens.mean > 0) == (direct.kpis.tokens > base.kpis.tokens)
+    assert found.divergence is not None
+    json.dumps(found.to_json(), allow_nan=False)
+    report = audit.audit(store, found.run_id)
+    assert report.ok, report.findings
+
+
+def test_the_same_policy_never_diverges(store: Path) -> None:
+    base = toy_run(store, "greedy")
+    found = whatif.what_if(store, base.run_id, "greedy", from_decision=3)
+    assert found.divergence is None
+    assert {
+        value for name, value in found.differences.items() if not name.startswith(("decision_", "coord"))
+    } <= {
+        0,
+        None,
+    }
+    ours, theirs = events_of(store, base.run_id), events_of(store, found.run_id)
+    assert [canonical(e.payload) for e in ours[1:]] == [canonical(e.payload) for e in theirs[1:]]
+
+
+def test_a_branch_keeps_the_past_and_is_audited_alone(store: Path) -> None:
+    base = toy_run(store, "greedy")
+    found = whatif.what_if(store, base.run_id, "static", from_decision=5)
+    ours, theirs = events_of(store, base.run_id), events_of(store, found.run_id)
+    split = next(event.seq for event in ours if event.type == "decided" and event.payload["number"] == 5)
+    assert [canonical(e.payload) for e in ours[1:split]] == [canonical(e.payload) for e in theirs[1:split]]
+    assert found.divergence is None or found.divergence.number >= 5
+    assert theirs[split].payload["reason"] != ours[split].payload["reason"]
+    for path in runs.folder(store, base.run_id).iterdir():
+        path.unlink()  # the branch needs the run it left no longer
+    report = audit.audit(store, found.run_id)
+    assert report.ok, report.findings
+    assert audit.decision(store, found.run_id, 6).reproduced
+    assert whatif.again(store, found.run_id).equal
+
+
+def test_both_sides_end_at_until(store: Path) -> None:
+    base = toy_run(store, "greedy")
+    found = whatif.what_if(store, base.run_id, "static", from_decision=1, until_s=330.0)
+    assert found.base.wall_s == found.other.wall_s == 330.0
+    ours = [e for e in events_of(store, base.run_id) if e.sim_ns <= 200e9]
+    assert 0 < of_events(ours).tokens < found.base.tokens < base.kpis.tokens
+    report = audit.audit(store, found.run_id)
+    assert report.ok, report.findings
+
+
+def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = toy_run(store, "greedy")
+    for wrong, words in (({"until_s": 0.0}, "0 to 600"), ({"until_s": 601.0}, "0 to 600"),
+                         ({"from_decision": 99}, "made"), ({"from_decision": -1}, "from 0")):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            whatif.what_if(store, base.run_id, "static", **wrong)  # type: ignore[arg-type]
+    with RunWriter.create(runs.folder(store, "half")) as writer:
+        for event in events_of(store, base.run_id)[:40]:
+            writer.append(event.sim_ns, event.type, event.payload, wall=event.wall)
+    with pytest.raises(InputError, match="not finished"):
+        whatif.what_if(store, "half", "static")
+    assert whatif.again(store, "half").compared == 40
+    monkeypatch.setitem(toys.STEPS, (0, 1), [(100.0, 3e9)])
+    with pytest.raises(DamageError, match="another view"):
+        whatif.what_if(store, base.run_id, "static", from_decision=5)
+
+
+def test_a_header_survives_its_payload(store: Path) -> None:
+    base = toy_run(store, "static")
+    found = whatif.what_if(store, base.run_id, "static")
+    payload = RunReader(runs.folder(store, found.run_id)).header()
+    made = header.from_payload(payload)
+    assert made.branch == {"run": base.run_id, "decision": 0} and made.payload() == payload
