@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # the readers beside this file
 
 from measured_memory import MEMORY_SETS, Stored, shape  # noqa: E402
-from measured_runs import DATA_SETS, DataSet, Run  # noqa: E402
+from measured_runs import DATA_SETS, ENERGY_SETS, DataSet, Run  # noqa: E402
 
 from ingest.durable import replace  # noqa: E402
 from ingest.units import GIB  # noqa: E402
@@ -47,6 +47,7 @@ FIRST = {
     "Galvatron: peak of 1 and 2 layers, fully sharded": "19 %",
     "Sailor: stored by one block": "13 %",
     "H200: stored by one block": "8.8 %",
+    "Perseus, energy": "7.0 %",
 }
 """Mean absolute error of the first prediction, and what was wrong. SOURCES.md of the measurements states
 some medians, so golden, MLPerf, Perseus and ByteDance were not wholly unseen."""
@@ -228,6 +229,7 @@ def ceiling(sets: Sequence[Compared]) -> list[str]:
 def page() -> str:
     """docs/fidelity.md."""
     runs, peaks = [judged(data) for data in DATA_SETS], [judged(data) for data in MEMORY_SETS]
+    joules = [judged(data) for data in ENERGY_SETS]
     fitted = [data for data in DATA_SETS if data.calibrated_every]
     all_peaks = np.concatenate([np.abs(one.error) for one in peaks if isinstance(one.rows[0], Run)])
     lines = [
@@ -279,6 +281,11 @@ def page() -> str:
         *(f"* {data.title}: {data.note}" for data in MEMORY_SETS),
         "",
         *ceiling(peaks),
+        "## Energy",
+        "",
+        *summary(joules, "J"),
+        *(f"* {data.title}: {data.note}" for data in ENERGY_SETS),
+        "",
         "## Layers on our H200",
         "",
         *layers(),
@@ -289,6 +296,8 @@ def page() -> str:
         lines += listed(one, 1.0, "s")
     for one in peaks:
         lines += listed(one, GIB, "GiB")
+    for one in joules:
+        lines += listed(one, 1e3, "kJ")
     return "\n".join(lines).rstrip() + "\n"
 
 

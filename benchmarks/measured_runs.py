@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from twin import cases
 from twin.answer import answer
@@ -180,6 +181,19 @@ PERSEUS = {
 
 def perseus(shared: Path) -> Iterator[Run]:
     """Pipelines of 4 A100 PCIe and 8 A40: measured stage times in, whole iteration out."""
+    return _perseus(
+        shared, "iter_s", lambda ranks: statistics.median(t for r in ranks for t in r["iter_time"][1:])
+    )
+
+
+def perseus_energy(shared: Path) -> Iterator[Run]:
+    """The same pipelines: joules of all GPUs in one iteration."""
+    return _perseus(
+        shared, "energy_j", lambda ranks: sum(statistics.median(r["iter_energy"][1:]) for r in ranks)
+    )
+
+
+def _perseus(shared: Path, figure: str, measure: Callable[[list[Any]], float]) -> Iterator[Run]:
     folder = shared / "traces" / "gpu" / "profiles-perseus" / "measured_iterations"
     for name, micro_batches in PERSEUS.items():
         ranks = json.loads((folder / f"{name}.prof.json").read_text())
@@ -192,8 +206,7 @@ def perseus(shared: Path) -> Iterator[Run]:
             "micro_batches": str(micro_batches), "pp": str(len(ranks)),
             "stage_forward_s": times["forward"], "stage_backward_s": times["backward"],
         }  # fmt: skip
-        measured = statistics.median(t for rank in ranks for t in rank["iter_time"][1:])
-        yield Run(name.removesuffix("_0"), cells, "iter_s", measured)
+        yield Run(name.removesuffix("_0"), cells, figure, measure(ranks))
 
 
 def _median(iterations: list[list[float]]) -> float:
@@ -288,5 +301,12 @@ DATA_SETS = (
     DataSet(
         "ByteDance, measured stage times", bytedance, "the schedule alone is judged, gradient reduction and "
         "update are not in the prediction.",
+    ),
+)  # fmt: skip
+ENERGY_SETS = (
+    DataSet(
+        "Perseus, energy", perseus_energy, "A100 PCIe of 300 W and A40; power of a busy and of a waiting "
+        "GPU as in "
+        "`twin/energy.py`, from H100 telemetry.",
     ),
 )  # fmt: skip

@@ -71,9 +71,10 @@ def positive(text: str) -> float:
 
 def zero_stage(text: str) -> int:
     """ZeRO stage 0 to 3."""
-    if text not in ("0", "1", "2", "3"):
+    stage = number(text, strict=False)
+    if stage not in (0, 1, 2, 3):
         raise ValueError(f"ZeRO stage {text!r} does not exist; use 0, 1, 2 or 3")
-    return int(text)
+    return int(stage)
 
 
 def items(text: str, separators: str = ";") -> list[str]:
@@ -165,8 +166,8 @@ COLUMNS: tuple[Column, ...] = (
         "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]", count
     ),
     Column(
-        "attention", "", "materialised: the scores are written to memory; flash: fused", "materialised for the GPT "
-        "family on GPUs before Hopper, else flash", one_of(*get_args(Attention)),
+        "attention", "", "materialised: the scores are written to memory; flash: fused",
+        "materialised for the GPT family on GPUs before Hopper, else flash", one_of(*get_args(Attention)),
     ),
     Column("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
     Column("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),

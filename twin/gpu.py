@@ -4,6 +4,7 @@ Peaks are dense (no sparsity) bf16/fp16 tensor rates with fp32 accumulation. The
 follow the whitepapers' "FP16 tensor, FP32 accumulate" rows: GeForce cards run that at half rate.
 """
 
+import re
 from dataclasses import dataclass
 
 from ingest.errors import UsageError
@@ -80,31 +81,33 @@ FABRICS: dict[str, Fabric] = {
 ALIASES = {
     "V100": "V100-32",
     "A100": "A100-80",
-    "A100-80G": "A100-80",
-    "A100-40G": "A100-40",
-    "A100-80GB": "A100-80",
-    "A100-40GB": "A100-40",
+    "A100-PCIE": "A100-PCIE-80",
+    "A100-80-PCIE": "A100-PCIE-80",
+    "A40-48": "A40",
     "H100-80": "H100",
-    "H100-80G": "H100",
+    "H200-141": "H200",
     "GH-96": "GH200",
+    "GH200-96": "GH200",
     "TITAN": "TITAN-RTX",
-    "H100-80GB-HBM3": "H100",
-    "A100-SXM4-80GB": "A100-80",
-    "A100-SXM4-40GB": "A100-40",
-    "A100-SXM-80GB": "A100-80",
-    "A100-SXM-40GB": "A100-40",
-    "V100-SXM2-16GB": "V100-16",
-    "V100-SXM2-32GB": "V100-32",
+    "RTX-3090-24": "RTX-3090",
 }
 
 
+_DECORATION = re.compile(r"-(SXM\d?|HBM\d[A-Z]?|NVL|DGX|HGX)(?=-|$)")
+"""Parts of a maker's name that change nothing here."""
+
+
 def canonical(name: str) -> str:
-    """Our name of a GPU model; accepts any case, blanks or underscores, and common aliases.
+    """Our name of a GPU model; accepts any case, blanks or underscores, common aliases, and makers' names
+    such as "NVIDIA A100-SXM4-40GB".
 
     Raises:
         UsageError: unknown model; the message lists the known ones.
     """
-    key = name.strip().upper().replace(" ", "-").replace("_", "-").removeprefix("NVIDIA-")
+    key = re.sub(r"[\s_-]+", "-", name.strip().upper()).removeprefix("NVIDIA-")
+    if key not in PRESETS:
+        key = _DECORATION.sub("", key)
+        key = re.sub(r"-(\d+)GB?$", r"-\1", key)
     key = ALIASES.get(key, key)
     if key not in PRESETS:
         raise UsageError(f"GPU model {name!r} is not known; known: {', '.join(PRESETS)}")

@@ -30,3 +30,25 @@ def test_every_model_has_a_fabric_and_sane_figures() -> None:
         assert 8e9 <= gpu.memory_bytes <= 200e9
         assert 10 < gpu.peak_flops / gpu.memory_bandwidth_bytes_s < 400
         assert fabric(name).intra_node_bps > fabric(name).inter_node_bps
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40"),
+        ("A100-SXM-80GB", "A100-80"),
+        ("Tesla V100", None),
+        ("V100-SXM2-32GB", "V100-32"),
+        ("H100 PCIe", None),
+        ("NVIDIA H200", "H200"),
+        ("gh-96", "GH200"),
+        ("Titan RTX", "TITAN-RTX"),
+    ],
+)
+def test_makers_names(name: str, ours: str | None) -> None:
+    if ours is None:
+        with pytest.raises(UsageError):
+            canonical(name)
+    else:
+        assert canonical(name) == ours
