@@ -32,6 +32,8 @@ POLICIES: dict[str, Entry] = {
     "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis"),
     "sailor": Entry("policy.sailor:Sailor", "Sailor-style program over regions, graded by the referee"),
     "sailor-native": Entry("policy.sailor:SailorNative", "the same, picked by Sailor's own formula"),
+    "alpa": Entry("policy.alpa:Alpa", "Alpa-style program over layer blocks and meshes, graded by the referee"),
+    "alpa-native": Entry("policy.alpa:AlpaNative", "the same by Alpa's own value, links neglected"),
     "megatron": Entry("policy.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"),
     "mast": Entry("policy.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"),
     "atlas": Entry("policy.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"),
