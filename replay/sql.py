@@ -8,7 +8,9 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,30 +21,51 @@ import pyarrow.parquet as pq
 from ingest import query as lake
 from ingest.errors import UsageError
 from replay import segment, views
+from replay.contents import Contents
+from replay.derived import Cache
 from replay.log import RunReader
 from replay.runs import RUNS
+from replay.views import View
 
-Format = Literal["table", "json", "csv", "parquet"]
+Format = Literal["table", "json", "csv", "parquet", "arrow"]
+Note = Callable[[str], object]
 WIDEST = 100
 """Characters of a cell in the aligned table; other formats never cut."""
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
-def query(store: Path, sql: str) -> pa.Table:
+def query(store: Path, sql: str, *, note: Note = lambda text: None) -> pa.Table:
     """The answer to one SELECT over the views of `describe` and the tables of the lake.
+
+    Rows of large finished runs are kept in `<store>/cache` and read from there the next time; `note` is told
+    when they are made, and when a kept file had to be replaced.
 
     Raises:
         UsageError: not one SELECT, or DuckDB refuses it; its message is passed on.
         DamageError: a run in the store is not as it was written.
     """
-    connection = connect(store)
+    stored = _stored(store)
+    try:
+        return _answer(store, sql, stored, note)
+    except duckdb.IOException:
+        now = _stored(store)
+        if now == stored:
+            raise
+        return _answer(store, sql, now, note)  # a run was compacted meanwhile: its events are in other files
+
+
+def _answer(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
+    connection = lake.connect(store)
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise UsageError(
                 "twin sql answers one SELECT (also WITH, FROM, DESCRIBE, SHOW, SUMMARIZE) at a time"
             )
+        _define(connection, store, stored, statements[0].query, note)
         return connection.sql(statements[0].query).to_arrow_table()
+    except duckdb.IOException:
+        raise
     except duckdb.Error as error:
         raise UsageError(f"SQL: {error}\nviews: {', '.join(view.name for view in views.VIEWS)}") from error
     finally:
@@ -56,17 +79,83 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
         DamageError: a segment is missing or changed (every digest is checked).
     """
     connection = lake.connect(store)
-    connection.execute(
-        "SET python_enable_replacements = false"
-    )  # a name in the SQL is never one of our variables
-    files, summaries = _stored(store)
-    connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
-    connection.execute(f"CREATE VIEW stored_events AS {_union(files)}")
-    connection.execute("ALTER VIEW jobs RENAME TO trace_jobs")  # `jobs` are those of the runs
-    for view in views.VIEWS:
-        columns = ", ".join(f'"{name}"' for name, _ in view.columns)
-        connection.execute(f"CREATE VIEW {view.name} ({columns}) AS {view.select}")
+    _define(connection, store, _stored(store), "", lambda text: None)
     return connection
+
+
+Stored = list[tuple[Path, Contents]]
+"""Directory and contents of every run with a committed segment."""
+
+
+def _stored(store: Path) -> Stored:
+    folder = store / RUNS
+    found = [
+        (run_dir, RunReader(run_dir).contents())
+        for run_dir in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        if run_dir.is_dir()
+    ]
+    return [(run_dir, contents) for run_dir, contents in found if contents.chain]
+
+
+def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, sql: str, note: Note) -> None:
+    """Make all views over the stored runs, those quick that `sql` may name; all files are checked."""
+    cache = Cache(store, note)
+    for run_dir, contents in stored:
+        for piece in contents.pieces:
+            cache.check(run_dir, piece)
+    large = [(run_dir, contents) for run_dir, contents in stored if cache.worth(contents)]
+    kept: dict[str, list[Path]] = {}
+    for view in _named(sql) if large else ():
+        files = [
+            cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
+            for run_dir, contents in large
+        ]
+        if None not in files:
+            kept[view.name] = [path for path in files if path is not None]
+    cache.save()
+    parsed = [entry for entry in stored if entry not in large]
+    _views(connection, stored, parsed, kept)
+
+
+def _named(sql: str) -> list[View]:
+    """Kept views whose names are in the text, and what `runs`, which other views need, is made of."""
+    named = [view for view in views.KEPT if view.name in sql.lower()]
+    return [views.BOUNDS, *named] if named or views.RUNS.name in sql.lower() else []
+
+
+def _rows(run_dir: Path, contents: Contents, view: View) -> pa.RecordBatchReader:
+    """The rows of a view over one run, parsed from its events."""
+    connection = duckdb.connect()
+    stored = [(run_dir, contents)]
+    _views(connection, stored, stored, {})
+    return connection.sql(f"SELECT * FROM {view.name}").to_arrow_reader(100_000)
+
+
+def _views(
+    connection: duckdb.DuckDBPyConnection, stored: Stored, parsed: Stored, kept: dict[str, list[Path]]
+) -> None:
+    """Make the views. One in `kept` parses the events of the runs in `parsed` and reads the others' rows from
+    these files; any other view parses all events."""
+    connection.execute("SET python_enable_replacements = false")  # a name is never one of our variables
+    summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
+    connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
+    connection.execute(f"CREATE VIEW stored_events AS {_union(_files(stored))}")
+    connection.execute(f"CREATE VIEW parsed_events AS {_union(_files(parsed))}")
+    if connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'jobs'").fetchone() != (0,):
+        connection.execute("ALTER VIEW jobs RENAME TO trace_jobs")  # `jobs` are those of the runs
+    for view in (views.EVENTS, views.BOUNDS, *views.VIEWS[1:]):
+        columns = ", ".join(f'"{name}"' for name, _ in view.columns)
+        select = view.select
+        if view.name not in kept:
+            select = select.replace("parsed_events", "stored_events")
+        else:
+            listed = ", ".join(_literal(path) for path in kept[view.name])
+            select = f"{select} UNION ALL SELECT * FROM read_parquet([{listed}])"
+        connection.execute(f"CREATE VIEW {view.name} ({columns}) AS {select}")
+
+
+def _files(stored: Stored) -> list[Path]:
+    return [run_dir / piece.data_name for run_dir, contents in stored for piece in contents.pieces]
 
 
 def describe() -> str:
@@ -87,22 +176,11 @@ _SUMMARY = pa.schema(
 )
 
 
-def _stored(store: Path) -> tuple[list[Path], list[dict[str, Any]]]:
-    """(data files of all committed segments, one summary a run), sizes and digests checked."""
-    files: list[Path] = []
-    summaries = []
-    folder = store / RUNS
-    for run_dir in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not run_dir.is_dir():
-            continue
-        found = RunReader(run_dir).contents()
-        files += [segment.checked(run_dir, piece) for piece in found.pieces]
-        if found.chain:
-            size = sum(piece.size_bytes for piece in found.pieces)
-            state = (found.final, found.end, len(found.pieces), size)
-            values = (run_dir.name, *state, found.chain[-1].stream, found.head)
-            summaries.append(dict(zip(_SUMMARY.names, values, strict=True)))
-    return files, summaries
+def _summary(run_dir: Path, contents: Contents) -> dict[str, Any]:
+    pieces = contents.pieces
+    sizes = (contents.final, contents.end, len(pieces), sum(piece.size_bytes for piece in pieces))
+    values = (run_dir.name, *sizes, contents.chain[-1].stream, contents.head)
+    return dict(zip(_SUMMARY.names, values, strict=True))
 
 
 def _union(files: list[Path]) -> str:
@@ -126,10 +204,15 @@ def _literal(path: Path) -> str:
 
 
 def render(answer: pa.Table, form: Format) -> bytes:
-    """The answer as bytes: an aligned table, JSON (a list of objects), CSV or Parquet."""
+    """The answer as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream."""
     if form == "parquet":
         sink = io.BytesIO()
         pq.write_table(answer, sink, compression="zstd")
+        return sink.getvalue()
+    if form == "arrow":
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, answer.schema) as writer:
+            writer.write_table(answer)
         return sink.getvalue()
     rows = [list(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True)]
     text = {"table": _table, "json": _json, "csv": _csv}[form](answer.schema.names, rows)

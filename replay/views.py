@@ -1,7 +1,8 @@
 """The views of `twin sql` over the event log; their documentation is generated from these definitions.
 
-Each view is a SELECT over `events` (one row an event, payload as JSON text) and `runs`. A payload is parsed
-once per row, into a struct of just the fields that the view shows.
+Each view is a SELECT over `parsed_events` (one row an event, payload as JSON text) and `runs`. A payload is
+parsed once per row, into a struct of just the fields that the view shows. No view mixes the events of two
+runs, so the rows of a finished run can be kept (`replay.derived`).
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ TIME = ("time_s", "simulated seconds since the start of the run")
 def _typed(kind: str, fields: str) -> str:
     """Events of one type, their payload as a struct `p`; `fields` is the structure for `from_json`."""
     parsed = f"from_json(payload, '{{{fields}}}') AS p"
-    return f"(SELECT run, seq, sim_ns, job, wall, {parsed} FROM events WHERE type = '{kind}')"
+    return f"(SELECT run, seq, sim_ns, job, wall, {parsed} FROM parsed_events WHERE type = '{kind}')"
 
 
 def _sum_bytes(column: str) -> str:
@@ -50,6 +51,14 @@ EVENTS = View(
     ),
     "SELECT run, seq, sim_ns, sim_ns / 1e9, type, version, job, payload, wall FROM stored_events",
 )
+
+BOUNDS = View(
+    "bounds",
+    "the first or the last event of a run",
+    (RUN, ("seq", ""), ("sim_ns", ""), ("type", ""), ("payload", "")),
+    "SELECT run, seq, sim_ns, type, payload FROM parsed_events WHERE type IN ('run_started', 'run_finished')",
+)
+"""Not for users: what `runs` is made of."""
 
 RUNS = View(
     "runs",
@@ -85,9 +94,9 @@ RUNS = View(
     m.events, m.segments, m.stored_bytes, m.digest, m.chain_head FROM stored_runs m LEFT JOIN (SELECT run,
     from_json(payload, '{"scenario":"JSON","policy":"VARCHAR","seed":"BIGINT",
     "engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
-    "config_digest":"VARCHAR"}') AS p FROM events WHERE type = 'run_started' AND seq = 0) s USING (run) LEFT
+    "config_digest":"VARCHAR"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s USING (run) LEFT
     JOIN (SELECT run, sim_ns, from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT",
-    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM events WHERE type =
+    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM bounds WHERE type =
     'run_finished') f USING (run) """,
 )
 
@@ -159,7 +168,7 @@ PLANS = View(
             '{{"pause_ns":"BIGINT","restart_ns":"BIGINT","moved_bytes":[["BIGINT"]],"egress_usd":"DOUBLE",
               "gpus":["BIGINT"],"plan":{{"shares":[{{"domain":"INTEGER","layers":"INTEGER"}}],"dp":"INTEGER",
               "micro_batch":"INTEGER","micro_batches":"INTEGER"}}}}') AS p
-          FROM events WHERE type = 'plan_applied') e
+          FROM parsed_events WHERE type = 'plan_applied') e
     LEFT JOIN runs r USING (run)
     """,
 )
@@ -240,10 +249,12 @@ JOBS = View(
     ),
     """
     SELECT run, seq, sim_ns / 1e9, job, state, p.reason, p.gpus FROM (SELECT run, seq, sim_ns, job,
-    substr(type, 5) AS state, from_json(payload, '{"reason":"VARCHAR","gpus":["BIGINT"]}') AS p FROM events
+    substr(type, 5) AS state, from_json(payload, '{"reason":"VARCHAR","gpus":["BIGINT"]}') AS p
+    FROM parsed_events
     WHERE type IN ('job_submitted', 'job_started', 'job_preempted', 'job_finished', 'job_failed') UNION ALL
     SELECT run, seq, sim_ns, job, CASE type WHEN 'run_started' THEN 'started' ELSE 'finished' END,
-    {'reason': 'the run', 'gpus': NULL::BIGINT[]} FROM events WHERE type IN ('run_started', 'run_finished'))
+    {'reason': 'the run', 'gpus': NULL::BIGINT[]} FROM parsed_events
+    WHERE type IN ('run_started', 'run_finished'))
     """,
 )
 
@@ -270,12 +281,15 @@ TRAINING = View(
     p.checkpoint, p.champion, p.reason, p."interval"[1], p."interval"[2] FROM (SELECT run, seq, type,
     from_json(payload, '{"stage":"VARCHAR","update":"BIGINT","steps":"BIGINT",
     "metrics":"MAP(VARCHAR,DOUBLE)","scores":"MAP(VARCHAR,DOUBLE)","role":"VARCHAR","checkpoint":"VARCHAR",
-    "champion":"VARCHAR","reason":"VARCHAR","interval":["DOUBLE"]}') AS p FROM events WHERE type IN
+    "champion":"VARCHAR","reason":"VARCHAR","interval":["DOUBLE"]}') AS p FROM parsed_events WHERE type IN
     ('policy_updated', 'policy_evaluated', 'policy_promoted', 'policy_rejected')) """,
 )
 
 VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING)
 """In the order of creation: `runs` before the views that use it."""
+
+KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING)
+"""Views whose rows follow from the events of a finished run alone."""
 
 
 def describe() -> str:

@@ -2,16 +2,22 @@
 
 import io
 import json
+import os
+import random
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from histories import history, write
 
-from ingest.errors import DamageError, UsageError
+from ingest.errors import DamageError, StorageError, UsageError
 from replay import sql, views
 from replay.log import RunReader, RunWriter
 from replay.sql import describe, query, render
+
+EFFORT = int(os.environ.get("TWIN_CRASH_EFFORT", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +217,7 @@ def test_formats(store: Path) -> None:
     ]
     assert render(answer, "csv").decode() == 'n,t,nothing,f,l,d\n1,"a,""b""",,0.3,"[1, 2]",2024-01-02\n'
     assert pq.read_table(io.BytesIO(render(answer, "parquet"))).equals(answer)
+    assert pa.ipc.open_stream(render(answer, "arrow")).read_all().equals(answer)
     head, rule, row, count = render(answer, "table").decode().splitlines()
     assert head.split() == ["n", "t", "nothing", "f", "l", "d"]
     assert set(rule) == {"-", " "}
@@ -237,4 +244,82 @@ def test_a_run_is_seen_while_it_is_written(tmp_path: Path) -> None:
 
 
 def test_formats_are_listed() -> None:
-    assert sql.FORMATS == ("table", "json", "csv", "parquet")
+    assert sql.FORMATS == ("table", "json", "csv", "parquet", "arrow")
+
+
+@pytest.fixture
+def large(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store in which the finished runs count as large."""
+    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 100)
+    folder = tmp_path / "large"
+    shutil.copytree(store / "runs", folder / "runs")
+    with RunWriter.create(folder / "runs" / "open", flush_s=1e9) as writer:
+        for sim_ns, kind, payload, _ in history():
+            writer.append(sim_ns, kind, payload)
+    return folder
+
+
+def answers(store: Path, notes: list[str]) -> list[pa.Table]:
+    """Every row of every view."""
+    return [
+        query(store, f"SELECT * FROM {view.name} ORDER BY ALL", note=notes.append) for view in views.VIEWS
+    ]
+
+
+def test_rows_that_are_kept_are_those_that_are_parsed(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    first, again = answers(large, notes), answers(large, notes)
+    assert {path.name.split("-")[0] for path in (large / "cache" / "a").iterdir()} == {
+        view.name for view in views.KEPT
+    }
+    assert len(notes) == 2 * len(views.KEPT) and not (large / "cache" / "open").exists()
+    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 10**9)
+    parsed = answers(large, notes)
+    for view, one, two, three in zip(views.VIEWS, first, again, parsed, strict=True):
+        assert one.equals(two) and one.equals(three), view.name
+    shutil.rmtree(large / "cache")
+    assert answers(large, notes) == parsed
+
+
+def test_a_query_that_hides_the_names_of_views_is_answered_from_the_events(large: Path) -> None:
+    hidden = "SELECT count(*) FROM query_table(['li' || 'nks'])"
+    assert rows(large, hidden) == rows(large, "SELECT count(*) FROM links")
+
+
+def test_a_damaged_cache_is_made_again_with_a_note(large: Path) -> None:
+    text = "SELECT count(*), max(bandwidth_bps), min(seq) FROM links"
+    expected = rows(large, text)
+    chance = random.Random(0)
+    for number in range(20 * EFFORT):
+        path = chance.choice(sorted((large / "cache").rglob("*.parquet")))
+        data = bytearray(path.read_bytes())
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data[: chance.randrange(len(data))] if number % 3 == 0 else data)
+        notes: list[str] = []
+        assert query(large, text, note=notes.append).num_rows == 1 and rows(large, text) == expected
+        assert "was changed" in notes[0] or "links" not in path.name
+    for damage in (b"", b"{", b"[]", b'{"schema":"twin.cache/1","files":{"a":1}}', b"\xff", b"[" * 100_000):
+        (large / "cache" / "verified.json").write_bytes(damage)
+        assert rows(large, text) == expected
+
+
+def test_a_segment_changed_behind_the_cache_is_found(large: Path) -> None:
+    assert rows(large, "SELECT count(*) FROM events")
+    path = max((large / "runs" / "a").glob("*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=path.name):
+        query(large, "SELECT 1")
+    path.unlink()
+    with pytest.raises(DamageError, match=path.name):
+        query(large, "SELECT 1")
+
+
+def test_a_store_that_cannot_be_written_is_read(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageError("read-only")
+
+    monkeypatch.setattr("replay.derived.durable.replace", refuse)
+    monkeypatch.setattr("replay.derived.durable.put_file", refuse)
+    assert rows(large, "SELECT count(*) FROM decisions WHERE run = 'a'") == [(12,)]
