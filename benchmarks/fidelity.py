@@ -24,7 +24,7 @@ from measured_runs import DATA_SETS, ENERGY_SETS, DataSet, Run  # noqa: E402
 from ingest.durable import replace  # noqa: E402
 from ingest.units import GIB  # noqa: E402
 from twin import cases, memory  # noqa: E402
-from twin.alternatives import ALTERNATIVES  # noqa: E402
+from twin.alternatives import ALTERNATIVES, sailor_bytes  # noqa: E402
 from twin.answer import explain  # noqa: E402
 from twin.compute import layer_times  # noqa: E402
 from twin.domain import Domain  # noqa: E402
@@ -226,6 +226,26 @@ def ceiling(sets: Sequence[Compared]) -> list[str]:
     ]
 
 
+def memory_alternatives(sets: Sequence[Compared]) -> list[str]:
+    """Mean error of the twin and of Sailor's memory formula, first stage of the pipeline."""
+    rows = []
+    for one in sets:
+        found = []
+        for run in one.rows:
+            if isinstance(run, Run):
+                case = resolve(cases.parse(run.cells))
+                assert case.model is not None and case.job is not None
+                blocks = case.counts[0] - 1 - (case.pp == 1)
+                parameters = blocks * case.model.block_parameters + case.model.embedding_parameters
+                kept = memory.block_activation_bytes(case.model, case.tp, case.job.recompute, case.tp > 1)
+                elements = blocks * kept / case.model.bytes_per_element
+                found.append(sailor_bytes(parameters / case.tp, elements, case.micro_batch, case.pp, 0))
+        if found:
+            theirs = float(np.mean(np.abs(np.array(found) / one.measured - 1)))
+            rows.append([one.title, str(len(found)), percent(one.mape), percent(theirs)])
+    return table(["data set", "peaks", "twin", "Sailor-style"], rows)
+
+
 def page() -> str:
     """docs/fidelity.md."""
     runs, peaks = [judged(data) for data in DATA_SETS], [judged(data) for data in MEMORY_SETS]
@@ -281,6 +301,9 @@ def page() -> str:
         *(f"* {data.title}: {data.note}" for data in MEMORY_SETS),
         "",
         *ceiling(peaks),
+        "Sailor's formula (24 bytes per parameter, fp32 activations, no sharding) on the same peaks:",
+        "",
+        *memory_alternatives(peaks),
         "## Energy",
         "",
         *summary(joules, "J"),

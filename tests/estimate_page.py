@@ -86,7 +86,7 @@ def _interval() -> list[str]:
         f"measured / predicted that hold {models.level:.0%} of the {models.rows} {models.source}. "
         f"With measured stage times they are {schedule.low:g} and {schedule.high:g}: {schedule.source}. "
         "The level holds for runs like the calibration rows; `docs/fidelity.md` counts how often it held on "
-        "other measured tables. `twin calibrate` replaces these numbers by those of your own measurements.",
+        "other measured tables.",
     ]
 
 
@@ -139,6 +139,25 @@ def page(outputs: tuple[str, ...]) -> str:
         "## Interval",
         "",
         *_interval(),
+        "",
+        "## Calibration",
+        "",
+        "`twin calibrate` fits constants to the profiles in the lake and keeps them in the store: per GPU "
+        "model the "
+        "share of the peak that products (half precision and fp8) and fused attention reach and how long a "
+        "product "
+        "takes to start, the host's floor under small blocks, the links inside a node (alpha, beta), power "
+        "against "
+        "activity, and the ratio of measured to modelled stored activations. Blocks that `twin profile` "
+        "measured "
+        "(tp 1, half precision, fused attention) are interpolated in the micro-batch. `twin estimate` with "
+        "the same "
+        "`--store` then uses every fit that explains its rows better than the built-in constant, and names "
+        "the "
+        "calibration in `basis`. The fit of a network between nodes is printed, not used: give "
+        "inter_node_bps. "
+        "The interval stays that of the calibration rows above. Runs of `twin replay` keep the built-in "
+        "constants.",
         "",
         "## The inverse",
         "",
