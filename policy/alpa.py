@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from policy.even import Closest, living, widths
 from policy.planner import Planner, fastest
-from policy.stage_tables import span_costs
+from policy.stage_tables import Filling, filling
 from twin.estimate import Estimator
-from twin.moving import stage_layers
-from twin.plan import Plan, Share
+from twin.plan import Plan
 from twin.transformer import Transformer
 from twin.view import View
 
@@ -39,21 +38,6 @@ BLOCKS = 24
 """Clusters of layers at most, plus what domains and stages need; Alpa's examples take 8 to 16."""
 GAP_S = 1e-6
 """Limits closer together than this are one (Alpa's own constant)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Option:
-    """A way to fill a domain: `stages` equal ones of width `tp`, for all spans of blocks [a, b).
-
-    `slowest` and `total` (L + 1, L + 1): the largest and the summed stage cost in seconds, infinite where a
-    stage stays empty. `successors`: how many stages may come behind before memory overflows.
-    """
-
-    tp: int
-    stages: int
-    slowest: Float
-    total: Float
-    successors: Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,43 +110,18 @@ def block_points(model: Transformer, most: int) -> tuple[int, ...]:
 
 def _options(
     estimator: Estimator, view: View, k: int, dp: int, micro_batch: int, count: int, points: Sequence[int]
-) -> list[Option]:
-    """Every width of domain `k` that divides into stages, with their costs."""
-    domain, slow, found = estimator.cluster.domains[k], float(view.slowdown[k]), []
-    for tp in widths(estimator, domain):
+) -> list[Filling]:
+    """Every width of domain `k` with as many stages as it holds."""
+    found = []
+    for tp in widths(estimator, estimator.cluster.domains[k]):
         stages = min(view.free_gpus[k] // (dp * tp), estimator.n_layers)
         if stages:
-            costs = span_costs(estimator, k, dp, tp, micro_batch, slow)
-            each = costs.compute_s + costs.tail_s / count
-            holds = costs.most_in_flight(domain.gpu.memory_bytes)
-            found.append(_option(tp, stages, each, np.where(holds >= count, np.inf, np.floor(holds)), points))
+            slow = float(view.slowdown[k])
+            found.append(filling(estimator, k, dp, tp, stages, micro_batch, count, points, slow))
     return found
 
 
-def _option(tp: int, stages: int, each_s: Float, in_flight: Float, points: Sequence[int]) -> Option:
-    """Costs of `stages` equal stages over every span of blocks; `in_flight` (N + 1, N + 1): what fits."""
-    size = len(points)
-    slowest, total = np.full((size, size), np.inf), np.full((size, size), np.inf)
-    successors = np.full((size, size), -1.0)
-    pairs = [(a, b) for a in range(size) for b in range(a + 1, size) if points[b] - points[a] >= stages]
-    if pairs:
-        rows = np.array(pairs)
-        ends = np.array([_ends(points[a], points[b] - points[a], stages) for a, b in pairs])
-        costs = each_s[ends[:, :-1], ends[:, 1:]]
-        room = in_flight[ends[:, :-1], ends[:, 1:]] - (stages - np.arange(stages))
-        slowest[rows[:, 0], rows[:, 1]] = costs.max(axis=1)
-        total[rows[:, 0], rows[:, 1]] = costs.sum(axis=1)
-        successors[rows[:, 0], rows[:, 1]] = room.min(axis=1)
-    return Option(tp, stages, slowest, total, successors)
-
-
-def _ends(first: int, layers: int, stages: int) -> list[int]:
-    """Bounds of the stages of a share, as the twin splits it."""
-    counts = stage_layers(Share(0, layers, 1, stages, tuple(range(stages))))
-    return (first + np.cumsum([0, *counts])).tolist()  # type: ignore[no-any-return]
-
-
-def solutions(tables: Sequence[Sequence[Option]], micro_batches: int) -> list[Solution]:
+def solutions(tables: Sequence[Sequence[Filling]], micro_batches: int) -> list[Solution]:
     """Alpa's outer loop: the best solution under each limit on stage costs that can still win.
 
     `tables[n]`: the options of the n-th domain. The last one has the least value.
@@ -184,7 +143,7 @@ def solutions(tables: Sequence[Sequence[Option]], micro_batches: int) -> list[So
     return found
 
 
-def _limits(tables: Sequence[Sequence[Option]]) -> list[float]:
+def _limits(tables: Sequence[Sequence[Filling]]) -> list[float]:
     """The distinct stage costs in ascending order, those within `GAP_S` of the last one skipped."""
     every = np.unique(np.concatenate([option.slowest.ravel() for options in tables for option in options]))
     limits: list[float] = []
@@ -196,7 +155,7 @@ def _limits(tables: Sequence[Sequence[Option]]) -> list[float]:
     return limits
 
 
-def solve(tables: Sequence[Sequence[Option]], limit_s: float, micro_batches: int) -> Solution | None:
+def solve(tables: Sequence[Sequence[Filling]], limit_s: float, micro_batches: int) -> Solution | None:
     """The program for one limit: from the last domain backwards, over stages behind and the first block.
 
     f[s][a] is the least sum of stage costs of blocks a.. on the domains from here on in s stages.
@@ -224,7 +183,7 @@ def solve(tables: Sequence[Sequence[Option]], limit_s: float, micro_batches: int
 
 
 def _step(
-    options: Sequence[Option], behind: dict[int, Float], limit_s: float
+    options: Sequence[Filling], behind: dict[int, Float], limit_s: float
 ) -> tuple[dict[int, Float], dict[int, tuple[Int, Int]]]:
     """One domain more: the least sums, and the option and the end that give them."""
     best: dict[int, Float] = {}
@@ -249,7 +208,7 @@ def _step(
 def _plan(
     estimator: Estimator,
     order: Sequence[int],
-    tables: Sequence[Sequence[Option]],
+    tables: Sequence[Sequence[Filling]],
     points: Sequence[int],
     solution: Solution,
     dp: int,

@@ -2,6 +2,7 @@
 layers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -81,3 +82,54 @@ def _square(row: Float, spans: NDArray[np.int64], n: int) -> Float:
     table = np.zeros((n + 1, n + 1))
     table[spans[:, 0], spans[:, 1]] = row
     return table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """A way to fill a domain: `stages` equal ones of width `tp`, for all spans between L + 1 cut points.
+
+    `slowest` and `total` (L + 1, L + 1): the largest and the summed seconds of a stage per micro-batch,
+    infinite where a stage stays empty. `successors`: how many stages of a 1F1B pipeline may come behind
+    before memory overflows, infinite where all micro-batches fit.
+    """
+
+    tp: int
+    stages: int
+    slowest: Float
+    total: Float
+    successors: Float
+
+
+def filling(
+    estimator: Estimator, domain: int, dp: int, tp: int, stages: int, micro_batch: int, count: int,
+    points: Sequence[int], slowdown: float = 1.0,
+) -> Filling:  # fmt: skip
+    """Costs of `stages` equal stages in `domain` over every span between `points`.
+
+    A stage costs its computation and, once in `count` micro-batches, its gradient synchronisation.
+    """
+    costs = span_costs(estimator, domain, dp, tp, micro_batch, slowdown)
+    holds = costs.most_in_flight(estimator.cluster.domains[domain].gpu.memory_bytes)
+    in_flight = np.where(holds >= count, np.inf, np.floor(holds))
+    each_s = costs.compute_s + costs.tail_s / count
+    size, ends = len(points), np.asarray(points)
+    a, b = np.nonzero(ends[None, :] - ends[:, None] >= stages)
+    slowest, total, successors = (
+        np.full((size, size), np.inf),
+        np.full((size, size), np.inf),
+        np.zeros((size, size)),
+    )
+    if len(a):
+        bounds = _bounds(ends[a], ends[b] - ends[a], stages)
+        spans = bounds[:, :-1], bounds[:, 1:]
+        slowest[a, b], total[a, b] = each_s[spans].max(axis=1), each_s[spans].sum(axis=1)
+        successors[a, b] = (in_flight[spans] - (stages - np.arange(stages))).min(axis=1)
+    return Filling(tp, stages, slowest, total, successors)
+
+
+def _bounds(first: NDArray[np.int64], layers: NDArray[np.int64], stages: int) -> NDArray[np.int64]:
+    """Bounds of the stages of shares (P, stages + 1), as the twin splits them."""
+    base, rest = np.divmod(layers, stages)
+    q = np.arange(stages + 1)
+    more = np.maximum(0, q - (stages - rest)[:, None])
+    return np.asarray(first[:, None] + q * base[:, None] + more)

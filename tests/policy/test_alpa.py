@@ -5,7 +5,8 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from policy.alpa import Alpa, AlpaNative, Option, _options, block_points, solutions
+from policy.alpa import Alpa, AlpaNative, _options, block_points, solutions
+from policy.stage_tables import Filling
 from tests.policy.cases import cluster, links, model, random_case
 from tests.policy.views import context, flat, view
 from twin.estimate import Estimator
@@ -13,7 +14,7 @@ from twin.job import JobSpec
 from twin.transformer import preset
 
 
-def brute_force(tables: list[list[Option]], count: int) -> float:
+def brute_force(tables: list[list[Filling]], count: int) -> float:
     """The least value over every option of every domain and every cut between blocks."""
     last, best = len(tables[0][0].total) - 1, float("inf")
     for chosen in product(*tables):
@@ -45,9 +46,9 @@ def test_the_program_equals_brute_force(seed: int) -> None:
 def test_memory_limits_the_stages_behind() -> None:
     """Made-up tables: the cheap first option holds one micro-batch, so no stage may come behind it."""
 
-    def option(stages: int, cost: float, successors: float) -> Option:
+    def option(stages: int, cost: float, successors: float) -> Filling:
         table = np.array([[np.inf, cost, 2 * cost], [np.inf, np.inf, cost], [np.inf] * 3])
-        return Option(1, stages, table, table * stages, np.full((3, 3), successors))
+        return Filling(1, stages, table, table * stages, np.full((3, 3), successors))
 
     tables = [[option(1, 1.0, 0.0), option(1, 3.0, 9.0)], [option(1, 1.0, 9.0)]]
     (*_, best) = solutions(tables, 4)

@@ -1,0 +1,74 @@
+"""HypSplit against every split, and the choice between orders."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from policy.hyperion import Hyperion, crossings_s, least_bottleneck, tier_orders
+from policy.stage_tables import Filling, filling
+from tests.policy.cases import cluster, model, random_case
+from tests.policy.views import context, flat, view
+from twin.estimate import Estimator
+from twin.job import JobSpec
+
+
+def exhaustive(tiers: list[Filling]) -> float:
+    """The least bottleneck over all splits that memory allows."""
+    last, best = len(tiers[0].slowest) - 1, float("inf")
+    for inside in combinations(range(1, last), len(tiers) - 1):
+        spans = list(pairwise((0, *inside, last)))
+        behind = [sum(t.stages for t in tiers[n + 1 :]) for n in range(len(tiers))]
+        if all(t.successors[s] >= b for t, s, b in zip(tiers, spans, behind, strict=True)):
+            best = min(best, max(float(t.slowest[s]) for t, s in zip(tiers, spans, strict=True)))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bottleneck_is_the_least_of_all_splits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, layers = int(rng.integers(1, 5)), 9
+    tiers = []
+    for _ in range(count):
+        each, memory = rng.uniform(1, 2, layers), rng.uniform(0.5, 2)
+        slowest = np.full((layers + 1, layers + 1), np.inf)
+        successors = np.full((layers + 1, layers + 1), -1.0)
+        for a in range(layers):
+            for b in range(a + 1, layers + 1):
+                slowest[a, b] = each[a:b].sum()
+                successors[a, b] = np.floor(memory * layers / (b - a)) - 1
+        tiers.append(Filling(1, 1, slowest, slowest, successors))
+    found = least_bottleneck(tiers)
+    best = exhaustive(tiers)
+    assert (found is None) == (best == float("inf"))
+    if found is not None:
+        theta, cuts = found
+        assert theta == best
+        assert max(float(t.slowest[s]) for t, s in zip(tiers, pairwise(cuts), strict=True)) == theta
+
+
+def test_tables_are_those_of_the_estimator() -> None:
+    estimator, _ = random_case(2)
+    tier = filling(estimator, 0, 1, 1, 2, 1, 8, range(estimator.n_layers + 1))
+    plan = estimator.make([0], [estimator.n_layers], 1, [(1, 2)], 1)
+    costs = estimator.stage_costs(plan)
+    seconds = (costs.forward_s + costs.backward_s + (costs.sync_s + costs.update_s) / 8)[:, 0]
+    assert tier.slowest[0, -1] == pytest.approx(seconds.max(), rel=1e-12)
+    assert tier.total[0, -1] == pytest.approx(seconds.sum(), rel=1e-12)
+
+
+def test_links_decide_between_orders() -> None:
+    estimator = Estimator(cluster(2, [4, 4]), JobSpec(model(8), 16, (1, 2), zero=1))
+    policy = Hyperion()
+    policy.reset(context(estimator))
+    fast, slow = (policy.plans(view(estimator, flat(2, bps, 0.001)))[0] for bps in (1e12, 1e8))
+    assert len(fast.shares) == 2
+    assert len(slow.shares) == 1
+    assert [share.layers for share in fast.shares] == [5, 5]
+    one_way = 0.001 + 8 * fast.dp * estimator.job.message_bytes(fast.micro_batch) / 1e12
+    assert crossings_s(estimator, view(estimator, flat(2, 1e12, 0.001)), fast) == pytest.approx(2 * one_way)
+
+
+def test_many_domains_keep_index_order() -> None:
+    assert tier_orders(range(6)) == [(0, 1, 2, 3, 4, 5)]
+    assert len(tier_orders(range(3))) == 3 + 6 + 6
