@@ -196,19 +196,22 @@ def instant(target: str, source: str, timezone: str = "UTC", sample: str = "Z") 
     return Column(target, source, direct, convert, one, TS, "not a time (ISO 8601)")
 
 
-def epoch(target: str, source: str, unit_s: float = 1.0) -> Column:
-    """Times counted from 1970 in units of `unit_s` seconds; fractions of seconds to the microsecond."""
+def epoch(target: str, source: str, unit_s: float = 1.0, start_ns: int = 0) -> Column:
+    """Times counted in units of `unit_s` seconds from `start_ns` (1970); fractions to the microsecond."""
     ticks = round(unit_s * 1e9)
 
     def convert(cells: pa.Array) -> pa.Array:
         if unit_s < 1:
-            return pc.multiply_checked(cells.cast(pa.int64()), ticks).cast(TS)
+            return shifted(pc.multiply_checked(cells.cast(pa.int64()), ticks))
         # A double holds today's seconds to 0.24 us: rounding to microseconds gives back the decimal digits.
         micro = pc.round(pc.multiply(cells.cast(pa.float64()), 1e6)).cast(pa.int64())
-        return pc.multiply_checked(micro, 1000).cast(TS)
+        return shifted(pc.multiply_checked(micro, 1000))
+
+    def shifted(ticks_ns: pa.Array) -> pa.Array:
+        return (pc.add_checked(ticks_ns, start_ns) if start_ns else ticks_ns).cast(TS)
 
     def one(cell: str) -> int:
-        value = int(cell) * ticks if unit_s < 1 else round(_plain(cell) * 1e6) * 1000
+        value = start_ns + (int(cell) * ticks if unit_s < 1 else round(_plain(cell) * 1e6) * 1000)
         if abs(value) >= 2**63:
             raise ValueError(cell)
         return value

@@ -10,10 +10,13 @@ from ingest.readers.aceso_ops import AcesoOps
 from ingest.readers.aceso_results import AcesoResults
 from ingest.readers.atlas import Atlas
 from ingest.readers.columns import Columns
+from ingest.readers.curve_pickle import CurvePickle
+from ingest.readers.dcgm_long import DcgmLong
 from ingest.readers.dcgm_wide import DcgmWide
 from ingest.readers.esmond import Esmond
 from ingest.readers.fping import Fping
 from ingest.readers.galvatron import Galvatron
+from ingest.readers.gavel import Gavel
 from ingest.readers.gpu_capacity import GpuCapacity
 from ingest.readers.intercloud import Intercloud
 from ingest.readers.iperf3 import Iperf3
@@ -22,13 +25,23 @@ from ingest.readers.latency_slices import LatencySlices
 from ingest.readers.latency_tables import LatencyTables
 from ingest.readers.megatron_golden import MegatronGolden
 from ingest.readers.metis_profile import MetisProfile
+from ingest.readers.mini_batch import MiniBatch
+from ingest.readers.mllog import MlLog
+from ingest.readers.nccl_tests import NcclTests
+from ingest.readers.node_faults import NodeFaults
 from ingest.readers.nvidia_smi import NvidiaSmi
+from ingest.readers.openb import Openb
 from ingest.readers.perseus import Perseus
 from ingest.readers.philly import Philly
 from ingest.readers.ping import Ping
+from ingest.readers.pod_series import PodSeries
+from ingest.readers.prometheus_json import PrometheusJson
+from ingest.readers.prometheus_text import PrometheusText
 from ingest.readers.region_pairs import RegionPairs
 from ingest.readers.rtt_matrix import RttMatrix
 from ingest.readers.sailor_profile import SailorProfile
+from ingest.readers.spot_availability import SpotAvailability
+from ingest.readers.swf import Swf
 from ingest.readers.topology import Topology
 from ingest.readers.traffic_matrices import TrafficMatrices
 from ingest.readers.traffic_prices import TrafficPrices
@@ -42,10 +55,13 @@ READERS: tuple[Reader, ...] = (
     AcesoResults(),
     Atlas(),
     Columns(),
+    CurvePickle(),
+    DcgmLong(),
     DcgmWide(),
     Esmond(),
     Fping(),
     Galvatron(),
+    Gavel(),
     GpuCapacity(),
     Intercloud(),
     Iperf3(),
@@ -54,13 +70,23 @@ READERS: tuple[Reader, ...] = (
     LatencyTables(),
     MegatronGolden(),
     MetisProfile(),
+    MiniBatch(),
+    MlLog(),
+    NcclTests(),
+    NodeFaults(),
     NvidiaSmi(),
+    Openb(),
     Perseus(),
     Philly(),
     Ping(),
+    PodSeries(),
+    PrometheusJson(),
+    PrometheusText(),
     RegionPairs(),
     RttMatrix(),
     SailorProfile(),
+    SpotAvailability(),
+    Swf(),
     Topology(),
     TrafficMatrices(),
     TrafficPrices(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import kits_gpu
 import kits_links
 import kits_profiles
 from kit import Bad, Kit, lines
@@ -253,6 +254,7 @@ KITS = (
         ),
     ),
     *kits_links.KITS,
+    *kits_gpu.KITS,
     *kits_profiles.KITS,
 )
 

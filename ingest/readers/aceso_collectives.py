@@ -57,6 +57,7 @@ class AcesoCollectives:
 
     name = "aceso-collectives"
     version = 1
+    by_name = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -34,6 +34,7 @@ class AcesoOps:
 
     name = "aceso-ops"
     version = 1
+    by_name = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

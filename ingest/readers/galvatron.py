@@ -45,6 +45,7 @@ class Galvatron:
 
     name = "galvatron"
     version = 1
+    by_name = True
     tables = (_LAYERS, _RATES)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

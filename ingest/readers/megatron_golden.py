@@ -25,6 +25,7 @@ class MegatronGolden:
 
     name = "megatron-golden"
     version = 1
+    by_name = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

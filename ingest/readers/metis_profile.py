@@ -24,6 +24,7 @@ class MetisProfile:
 
     name = "metis-profile"
     version = 1
+    by_name = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

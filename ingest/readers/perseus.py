@@ -60,6 +60,7 @@ class Perseus:
 
     name = "perseus"
     version = 1
+    by_name = True
     tables = ("layer_profiles", "step_times", "op_times")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -31,6 +31,7 @@ class TrainingTrace:
 
     name = "training-trace"
     version = 1
+    by_name = True
     tables = ("op_times", "step_times")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -32,6 +32,7 @@ class Vidur:
 
     name = "vidur"
     version = 1
+    by_name = True
     tables = ("collective_profiles", "layer_profiles")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
