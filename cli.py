@@ -261,6 +261,27 @@ def again(
 
 
 @twin.command()
+@click.argument("logged", metavar="RUN...", nargs=-1, required=True)
+@click.option("--policy", "-p", required=True, help="The policy that is asked about.")
+@checkpoint_option
+@with_output
+def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
+    """Estimate what another policy would have earned, from logs alone: importance sampling, doubly robust.
+
+    \b
+    Example: twin offpolicy latest --policy mpc
+    """
+    from replay import offpolicy as estimation
+    from replay import runs
+    from replay import show_whatif as show
+
+    run_ids = [runs.find(out.store, run) for run in logged]
+    with out.console.progress() as progress:
+        found = estimation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)
+    out.show(found.to_json(), lambda console: show.offpolicy(console, found))
+
+
+@twin.command()
 @click.option(
     "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
 )
@@ -326,25 +347,58 @@ def sql(out: Output, statement: str, form: Any) -> None:
 @click.option(
     "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
 )
+@click.option("--since", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events from SEQ on.")
+@click.option("--quarantine", "aside", is_flag=True, help="Move unexpected and damaged files aside.")
+@click.option("--sign", "key", type=FOLDER, metavar="KEY", help="Sign a clean run's head (Ed25519, PEM).")
+@click.option("--verify-signature", "public", type=FOLDER, metavar="PUB", help="Check the signature too.")
 @with_output
-def audit(out: Output, run: str, number: int | None, chain_head: str | None) -> None:
+def audit(
+    out: Output, run: str, number: int | None, chain_head: str | None, since: int, aside: bool,
+    key: Path | None, public: Path | None,
+) -> None:  # fmt: skip
     """Verify a run: chain, digests, re-execution, no look-ahead, conservation.
 
     \b
     Example: twin audit latest
     """
     from replay import audit as auditor
-    from replay import runs, show
+    from replay import runs, show, signing
+    from replay.quarantine import quarantine
 
     run_id = runs.find(out.store, run)
+    if aside:
+        moved = quarantine(runs.folder(out.store, run_id))
+        out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
+        return
+    if public is not None:
+        chain_head = signing.verified(out.store, run_id, public).chain_head
     if number is not None:
         found = auditor.decision(out.store, run_id, number)
         out.show(found.to_json(), lambda console: show.decision(console, found))
         sys.exit(0 if found.reproduced else 3)
     with out.console.progress() as progress:
-        report = auditor.audit(out.store, run_id, chain_head=chain_head, progress=progress)
+        report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)
+    if key is not None and report.ok:
+        signing.sign(out.store, run_id, key)
     out.show(report.to_json(), lambda console: show.audit(console, report))
     sys.exit(0 if report.ok else 3)
+
+
+@twin.command()
+@click.argument("run")
+@with_output
+def compact(out: Output, run: str) -> None:
+    """Merge the segments of a finished run into few files; digest and chain head stay.
+
+    \b
+    Example: twin compact latest
+    """
+    from replay import compaction, runs, show
+
+    run_id = runs.find(out.store, run)
+    done = compaction.compact(runs.folder(out.store, run_id))
+    result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
+    out.show(result, lambda console: show.compacted(console, run_id, done))
 
 
 @twin.command()

@@ -6,7 +6,7 @@ crash before the record leaves the run as it was, a crash after it leaves files 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +29,10 @@ class Compaction:
     files: int
     bytes_before: int
     bytes: int
+
+    def to_json(self) -> dict[str, int]:
+        """The figures of `twin compact --json`."""
+        return asdict(self)
 
 
 def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DISK) -> Compaction:

@@ -9,8 +9,10 @@ from replay.console import Console, cell
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.ingestion import FileResult, IngestReport
     from replay.audit import AuditReport, DecisionAudit
+    from replay.compaction import Compaction
     from replay.compare import Comparison, Row
     from replay.kpis import Kpis
+    from replay.quarantine import Moved
     from replay.runner import RunResult
 
 Json = dict[str, Any]
@@ -158,6 +160,25 @@ def audit(console: Console, report: "AuditReport") -> None:
         console.line(f"  note: {note}")
     console.line(f"digest      {report.digest or '-'}")
     console.line(f"chain head  {report.chain_head or '-'}")
+
+
+def quarantined(console: Console, moved: "Moved") -> None:
+    """What was moved aside, where to, and why."""
+    if moved.folder is None:
+        console.line(f"{moved.run_id}: nothing to move")
+        return
+    console.line(f"{moved.run_id}: {len(moved.files)} files moved to {moved.folder}")
+    for finding in moved.files:
+        console.line(f"  {finding}")
+
+
+def compacted(console: Console, run_id: str, done: "Compaction") -> None:
+    """What a compaction saved."""
+    files, sizes = (
+        f"{done.files_before} -> {done.files} files",
+        f"{done.bytes_before:,} -> {done.bytes:,} bytes",
+    )
+    console.line(f"{run_id}: {files}, {sizes}; digest and chain head are what they were")
 
 
 def decision(console: Console, found: "DecisionAudit") -> None:
