@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ingest.units import BITS_PER_BYTE, NS_PER_S
 from twin import kernel
 from twin.costs import open_links
-from twin.domain import LinkState
+from twin.domain import Cluster, LinkState
 from twin.estimate import Estimator
 from twin.kernel import DEAD, LONGEST_NS
 from twin.pipeline import Pipeline
@@ -36,34 +36,63 @@ class States:
         return len(self.bandwidth_bps)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossings:
+    """What T states make of the wide-area boundaries of a plan, in nanoseconds, rounded as the estimator
+    does.
+
+    `occupancy` and `latency` (2 (n - 1), T): boundary after boundary, downstream then upstream. `alive`
+    (T,): no used link is dead; where it is False the numbers mean nothing.
+    """
+
+    occupancy: Int
+    latency: Int
+    alive: NDArray[np.bool_]
+
+
+def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
+    """The wide-area boundaries of `plan` in each state."""
+    used = [plan.route(i, j) for a, b in pairwise(plan.order) for i, j in ((a, b), (b, a))]
+    bandwidth = np.array([route_bps(estimator.cluster, states, way) for way in used]).reshape(-1, len(states))
+    delays = [sum(states.latency_s[:, i, j] for i, j in way) for way in used]
+    latency = np.array(delays).reshape(-1, len(states)) * NS_PER_S
+    size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
+    with np.errstate(divide="ignore"):
+        occupancy = size * BITS_PER_BYTE / bandwidth * NS_PER_S
+    alive = (occupancy < LONGEST_NS).all(axis=0) & (latency < LONGEST_NS).all(axis=0)
+    whole = (np.rint(np.where(alive, ns, 0.0)).astype(np.int64) for ns in (occupancy, latency))
+    return Crossings(*whole, alive)
+
+
+def route_bps(cluster: Cluster, states: States, route: Sequence[tuple[int, int]]) -> Float:
+    """What a single transfer over `route` gets at most in each state (T,)."""
+    limits = [min(cluster.domains[i].egress_bps, cluster.domains[j].ingress_bps) for i, j in route]
+    widths = [states.bandwidth_bps[:, i, j] for i, j in route]
+    narrowest: Float = np.minimum(np.minimum.reduce(widths), min(limits))
+    return narrowest
+
+
 def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None) -> Int:
     """Iteration time of `plan` in each state (T,), equal to `Estimator.iter_ns`; DEAD where a used link is
     dead.
     """
     pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown)
     assert pipeline is not None, "open links are never dead"
-    pairs = list(pairwise(plan.order))
-    if not pairs:
+    if len(plan.shares) == 1:
         return np.repeat(kernel.iteration_ns(pipeline), len(states))
-    used = [(i, j) for a, b in pairs for i, j in ((a, b), (b, a))]
-    columns = [states.bandwidth_bps[:, i, j] for i, j in used] + [states.latency_s[:, i, j] for i, j in used]
-    distinct, back = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    times = np.full(len(distinct), DEAD)
-    size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
-    with np.errstate(divide="ignore"):
-        occupancy = size * BITS_PER_BYTE / distinct[:, : len(used)] * NS_PER_S
-    latency = distinct[:, len(used) :] * NS_PER_S
-    alive = (occupancy < LONGEST_NS).all(axis=1) & (latency < LONGEST_NS).all(axis=1)
-    if alive.any():
-        across = np.rint([occupancy[alive], latency[alive]]).astype(np.int64)
-        times[alive] = kernel.iteration_ns(_with_links(pipeline, plan, across[0].T, across[1].T))
-    found: Int = times[back.reshape(-1)]
-    return found
+    across = crossings(estimator, plan, states)
+    rows = np.concatenate([across.occupancy, across.latency])
+    distinct, back = np.unique(rows[:, across.alive], axis=1, return_inverse=True)
+    times = np.full(len(states), DEAD)
+    if distinct.size:
+        half = len(distinct) // 2
+        at = kernel.iteration_ns(_with_links(pipeline, plan, distinct[:half], distinct[half:]))
+        times[across.alive] = at[back.reshape(-1)]
+    return times
 
 
 def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int) -> Pipeline:
-    """The pipeline of one plan under T states; rows of `occupancy` and `latency` (2 (n - 1), T) alternate
-    between down and up."""
+    """The pipeline of one plan under T states; arguments as in `Crossings`."""
     states = occupancy.shape[1]
     wide = np.cumsum([share.pp for share in plan.shares])[:-1] - 1
 

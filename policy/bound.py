@@ -1,0 +1,179 @@
+"""The clairvoyant bound: the most that anybody could have trained who knew every link's future (spec 4.5).
+
+Dynamic bound: the best path through (time, plan). Its set of plans: all that `used_plans` names (so no
+policy whose plans are in it can be above), and the best ones found by search for the whole window, for its
+parts, and around the path itself until that no longer helps. Over this set the path is exact
+(`policy.bound_path`), and on the safe side of what the world allows:
+
+* time is continuous: moves may start at any instant, not only at decisions or at the end of an iteration;
+* work is fluid: fractions of iterations count, a stalled iteration keeps what it did;
+* a move costs the restart and the least time of its transfers: each pair of domains on its own, over its
+best route,
+  at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding inside a domain is
+  free;
+* free knobs (schedule, warm-up depth, point-to-point mode, routes) are always turned right;
+* GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
+
+The event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the
+kernel engine.
+
+Static bound: the best single plan in hindsight, over every order x shared sizes x cuts where the sieves of
+`policy.bound_static` make that affordable, else over the plans of the dynamic bound.
+
+`exact`: the path's plans are all that there are at default placement. `static_exact`: the static bound is
+enumerated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.errors import InfeasibleError
+from ingest.units import to_ns
+from policy.bound_grid import Grid, grid, moves
+from policy.bound_path import Leg, best_path
+from policy.bound_plans import Family, Pool, around, best_of, stretches
+from policy.bound_static import Fixed, best_fixed, every_plan
+from policy.horizon import egress_usd, per_iteration
+from twin.costs import open_links
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.wan import WanTrace
+
+Float = NDArray[np.float64]
+WHOLE_SPACE = 400
+"""Plans up to which every one there is goes into the path search."""
+FIXED, EACH = 60, 6
+"""Families kept for the path: the best over the window, and over each of its parts."""
+ROUNDS = 3
+"""Times that plans around the path are added."""
+ROUNDING = 1e-9
+"""Relative allowance for times that the world rounds to nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What knowing the future is worth. Iterations are fractional; tokens belong to them.
+
+    `timeline` is the path: at `ns` work begins under the plan. `candidates` plans were put on paths,
+    `enumerated` were covered by the static bound. `utilisation` (mean compute seconds of the active domains
+    over the window) and `egress_usd` (iterations and moves) are those of the path.
+    """
+
+    tokens: float
+    iterations: float
+    static_tokens: float
+    static_plan: Plan
+    timeline: tuple[tuple[int, Plan], ...]
+    candidates: int
+    enumerated: int
+    exact: bool
+    static_exact: bool
+    egress_usd: float
+    utilisation: float
+
+
+def clairvoyant(
+    estimator: Estimator,
+    wan: WanTrace,
+    decision_times_ns: Sequence[int],
+    *,
+    restart_s: float,
+    used_plans: Sequence[Plan] = (),
+) -> Bound:
+    """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used.
+
+    Raises:
+        InfeasibleError: no plan fits the model.
+    """
+    made = grid(wan, decision_times_ns, restart_s)
+    pool = Pool(estimator, made)
+    pool.add(used_plans)
+    space = every_plan(estimator, WHOLE_SPACE)
+    pool.add(space)
+    if not space:
+        for first, last in stretches(made):
+            pool.add(around(estimator, made, first, last))
+    if not pool.families:
+        raise InfeasibleError(f"no plan fits {estimator.job.model.name} into the cluster: there is no bound")
+    fixed = best_fixed(estimator, made, pool.best())
+    pool.add([fixed.plan])
+    paths = _Paths(pool, [*used_plans, *space], restart_s)
+    if not space:
+        paths.improve()
+    return _described(paths, fixed, exact=bool(space))
+
+
+class _Paths:
+    """The best path over a growing set of families."""
+
+    def __init__(self, pool: Pool, keep: Sequence[Plan], restart_s: float) -> None:
+        self.pool, self.restart_s, self.keep = pool, restart_s, set(keep)
+        self.value = 0.0
+        self.legs: list[Leg] = []
+        self.on_leg: list[Family] = []
+        self.candidates = 0
+        self._find()
+
+    def improve(self) -> None:
+        """Add plans that are good for the links of each leg, until that gains nothing."""
+        for _ in range(ROUNDS):
+            before, estimator, made = self.value, self.pool.estimator, self.pool.made
+            for leg, family in zip(self.legs, self.on_leg, strict=True):
+                first, last = np.searchsorted(made.edges_s, [leg.start_s, leg.end_s]).tolist()
+                found = around(estimator, made, first, max(last, first + 1), family.plan, top=EACH)
+                self.pool.add(found)
+                self.keep.update([*found, family.plan])
+            self._find()
+            if self.value <= before * (1 + 1e-6):
+                return
+
+    def _find(self) -> None:
+        families = best_of(self.pool, self.keep, FIXED, EACH)
+        rate = np.stack([family.rate for family in families], axis=1)
+        made = self.pool.made
+        costs = moves(self.pool.estimator, [family.plan for family in families], made)
+        floor = max(self.value, float((made.lengths_s @ rate).max()))
+        self.value, self.legs = best_path(
+            made.edges_s, rate, costs.block, costs.index, costs.table, restart_s=self.restart_s, floor=floor
+        )
+        self.on_leg = [families[leg.plan] for leg in self.legs]
+        self.candidates = sum(len(family.plans) for family in families)
+
+
+def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
+    """Tokens, money and utilisation of the path found."""
+    estimator, made = paths.pool.estimator, paths.pool.made
+    usd = busy_s = 0.0
+    for n, (leg, family) in enumerate(zip(paths.legs, paths.on_leg, strict=True)):
+        done = _done(made, family.rate, leg)
+        each_s, each_usd = per_iteration(estimator, family.plan, None)
+        usd, busy_s = usd + done * each_usd, busy_s + done * each_s
+        if n:
+            moved = estimator.move(paths.on_leg[n - 1].plan, family.plan, open_links(estimator.cluster.size))
+            usd += egress_usd(estimator, moved.bytes)
+    per_iteration_tokens = estimator.tokens_per_iteration * (1 + ROUNDING)
+    return Bound(
+        tokens=paths.value * per_iteration_tokens,
+        iterations=paths.value,
+        static_tokens=fixed.iterations * per_iteration_tokens,
+        static_plan=fixed.plan,
+        timeline=tuple((to_ns(leg.start_s), f.plan) for leg, f in zip(paths.legs, paths.on_leg, strict=True)),
+        candidates=paths.candidates,
+        enumerated=fixed.enumerated,
+        exact=exact,
+        static_exact=fixed.exact,
+        egress_usd=usd,
+        utilisation=busy_s / float(made.edges_s[-1]),
+    )
+
+
+def _done(made: Grid, rate: Float, leg: Leg) -> float:
+    """Iterations that a family does on a leg."""
+    start, end = (
+        np.clip(made.edges_s[:-1], leg.start_s, leg.end_s),
+        np.clip(made.edges_s[1:], leg.start_s, leg.end_s),
+    )
+    return float(rate @ (end - start))

@@ -1,0 +1,152 @@
+"""Time for the clairvoyant bound: slots of constant links, rates of plans in them, and least moving times."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.units import BITS_PER_BYTE, NS_PER_S
+from policy.rates import States, iteration_ns, per_second, route_bps
+from twin.domain import Cluster
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.wan import WanTrace
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Route = tuple[tuple[int, int], ...]
+
+MOST_SLOTS = 20_000
+"""Slots that a window is split into at most beyond its own link changes and decision times."""
+BLOCKS = 96
+"""Stretches of the window with one table of least transfer times each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """S slots with constant links.
+
+    `edges_s` (S + 1,) are times in seconds; `states` the T link states between changes, `state` (S,) the
+    index of the slot's one.
+    """
+
+    edges_s: Float
+    states: States
+    state: Int
+
+    @property
+    def slots(self) -> int:
+        """S."""
+        return len(self.state)
+
+    @property
+    def lengths_s(self) -> Float:
+        """Seconds of each slot (S,)."""
+        return np.diff(self.edges_s)
+
+    def rate(self, estimator: Estimator, plan: Plan) -> Float:
+        """Iterations per second of `plan` in every slot (S,)."""
+        return per_second(iteration_ns(estimator, plan, self.states))[self.state]
+
+
+def grid(wan: WanTrace, decision_times_ns: Sequence[int], restart_s: float) -> Grid:
+    """Split the window at every link change and decision, and further until no slot is longer than a
+    restart.
+    """
+    changes = wan.breakpoints()
+    start, end = wan.start_ns, wan.end_ns
+    shorter = int(restart_s * NS_PER_S) - 10  # so that rounding leaves no slot longer than a restart
+    longest = max(shorter, (end - start) // MOST_SLOTS, 1)
+    inside = [t for t in decision_times_ns if start < t < end]
+    coarse = np.unique(np.concatenate([changes, np.array([*inside, end], dtype=np.int64)]))
+    pieces = [
+        np.linspace(a, b, -(-(b - a) // longest), endpoint=False).round().astype(np.int64)
+        for a, b in zip(coarse[:-1].tolist(), coarse[1:].tolist(), strict=True)
+    ]
+    edges = np.concatenate([*pieces, [end]])
+    states = [wan.at(int(t)) for t in changes]
+    index = np.searchsorted(changes, edges[:-1], side="right") - 1
+    return Grid((edges - start) / NS_PER_S, States.of(states), index)
+
+
+def optimistic(made: Grid, groups: Int, count: int) -> States:
+    """The best that each link ever has (largest bandwidth, smallest latency) in each of `count` groups of
+    slots.
+    """
+    size = made.states.bandwidth_bps.shape[1]
+    bandwidth = np.zeros((count, size, size))
+    latency = np.full((count, size, size), np.inf)
+    np.maximum.at(bandwidth, groups, made.states.bandwidth_bps[made.state])
+    np.minimum.at(latency, groups, made.states.latency_s[made.state])
+    return States(bandwidth, latency)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Least seconds of the transfers between P plans, by when they start.
+
+    `block` (S,): the stretch of each slot. `index` (L, P, P): which of the V distinct sizes goes over link l
+    from plan to plan. `table` (G, L, V): least seconds of each size when the transfer starts in a stretch.
+    """
+
+    block: Int
+    index: NDArray[np.int32]
+    table: Float
+
+
+def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
+    """Transfer times of every pair of plans from below: bytes over the best bandwidth of the stretches
+    touched.
+
+    With R seconds after the stretch in which a transfer starts, it either takes R or ends within them, at no
+    more than the best bandwidth there: its time is at least max over R of min(R, bits / best bandwidth until
+    then). Resharding inside a domain is taken as free.
+    """
+    size = estimator.cluster.size
+    pairs = [(i, j) for i in range(size) for j in range(size) if i != j]
+    home = np.array([[share.domain for share in plan.shares for _ in range(share.layers)] for plan in plans])
+    weight = np.array([layer.parameters for layer in estimator.job.model.layers()], dtype=np.float64)
+    sizes = []
+    for i, j in pairs:
+        leaving, arriving = (home == i) * weight, (home == j).astype(np.float64)
+        sizes.append(leaving @ arriving.T)
+    distinct, index = np.unique(np.round(np.array(sizes)), return_inverse=True)
+    bits = distinct * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
+    first, _ = _blocks(made)
+    shape = (len(pairs), len(plans), len(plans))
+    ways = [dict.fromkeys([((i, j),), *(plan.route(i, j) for plan in plans)]) for i, j in pairs]
+    return Moves(
+        first, index.reshape(shape).astype(np.int32), _least_seconds(estimator.cluster, made, ways, bits)
+    )
+
+
+def _blocks(made: Grid) -> tuple[Int, Int]:
+    """First and last of the `BLOCKS` equal stretches of the window that each slot touches (S,)."""
+    scaled = made.edges_s / made.edges_s[-1] * BLOCKS
+    first = np.minimum(np.floor(scaled[:-1]), BLOCKS - 1).astype(np.int64)
+    return first, np.maximum(first, np.ceil(scaled[1:]).astype(np.int64) - 1)
+
+
+def _least_seconds(cluster: Cluster, made: Grid, ways: Sequence[Iterable[Route]], bits: Float) -> Float:
+    """(G, L, V) least seconds of transfers that start in a stretch, over the best of their ways; 0 for
+    nothing to send."""
+    table = np.zeros((BLOCKS, len(ways), len(bits)))
+    block_s = float(made.edges_s[-1]) / BLOCKS
+    first, last = _blocks(made)
+    for n, routes in enumerate(ways):
+        latency = min(sum(float(made.states.latency_s[:, i, j].min()) for i, j in route) for route in routes)
+        bandwidth = np.maximum.reduce([route_bps(cluster, made.states, route) for route in routes])[
+            made.state
+        ]
+        best = np.zeros(BLOCKS)
+        for offset in range(int((last - first).max()) + 1):
+            np.maximum.at(best, np.minimum(first + offset, last), bandwidth)
+        for g in range(BLOCKS):
+            reach = np.maximum.accumulate(best[g:])
+            within = np.append(np.arange(1, len(reach)) * block_s, np.inf)  # the last one is never left
+            ahead = np.append(reach[1:], reach[-1])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                needed = np.where(bits[:, None] > 0, bits[:, None] / ahead, 0.0)
+            table[g, n] = np.minimum(within, needed).max(axis=1) + np.where(bits > 0, latency, 0.0)
+    return table

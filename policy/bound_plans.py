@@ -1,0 +1,117 @@
+"""Which plans the clairvoyant bound puts together: families of plans, seeds from searches, best ones per
+stretch.
+"""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policy.bound_grid import Grid
+from policy.search import best_plans
+from twin.domain import LinkState
+from twin.estimate import Estimator
+from twin.moving import needs_restart
+from twin.plan import Plan
+
+Float = NDArray[np.float64]
+PARTS = 12
+"""Stretches of the window that are searched on their own."""
+FOUND = 24
+"""Plans taken from each search."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """Plans that differ in knobs that are turned for free; `rate` (S,) is the best of them in every slot."""
+
+    plans: tuple[Plan, ...]
+    rate: Float
+
+    @property
+    def plan(self) -> Plan:
+        """One of them; all have the same homes and GPUs."""
+        return self.plans[0]
+
+
+class Pool:
+    """Families collected so far, each plan evaluated over the grid once, in the order in which they came."""
+
+    def __init__(self, estimator: Estimator, made: Grid) -> None:
+        self.estimator, self.made = estimator, made
+        self._families: dict[tuple[object, ...], Family] = {}
+        self._seen: set[Plan] = set()
+
+    def add(self, plans: Iterable[Plan]) -> int:
+        """Take in the plans that are new; how many families that adds."""
+        before = len(self._families)
+        for plan in plans:
+            if plan in self._seen:
+                continue
+            self._seen.add(plan)
+            key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero)
+            rate = self.made.rate(self.estimator, plan)
+            old = self._families.get(key)
+            assert old is None or not needs_restart(old.plan, plan)
+            known = () if old is None else old.plans
+            best = rate if old is None else np.maximum(old.rate, rate)
+            self._families[key] = Family((*known, plan), best)
+        return len(self._families) - before
+
+    @property
+    def families(self) -> list[Family]:
+        """All of them."""
+        return list(self._families.values())
+
+    def best(self) -> Plan:
+        """The plan that does most over the window alone."""
+        plans = [(plan, family) for family in self.families for plan in family.plans]
+        rates = [self.made.rate(self.estimator, plan) if len(f.plans) > 1 else f.rate for plan, f in plans]
+        return plans[int(np.argmax([rate @ self.made.lengths_s for rate in rates]))][0]
+
+    def work(self, first: int = 0, last: int | None = None) -> Float:
+        """Iterations of each family over slots [first, last)."""
+        part = slice(first, last)
+        return np.array([f.rate[part] @ self.made.lengths_s[part] for f in self._families.values()])
+
+
+def typical(made: Grid, first: int, last: int) -> LinkState:
+    """One link state for slots [first, last): mean time per bit and mean latency while the link lives."""
+    seconds = made.lengths_s[first:last, None, None]
+    bandwidth = made.states.bandwidth_bps[made.state[first:last]]
+    latency = made.states.latency_s[made.state[first:last]]
+    alive = (bandwidth > 0) * seconds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_bit = np.where(bandwidth > 0, seconds / bandwidth, 0.0).sum(axis=0) / alive.sum(axis=0)
+        mean = np.where(alive.sum(axis=0) > 0, 1.0 / per_bit, 0.0)
+    return LinkState(mean, (latency * seconds).sum(axis=0) / seconds.sum())
+
+
+def around(
+    estimator: Estimator, made: Grid, first: int, last: int, start: Plan | None = None, top: int = FOUND
+) -> list[Plan]:
+    """The best plans for the typical links of slots [first, last), searched from `start` too."""
+    free = [domain.gpus for domain in estimator.cluster.domains]
+    found = best_plans(estimator, typical(made, first, last), free_gpus=free, top=top, start=start)
+    return [plan for plan, _ in found]
+
+
+def stretches(made: Grid, count: int = PARTS) -> list[tuple[int, int]]:
+    """The whole window, then `count` equal parts of it, as slots [first, last)."""
+    edges = np.searchsorted(made.edges_s, np.linspace(0.0, made.edges_s[-1], count + 1)).tolist()
+    parts = [(a, b) for a, b in pairwise(edges) if b > a]
+    return [(0, made.slots), *parts]
+
+
+def best_of(pool: Pool, keep: Set[Plan], fixed: int, each: int) -> list[Family]:
+    """Families worth a place on a path: those with a plan in `keep`, the best over the window and per
+    stretch.
+    """
+    families = pool.families
+    chosen = {n for n, family in enumerate(families) if any(plan in keep for plan in family.plans)}
+    for n, (first, last) in enumerate(stretches(pool.made)):
+        ranked = np.argsort(-pool.work(first, last), kind="stable")
+        chosen.update(ranked[: each if n else fixed].tolist())
+    return [families[n] for n in sorted(chosen)]
