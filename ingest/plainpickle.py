@@ -7,6 +7,7 @@ machine is used, because the one in C sets aside as much memory as a pickle asks
 
 import io
 import pickle
+import struct
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from ingest.errors import InputError
 
 _KINDS = {f"{kind}{size}" for kind in "fiu" for size in (1, 2, 4, 8)} - {"f1"} | {"b1"}
 _RECONSTRUCT = frozenset({"numpy.core.multiarray", "numpy._core.multiarray"})
+_NUMERIC = frozenset({"numpy.core.numeric", "numpy._core.numeric"})
 _DAMAGE = (
     *(pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError),
-    *(AttributeError, OverflowError, RecursionError, UnicodeError, AssertionError),
+    *(AttributeError, OverflowError, RecursionError, UnicodeError, AssertionError, struct.error),
 )
 
 
@@ -67,8 +69,19 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, column_major, raw = state
-        flat = np.frombuffer(raw, kind.numpy)
-        self.values = flat.reshape(shape, order="F" if column_major else "C")
+        self.fill(raw, kind, shape, "F" if column_major else "C")
+
+    def fill(self, raw: Any, kind: _Kind, shape: Any, order: Any) -> None:
+        """Take the content from raw bytes."""
+        self.values = np.frombuffer(raw, kind.numpy).reshape(shape, order=order)
+
+
+class _Buffer(_Array):
+    """An array as protocol 5 pickles it, in one step."""
+
+    def __init__(self, raw: Any, kind: _Kind, shape: Any, order: Any):
+        super().__init__()
+        self.fill(raw, kind, shape, order)
 
 
 class _Plain(pickle._Unpickler):
@@ -80,12 +93,18 @@ class _Plain(pickle._Unpickler):
             return _Kind
         if (module, name) == ("numpy", "ndarray") or (module in _RECONSTRUCT and name == "_reconstruct"):
             return _Array
+        if module in _NUMERIC and name == "_frombuffer":
+            return _Buffer
         raise _Refused(f"{module}.{name}")
 
 
 def _arrays(value: Any, most_bytes: int) -> list[Any]:
     """The arrays of a list, in place of their stand-ins."""
-    if not isinstance(value, list | tuple) or not all(isinstance(item, _Array) for item in value):
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or not all(isinstance(item, _Array) for item in value)
+    ):
         raise ValueError("not a list of arrays")
     arrays = [item.values for item in value]
     if any(array is None for array in arrays):

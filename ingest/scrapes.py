@@ -14,7 +14,7 @@ from typing import Any
 from ingest.reader import Batch
 from ingest.rows import Rows
 from ingest.units import MIB, NS_PER_S
-from ingest.values import amount, number
+from ingest.values import amount, number, whole
 
 GPU_METRICS: dict[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": ("util", 0.01),  # per cent
@@ -149,6 +149,15 @@ class Scrapes:
             rate = (value - before[1]) / ((ts_ns - before[0]) / NS_PER_S)
             column = HOST_COUNTERS[metric]
             group.values[column] = group.values.get(column, 0.0) + rate
+
+
+def instant_ns(seconds: float) -> int:
+    """An instant in ns; a double holds today's seconds to 0.24 us, hence rounded to microseconds.
+
+    Raises:
+        ValueError, OverflowError: it is not finite, or far from today.
+    """
+    return whole(round(seconds * 1e6) * 1000)
 
 
 def _host_of(labels: Mapping[str, str]) -> str:

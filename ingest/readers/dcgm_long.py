@@ -15,10 +15,10 @@ from ingest.dataset import DatasetOptions
 from ingest.errors import InputError
 from ingest.reader import Batch
 from ingest.rows import FAULTS
-from ingest.scrapes import Scrapes
+from ingest.scrapes import Scrapes, instant_ns
 from ingest.source import Source
 from ingest.units import to_ns
-from ingest.values import text, whole
+from ingest.values import text
 
 _NEEDED = ("timestamp", "metric_name", "gpu_id", "Hostname", "value")
 _LABELS = {"gpu_id": "gpu", "uuid": "UUID", "modelName": "modelName", "Hostname": "Hostname"}
@@ -68,6 +68,6 @@ def _add(scrapes: Scrapes, row: int, cells: dict[str, Any]) -> None:
         if moment.tzinfo is None:
             raise ValueError("a time without a zone")
         labels = {label: cells[name] for name, label in _LABELS.items() if cells.get(name)}
-        scrapes.add(row, whole(to_ns(moment.timestamp())), text(cells["metric_name"]), labels, cells["value"])
+        scrapes.add(row, instant_ns(moment.timestamp()), text(cells["metric_name"]), labels, cells["value"])
     except FAULTS as error:
         scrapes.reject(row, str(cells["metric_name"]), str(cells["value"]), error)

@@ -14,10 +14,9 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import FAULTS, from_document
-from ingest.scrapes import Scrapes
+from ingest.scrapes import Scrapes, instant_ns
 from ingest.source import Source
-from ingest.units import to_ns
-from ingest.values import number, whole
+from ingest.values import number
 
 _START = re.compile(
     rb'\{\s*"status"\s*:\s*"[a-z]+"\s*,\s*"data"\s*:\s*\{\s*"resultType"\s*:\s*"(?:matrix|vector)"'
@@ -56,7 +55,7 @@ def _batches(document: dict[str, Any]) -> Iterator[Batch]:
         for sample in series["values"] if "values" in series else [series["value"]]:
             row += 1
             try:
-                ts_ns = whole(to_ns(number(sample[0])))  # s
+                ts_ns = instant_ns(number(sample[0]))  # s
                 scrapes.add(row, ts_ns, labels["__name__"], labels, sample[1])
             except FAULTS as error:
                 scrapes.reject(row, "values", sample, error)

@@ -13,10 +13,11 @@ from pathlib import PurePath
 from ingest import textlines
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
-from ingest.scrapes import Scrapes
+from ingest.rows import FAULTS
+from ingest.scrapes import Scrapes, instant_ns
 from ingest.source import Source
 from ingest.units import to_ns
-from ingest.values import number, whole
+from ingest.values import number
 
 INTERVAL_S = 15.0
 """Assumed spacing of scrapes that bear no time."""
@@ -63,7 +64,7 @@ class PrometheusText:
                 assumed_ns = start_ns + count * step_ns
                 ts_ns = assumed_ns if found[4] is None else _instant(found[4])
                 scrapes.add(line, ts_ns, found[1], _labels(found[2] or ""), found[3])
-            except ValueError as error:
+            except FAULTS as error:
                 scrapes.reject(line, found[1], text, error)
         yield from scrapes.batches()
 
@@ -79,7 +80,7 @@ class PrometheusText:
 
 def _instant(cell: str) -> int:
     value = number(cell)
-    return whole(to_ns(value if abs(value) < _SECONDS_BELOW else value / 1000))
+    return instant_ns(value if abs(value) < _SECONDS_BELOW else value / 1000)
 
 
 def _labels(text: str) -> dict[str, str]:
