@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from replay.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.offpolicy import OffPolicy
     from replay.whatif import Rerun, WhatIf
 
 
@@ -47,6 +48,28 @@ def what_if(console: Console, found: "WhatIf") -> None:
         ("kpi", "mean", "95 % from", "to"),
         verdicts,
     )
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def offpolicy(console: Console, found: "OffPolicy") -> None:
+    """What the logs say of another policy, method by method."""
+    console.line(f"{found.policy}, from the logs of {', '.join(found.run_ids)}")
+    rows = [
+        (
+            e.method,
+            cell(e.tokens),
+            "-" if e.tokens is None else _share(found.logged, e.tokens - found.logged),
+            cell(e.low),
+            cell(e.high),
+        )
+        for e in found.estimates
+    ]
+    console.table("tokens of a run", ("method", "estimate", "against logged", "95 % from", "to"), rows)
+    console.line(f"logged           {cell(found.logged)} tokens, {found.decisions} decisions")
+    console.line(f"the log agrees   up to {100 * found.reaches:.0f} % of the decisions")
+    console.line(f"the same plans   at {100 * found.matched:.0f} % of them")
+    console.line(f"effective runs   {found.effective_runs:.2f} of {len(found.run_ids)}")
     for note in found.notes:
         console.line(f"note: {note}")
 

@@ -1,5 +1,6 @@
 """Runs of toy worlds in a store without a lake, in this process or in one of their own."""
 
+import math
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from pytest import MonkeyPatch
 
 from ingest import durable
 from policy import registry
-from policy.protocol import Context, Decision
+from policy.protocol import Candidate, Context, Decision
 from policy.static import base_plan
 from replay import runner, sinks
 from replay.log import RunWriter
@@ -60,6 +61,31 @@ class Threshold:
         free = view.free_gpus if wide else (view.free_gpus[0], *[0] * (len(view.free_gpus) - 1))
         plan = base_plan(self.estimator, replace(view, free_gpus=free))
         return Decision(None if plan == view.plan else plan, "wide" if wide else "narrow")
+
+
+class Coin:
+    """Draws between equal cuts over all domains (`WIDE`) and domain 0 alone, and says with what chance."""
+
+    name = "coin"
+    WIDE = 0.8
+
+    def reset(self, context: Context) -> None:
+        self.estimator, self.rng = context.estimator, context.rng
+
+    def decide(self, view: View) -> Decision:
+        lone = (view.free_gpus[0], *[0] * (len(view.free_gpus) - 1))
+        plans = [base_plan(self.estimator, replace(view, free_gpus=free)) for free in (view.free_gpus, lone)]
+        chances = [self.WIDE, 1 - self.WIDE]
+        drawn = int(self.rng.random() >= self.WIDE)
+        candidates = tuple(Candidate(plan, 0.0, 1.0, 0.5, 0.0) for plan in plans if plan is not None)
+        plan = candidates[drawn].plan
+        return Decision(
+            None if plan == view.plan else plan,
+            "drawn",
+            candidates,
+            log_probability=math.log(chances[drawn]),
+            extra={"probabilities": chances},
+        )
 
 
 class Peeking(Threshold):
