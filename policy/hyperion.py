@@ -5,7 +5,7 @@ HypSplit-DP, searches the least bottleneck theta by bisection and asks a dynamic
 given to the tiers in order with no tier above theta and memory kept. Here, in a training form that is ours,
 tiers are domains, a layer costs its forward and backward, and a link counts there and back. Between orders
 of domains decides what the paper minimises, the slowest tier plus the links, the tier once for each of the m
-micro-batches of an iteration. Sizes inside a domain are Megatron's. Its second stage sends each request to the
+micro-batches of an iteration. Sizes inside a domain are Megatron's. Its second stage sends a request to the
 least loaded node: in training all GPUs of a stage work on every micro-batch, so nothing is left to choose.
 """
 

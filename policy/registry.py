@@ -37,6 +37,7 @@ POLICIES: dict[str, Entry] = {
     "megatron": Entry("policy.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"),
     "mast": Entry("policy.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"),
     "atlas": Entry("policy.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"),
+    "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
     "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
     "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),
 }
