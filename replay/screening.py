@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numba import njit
 
 from ingest.errors import DamageError
-from replay.events import EVENT_TYPES, EventError, canonical, check, upcast
+from replay.events import EVENT_TYPES, EventError, EventType, canonical, check, upcast
 
 LONGEST = 4096
 """Bytes of a text that is worth a skeleton; longer ones are rarely alike."""
@@ -72,14 +72,18 @@ def sound(table: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray(fine & fits[place], dtype=np.bool_)
 
 
-@lru_cache(maxsize=2048)
 def _fits(kind: str, skeleton: bytes) -> bool:
-    """Whether a skeleton is canonical and fits the current version of its type."""
     name, version = kind.rsplit(" ", 1)
     known = EVENT_TYPES.get(name)
-    if not skeleton or known is None or int(version) != known.version:
+    if known is None or int(version) != known.version or not skeleton:
         return False
-    return _problem(name, known.version, skeleton.decode(), "{}", "") is None
+    return _fits_type(known, skeleton)
+
+
+@lru_cache(maxsize=2048)
+def _fits_type(kind: EventType, skeleton: bytes) -> bool:
+    """Whether a skeleton is canonical and fits the current version of its type."""
+    return _problem(kind.name, kind.version, skeleton.decode(), "{}", "") is None
 
 
 def split(texts: pa.StringArray) -> tuple[pa.BinaryArray, np.ndarray[Any, np.dtype[np.bool_]]]:
