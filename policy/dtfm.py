@@ -90,7 +90,7 @@ def _devices(estimator: Estimator, free_gpus: Sequence[int], tp: int, dp: int) -
 def search(costs: Costs, devices: Sequence[int], dp: int, rng: np.random.Generator) -> list[int] | None:
     """The domains of the groups along the best path that was found with whole groups; None without one.
 
-    Parents are shuffled, but for one that is packed domain by domain, so that there is an answer in every case.
+    Parents are shuffled, but for one that is packed domain by domain, so that there always is an answer.
     A trial crosses two parents, improves the child by circular moves, and replaces the worse parent.
     """
     home = np.array(devices)
