@@ -15,6 +15,7 @@ kind = "tcp"                       # of link samples, where a file does not say
 gpus_per_node = 8                  # where a file counts nodes
 gpu_model = "V100-32"              # of profiles, where a file does not say
 assumptions = ["one sentence each"]
+derived = "how the values were computed"   # where they were not measured
 [sites]                            # site in the files -> domain
 "us-east-1" = "virginia"
 [columns]                          # canonical column -> column in the file
@@ -72,6 +73,7 @@ class DatasetOptions:
     gpus_per_node: int | None = None
     gpu_model: str | None = None
     assumptions: tuple[str, ...] = ()
+    derived: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)

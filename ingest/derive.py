@@ -67,6 +67,7 @@ class Recipe:
             url=origin.url,
             synthetic=origin.synthetic,
             assumptions=(self.statement, *origin.assumptions),
+            derived=self.statement,
         )
 
     def source(self, store: Path) -> Source:

@@ -168,9 +168,7 @@ def beside(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparis
     newest[header.policy] = run_id
     played = [(policy, newest[policy]) for policy in registry.names() if policy in newest]
     rows = [Row(policy, run, None, runner.result(store, run).kpis) for policy, run in played]
-    setup = scenarios.prepare(
-        header.scenario(), store, window=header.window, dataset=header.world["dataset"], seed=header.seed
-    )
+    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
     return of_rows(store, setup, rows, progress=progress)
 
 

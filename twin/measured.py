@@ -6,81 +6,147 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.config import suggestion
-from ingest.errors import NotFoundError, UsageError
-from twin.settings import WanSettings
-from twin.wan import LinkSeries, Values, WanTrace, trace
-
-_SAMPLES = """
-    SELECT epoch_ns(ts) AS ns, src, dst,
-           avg(bandwidth_bps / coalesce(streams, $sample_streams)) AS single_bps, avg(rtt_s) AS rtt_s
-    FROM link_samples
-    WHERE dataset = $dataset AND src IN (SELECT unnest($sites)) AND dst IN (SELECT unnest($sites))
-      AND src <> dst AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
-    GROUP BY ts, src, dst
-    ORDER BY src, dst, ns
-"""
+from ingest import lake
+from ingest.errors import UsageError
+from twin import samples
+from twin.samples import Pair, Series
+from twin.variation import varied
+from twin.wan import LinkSeries, Times, Values, WanTrace, trace
+from twin.wan_settings import SourceSettings, WanSettings
 
 
-def load(store: Path, spec: WanSettings, domains: Sequence[str]) -> WanTrace:
-    """Links between `domains` as measured in data set `spec.dataset` of the lake.
+def load(store: Path, spec: WanSettings, domains: Sequence[str], train_share: float = 1.0) -> WanTrace:
+    """Links between `domains` as measured in the data sets that `spec` names.
 
-    Time 0 is the first sample of any link, the end is the last one's time.
+    Time 0 is the first sample of any link, the end is the last one's time. `train_share` is the part of the
+    series from whose mean a composed set takes its relative variation.
 
     Raises:
-        NotFoundError: the lake lacks the data set.
-        UsageError: the data set lacks a site, a link or a round-trip time, or does not vary in time.
+        NotFoundError: the lake lacks a data set.
+        UsageError: a data set lacks a site, a link or a round-trip time, or does not vary in time.
     """
-    sites = [spec.sites.get(name, name) for name in domains]
-    columns = _columns(store, spec, sites)
-    found = {}
-    for i, j in permutations(range(len(sites)), 2):
-        rows = (columns["src"] == sites[i]) & (columns["dst"] == sites[j])
-        if not rows.any():
-            raise _explain(store, spec, sites, f"from {sites[i]!r} to {sites[j]!r}")
-        bandwidth = np.minimum(columns["single_bps"][rows] * spec.streams, spec.cap_bps)
-        found[i, j] = (
-            columns["ns"][rows],
-            bandwidth,
-            _latency(columns["rtt_s"][rows], spec, domains[i], domains[j]),
-        )
-    start = int(columns["ns"].min())
-    end = int(columns["ns"].max())
+    found, borrowed = _series(store, spec, domains, train_share)
+    start = min(int(link.times_ns[0]) for link in found.values())
+    end = max(int(link.times_ns[-1]) for link in found.values())
     if start == end:
         raise UsageError(
-            f"data set {spec.dataset!r} has one instant only, so its links do not vary; "
+            f"data set {spec.title!r} has one instant only, so its links do not vary; "
             "choose another with --dataset (see `twin traces`)"
         )
-    series = {pair: LinkSeries(times - start, *values) for pair, (times, *values) in found.items()}
-    return trace(tuple(domains), series, end - start, start, note(spec))
+    caps = _caps(store, spec, domains)
+    rtts = samples.grid(store, spec.rtt, spec, domains, "rtt_s") if spec.rtt else {}
+    links = {}
+    for (i, j), link in found.items():
+        bandwidth = np.minimum(link.single_bps * spec.streams, caps.get((i, j), spec.cap_bps))
+        round_trip = rtts.get((i, j), rtts.get((j, i)))
+        rtt_s = link.rtt_s if round_trip is None else np.full(len(bandwidth), round_trip)
+        latency = _latency(rtt_s, spec, domains[i], domains[j])
+        links[i, j] = LinkSeries(_stretched(link.times_ns - start, spec.stretch), bandwidth, latency)
+    end_ns = int(_stretched(np.array([end - start]), spec.stretch)[0])
+    return trace(tuple(domains), links, end_ns, start, note(store, spec, borrowed))
 
 
-def note(spec: WanSettings) -> str:
-    """The modelling steps in words, printed with every result."""
-    return (
-        f"available bandwidth = min({spec.cap_bps / 1e9:g} Gb/s, {spec.streams} streams x measured "
-        f"single-stream rate of {spec.dataset}); one-way latency = half the measured round trip; "
-        "a sample holds until the next"
-    )
+def note(store: Path, spec: WanSettings, borrowed: int = 0) -> str:
+    """The modelling steps in words, and the content behind each number; printed with every result."""
+    steps = [
+        f"available bandwidth = min({spec.cap_bps / 1e9:g} Gb/s, {_rate(store, spec)})",
+        "one-way latency = half the measured round trip",
+        "a sample holds until the next",
+    ]
+    if spec.variation is not None:
+        own = f", borrowed and rotated in time by {borrowed} links" if borrowed else ""
+        steps.append(f"relative to the mean of its link over the training share{own}")
+    if spec.cap is not None:
+        steps.append(f"no more than the median that {_cited(store, spec.cap)} measured on the link")
+    if spec.rtt is not None:
+        steps.append(f"round trips are medians of {_cited(store, spec.rtt)}")
+    if spec.stretch != 1:
+        steps.append(f"time axis stretched {spec.stretch:g}-fold: the spacing of samples is an assumption")
+    return "; ".join(steps)
 
 
-def _columns(store: Path, spec: WanSettings, sites: list[str]) -> dict[str, Values]:
-    from ingest import query  # brings duckdb, needed here only
-
-    with query.connect(store) as connection:
-        result = connection.execute(
-            _SAMPLES,
-            {
-                "dataset": spec.dataset,
-                "sites": sites,
-                "sample_streams": spec.sample_streams,
-                "min_duration_s": spec.min_duration_s,
-            },
+def _rate(store: Path, spec: WanSettings) -> str:
+    """Where the bandwidth of a link comes from."""
+    if spec.level is not None and spec.variation is not None:
+        return (
+            f"{spec.streams} streams x median single-stream rate of {_cited(store, spec.level)} x relative "
+            f"variation of {_cited(store, spec.variation)}"
         )
-        columns: dict[str, Values] = result.fetchnumpy()
-    columns["rtt_s"] = np.ma.filled(np.ma.asarray(columns["rtt_s"], dtype=np.float64), np.nan)
-    columns["single_bps"] = np.asarray(columns["single_bps"], dtype=np.float64)
-    return columns
+    base = _base(spec)
+    computed = lake.datasets(store)[base.dataset].meta.get("derived")
+    if computed:
+        return f"{_cited(store, base)}: {computed}"
+    return f"{spec.streams} streams x measured single-stream rate of {_cited(store, base)}"
+
+
+def _cited(store: Path, source: SourceSettings) -> str:
+    """Name, file and content of a data set."""
+    file = f"/{source.file}" if source.file else ""
+    return f"{source.dataset}{file} ({lake.digest(store, source.dataset)[:12]})"
+
+
+def _base(spec: WanSettings) -> SourceSettings:
+    """The one data set of a spec without a recipe."""
+    assert spec.dataset is not None, "a spec names a data set, or a level and a variation"
+    return SourceSettings(dataset=spec.dataset, sites=spec.sites)
+
+
+def _series(
+    store: Path, spec: WanSettings, domains: Sequence[str], train_share: float
+) -> tuple[dict[Pair, Series], int]:
+    """Single-stream rates and round trips of every pair, and how many pairs borrow their variation."""
+    if spec.level is not None and spec.variation is not None:
+        return _composed(store, spec, spec.level, spec.variation, domains, train_share)
+    base = _base(spec)
+    sites = [base.sites.get(name, name) for name in domains]
+    found = samples.series(store, base, spec, sites)
+    least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
+    for i, j in permutations(range(len(sites)), 2):
+        if (sites[i], sites[j]) not in found:
+            what = f"bandwidth sample{least} from {sites[i]!r} to {sites[j]!r}"
+            raise samples.explain(store, base, sites, what)
+    pairs = permutations(range(len(sites)), 2)
+    return {(i, j): found[sites[i], sites[j]] for i, j in pairs}, 0
+
+
+def _composed(
+    store: Path,
+    spec: WanSettings,
+    level: SourceSettings,
+    variation: SourceSettings,
+    domains: Sequence[str],
+    train_share: float,
+) -> tuple[dict[Pair, Series], int]:
+    """Level times relative variation."""
+    levels = _complete(store, level, domains, samples.grid(store, level, spec, domains, "single_bps"))
+    links = samples.series(store, variation, spec, None)
+    if not links:
+        raise samples.explain(store, variation, [], "bandwidth sample")
+    sites = [variation.sites.get(name, name) for name in domains]
+    return varied(levels, links, sites, train_share)
+
+
+def _caps(store: Path, spec: WanSettings, domains: Sequence[str]) -> dict[Pair, float]:
+    """The lower of the common cap and that of the link, where there is one."""
+    if spec.cap is None:
+        return {}
+    own = samples.grid(store, spec.cap, spec, domains, "bandwidth_bps")
+    return {pair: min(rate, spec.cap_bps) for pair, rate in _complete(store, spec.cap, domains, own).items()}
+
+
+def _complete(
+    store: Path, source: SourceSettings, domains: Sequence[str], found: dict[Pair, float]
+) -> dict[Pair, float]:
+    """The same figures, all pairs of which must be there."""
+    sites = [source.sites.get(name, name) for name in domains]
+    for i, j in permutations(range(len(sites)), 2):
+        if (i, j) not in found:
+            raise samples.explain(store, source, sites, f"bandwidth from {sites[i]!r} to {sites[j]!r}")
+    return found
+
+
+def _stretched(times_ns: Times, factor: float) -> Times:
+    return times_ns if factor == 1 else np.rint(times_ns * factor).astype(np.int64)
 
 
 def _latency(rtt_s: Values, spec: WanSettings, src: str, dst: str) -> Values:
@@ -89,36 +155,11 @@ def _latency(rtt_s: Values, spec: WanSettings, src: str, dst: str) -> Values:
     if len(known) == 0:
         declared = spec.rtt_s.get(f"{src} > {dst}", spec.rtt_s.get(f"{dst} > {src}", spec.default_rtt_s))
         if declared is None:
+            name = spec.rtt.dataset if spec.rtt else spec.title
             raise UsageError(
-                f"data set {spec.dataset!r} has no round-trip time from {src!r} to {dst!r}: "
+                f"data set {name!r} has no round-trip time from {src!r} to {dst!r}: "
                 f"declare `wan.rtt_s: {{{src} > {dst}: SECONDS}}` or `wan.default_rtt_s` in the scenario"
             )
         return np.full(len(rtt_s), declared / 2)
     last = np.maximum(np.searchsorted(known, np.arange(len(rtt_s)), side="right") - 1, 0)
     return rtt_s[known[last]] / 2
-
-
-def _explain(store: Path, spec: WanSettings, sites: list[str], link: str) -> NotFoundError | UsageError:
-    """Why a link has no sample, and the way out."""
-    from ingest import query  # brings duckdb, needed here only
-
-    with query.connect(store) as connection:
-        rows = connection.execute("SELECT DISTINCT dataset FROM link_samples ORDER BY 1").fetchall()
-        names = [row[0] for row in rows]
-        found = connection.execute(
-            "SELECT DISTINCT unnest([src, dst]) FROM link_samples WHERE dataset = ?", [spec.dataset]
-        ).fetchall()
-    if spec.dataset not in names:
-        shipped = spec.dataset.startswith("synthetic-")
-        run = "run `twin ingest traces/`" if shipped else f"run `twin ingest` on the folder of {spec.dataset}"
-        other = f" or choose one of: {', '.join(names)} with --dataset" if names else ""
-        return NotFoundError(f"the lake in {store} has no link samples of {spec.dataset!r}: {run}{other}")
-    known = [row[0] for row in found]
-    unknown = [site for site in sites if site not in known]
-    if unknown:
-        return UsageError(
-            f"data set {spec.dataset!r} has no site {unknown[0]!r}{suggestion(unknown[0], known)}; "
-            "name the site of each domain under `wan.sites`"
-        )
-    least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
-    return UsageError(f"data set {spec.dataset!r} has no bandwidth sample{least} {link}")

@@ -27,6 +27,8 @@ MIN_SD = 1e-3
 
 _GRID = 13
 _REFINEMENTS = 4
+_TOGETHER = 64
+"""Links fitted at once: as many as the processor's cache holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,13 @@ def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
     rows = np.array([[z.mean(), DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO] for z in values])
     enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
     for links in _same_times(times_s, enough):
-        rows[links] = _fit_together(times_s[links[0]], np.array([values[link] for link in links]))
+        moving = [link for link in links if np.ptp(values[link]) > 0]
+        for at in range(0, len(moving), _TOGETHER):
+            group = moving[at : at + _TOGETHER]
+            rows[group] = _fit_together(times_s[group[0]], np.array([values[link] for link in group]))
+        still = [link for link in links if np.ptp(values[link]) == 0]
+        if still:  # all alike but for their mean
+            rows[still, 1:] = _fit_together(times_s[still[0]], values[still[0]][None])[0, 1:]
     few = [link for link in range(len(values)) if link not in enough]
     if enough and few:
         rows[few, 1:] = np.median(rows[enough, 1:], axis=0)

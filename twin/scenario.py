@@ -114,7 +114,7 @@ def prepare(
     dataset: str | None = None,
     seed: int | None = None,
 ) -> Setup:
-    """Load the links of `scenario` from the lake and cut out `window`; `dataset` replaces the scenario's own.
+    """Load the links of `scenario` from the lake and cut out `window`; `dataset` replaces all of its own.
 
     The filters are fitted on the first 70 % of the series, unperturbed; perturbation and outages change the
     window only. `seed` defaults to the scenario's.
@@ -123,8 +123,8 @@ def prepare(
         NotFoundError: the lake lacks the data set. UsageError: the data set does not fit the scenario.
     """
     if dataset is not None:
-        scenario = scenario.model_copy(update={"wan": scenario.wan.model_copy(update={"dataset": dataset})})
-    whole = measured.load(store, scenario.wan, scenario.domains)
+        scenario = scenario.model_copy(update={"wan": scenario.wan.replaced(dataset)})
+    whole = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
     return assemble(
         scenario, whole, window=window, seed=seed, found=records.load(store, scenario, _job(scenario))
     )
@@ -154,7 +154,7 @@ def assemble(
         filters=filters,
         start=past.warm(filters, whole, start_ns, period_s),
         window=window,
-        dataset=scenario.wan.dataset,
+        dataset=scenario.wan.title,
         seed=seed,
         trace_digest=whole.digest,
         jobs=_submissions(scenario) + found.arrivals,

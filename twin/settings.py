@@ -6,10 +6,7 @@ from pydantic import Field, model_validator
 
 from ingest.config import Config, suggestion
 from twin.plan import PointToPoint, Recompute, Schedule
-
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+from twin.wan_settings import Count, NotNegative, Positive, WanSettings
 
 
 class JobSettings(Config):
@@ -69,25 +66,6 @@ class ClusterSettings(Config):
     hardware: HardwareSettings
     domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
     usd_per_gb: PriceSettings
-
-
-class WanSettings(Config):
-    """Where the links come from and the modelling steps between a sample and an available bandwidth.
-
-    Available bandwidth = min(cap, streams x sample / streams of the sample). One-way latency = half the
-    sample's round trip; where no sample has one, the declared `rtt_s` of the pair or `default_rtt_s`.
-    """
-
-    dataset: str
-    streams: Count
-    sample_streams: Count = 1  # of a sample that does not say
-    min_duration_s: NotNegative = 0  # shorter measurements are left out
-    cap_bps: Positive
-    sites: dict[str, str] = Field(
-        default_factory=dict
-    )  # domain -> site name in the data set, where they differ
-    rtt_s: dict[str, Positive] = Field(default_factory=dict)  # "a > b", either direction
-    default_rtt_s: Positive | None = None
 
 
 class ControlSettings(Config):
@@ -301,6 +279,8 @@ class Scenario(Config):
         prices = self.cluster.usd_per_gb
         named = [("cluster.usd_per_gb.sources", name) for name in prices.sources]
         named += [("wan.sites", name) for name in self.wan.sites]
+        for what, source in self.wan.sources:
+            named += [(f"wan.{what}.sites", name) for name in source.sites]
         for where, pairs in (("cluster.usd_per_gb.pairs", prices.pairs), ("wan.rtt_s", self.wan.rtt_s)):
             for key in pairs:
                 parts = key.split(" > ")

@@ -1,0 +1,117 @@
+"""Link samples of the lake: the series of every link, or one figure a link; what is missing is explained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ingest.config import suggestion
+from ingest.errors import NotFoundError, UsageError
+from twin.wan import Times, Values
+from twin.wan_settings import SourceSettings, WanSettings
+
+Pair = tuple[int, int]
+Figure = Literal["rtt_s", "bandwidth_bps", "single_bps"]
+
+_STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $sample_streams) END"
+_RATE = f"bandwidth_bps / {_STREAMS}"
+_OFFERED = "coalesce(kind, '') NOT IN ('load', 'capacity')"
+"""Offered load and line rates are no measurement of what a transfer gets."""
+_SERIES = f"""
+    SELECT epoch_ns(ts) AS ns, src, dst, avg({_RATE}) AS single_bps, avg(rtt_s) AS rtt_s
+    FROM link_samples
+    WHERE dataset = $dataset AND src <> dst
+      AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
+      AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
+      AND {_OFFERED} AND coalesce(source_file = $file, true)
+    GROUP BY ts, src, dst
+    ORDER BY src, dst, ns
+"""
+_FIGURES: Mapping[Figure, str] = {"rtt_s": "rtt_s", "bandwidth_bps": "bandwidth_bps", "single_bps": _RATE}
+_GRID = """
+    SELECT src, dst, median({figure}) FROM link_samples
+    WHERE dataset = $dataset AND list_contains($sites, src) AND list_contains($sites, dst) AND src <> dst
+      AND {offered} AND coalesce(source_file = $file, true)
+    GROUP BY src, dst HAVING median({figure}) IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Samples of one link: epoch ns, b/s of a single stream, round trip in s (NaN where unknown)."""
+
+    times_ns: Times
+    single_bps: Values
+    rtt_s: Values
+
+
+def series(
+    store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None
+) -> dict[tuple[str, str], Series]:
+    """The samples of every link between `sites`, or of all links; sorted by link."""
+    rows = _query(store, _SERIES, source, spec, sites)
+    columns: dict[str, Values] = rows.fetchnumpy()
+    times = np.asarray(columns["ns"], np.int64)
+    rate = np.asarray(columns["single_bps"], np.float64)
+    rtt = np.ma.filled(np.ma.asarray(columns["rtt_s"], dtype=np.float64), np.nan)
+    ends = [*zip(columns["src"].tolist(), columns["dst"].tolist(), strict=True)]
+    edges = [0, *(n for n in range(1, len(ends)) if ends[n] != ends[n - 1]), len(ends)]
+    return {ends[a]: Series(times[a:b], rate[a:b], rtt[a:b]) for a, b in pairwise(edges) if b > a}
+
+
+def grid(
+    store: Path, source: SourceSettings, spec: WanSettings, domains: Sequence[str], figure: Figure
+) -> dict[Pair, float]:
+    """The median of a figure for every pair of domains that the set knows."""
+    sites = [source.sites.get(name, name) for name in domains]
+    text = _GRID.format(figure=_FIGURES[figure], offered=_OFFERED)
+    found = {(src, dst): value for src, dst, value in _query(store, text, source, spec, sites).fetchall()}
+    pairs = permutations(range(len(sites)), 2)
+    return {(i, j): found[sites[i], sites[j]] for i, j in pairs if (sites[i], sites[j]) in found}
+
+
+def explain(
+    store: Path, source: SourceSettings, sites: Sequence[str], what: str
+) -> NotFoundError | UsageError:
+    """Why a link has no sample, and the way out; `what` says which sample, in words."""
+    from ingest import query  # brings duckdb, needed here only
+
+    with query.connect(store) as connection:
+        rows = connection.execute("SELECT DISTINCT dataset FROM link_samples ORDER BY 1").fetchall()
+        names = [row[0] for row in rows]
+        found = connection.execute(
+            "SELECT DISTINCT unnest([src, dst]) FROM link_samples WHERE dataset = ? "
+            "AND coalesce(source_file = ?, true)",
+            [source.dataset, source.file],
+        ).fetchall()
+    name = source.dataset
+    if name not in names:
+        shipped = name.startswith("synthetic-")
+        run = "run `twin ingest traces/`" if shipped else f"run `twin ingest` on the folder of {name}"
+        other = f" or choose one of: {', '.join(names)} with --dataset" if names else ""
+        return NotFoundError(f"the lake in {store} has no link samples of {name!r}: {run}{other}")
+    known = [row[0] for row in found]
+    unknown = [site for site in sites if site not in known]
+    if unknown:
+        return UsageError(
+            f"data set {name!r} has no site {unknown[0]!r}{suggestion(unknown[0], known)}; "
+            "name the site of each domain under `wan.sites`"
+        )
+    return UsageError(f"data set {name!r} has no {what}")
+
+
+def _query(store: Path, text: str, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None):  # type: ignore[no-untyped-def]
+    from ingest import query  # brings duckdb, needed here only
+
+    given = {
+        "dataset": source.dataset,
+        "file": source.file,
+        "sites": None if sites is None else list(sites),
+        "streams": spec.streams,
+        "sample_streams": spec.sample_streams,
+        "min_duration_s": spec.min_duration_s,
+    }
+    return query.connect(store).execute(text, {name: given[name] for name in given if f"${name}" in text})
