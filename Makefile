@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check soak clean
+.PHONY: demo test check reliability soak clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,15 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The figures of every change, as docs/reliability.md: a quarter of an hour.
+reliability: $(READY)
+	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py
+
+# The figures of a night: kills, faults, flips and cuts times 100, a run of ten million events, the queries on it.
+soak: $(READY)
+	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py --effort 100 --events 10000000 --out .twin/soak.md
+	PYTHONPATH=. $(BIN)/python benchmarks/sql.py --events 10000000
 
 clean:
 	rm -rf .venv .twin

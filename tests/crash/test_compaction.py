@@ -105,6 +105,7 @@ def test_stopped_at_every_call(mode: str, tmp_path: Path) -> None:
         assert compact(copy, piece_events=6).files == 2, (mode, at)
         assert_same(copy, small)
         assert recover(copy) == ()
+    workload.tally("failed calls", tried)
     assert tried >= {"crash": 25, "error": 12}.get(mode, 0)
 
 
@@ -119,6 +120,7 @@ def test_no_power_cut_breaks_a_compaction(finished: tuple[Path, str, str], tmp_p
         left = leave(dict(state), tmp_path / str(number))
         recover(left)
         assert_same(left, finished)
+    workload.tally("states", len(states))
     assert len(states) > 500
 
 

@@ -32,6 +32,7 @@ def assert_found(path: Path, damaged: bytes) -> None:
     whole = path.read_bytes()
     if damaged == whole:
         return
+    workload.tally("damage", 1)
     try:
         path.write_bytes(damaged)
         reader = RunReader(path.parent)

@@ -57,6 +57,7 @@ def test_a_killed_writer_loses_nothing_acknowledged_and_resumes_to_the_same_dige
             there = workload.stored(run_dir)
             assert there >= durable, "an acknowledged segment is gone"
             durable = there
+    workload.tally("kills", KILLS_PER_RUN)
     digest, _ = workload.write(run_dir, EVENTS, PER_FLUSH)
     assert digest == uninterrupted
     assert workload.stored(run_dir) == EVENTS

@@ -44,6 +44,7 @@ def test_no_power_cut_breaks_a_promise(tmp_path: Path) -> None:
     states = post_crash(tmp_path, 10 * PER_FLUSH)
     for number, (durable, state) in enumerate(states):
         assert violation(leave(state, tmp_path / str(number)), durable) is None, (durable, sorted(state))
+    workload.tally("states", len(states))
     assert len(states) >= 11 * 13  # 11 commits; the model does look
 
 

@@ -79,4 +79,5 @@ def test_no_system_call_can_break_the_log(
         if run_dir.exists():
             assert workload.stored(run_dir) >= durable, inject
         assert workload.write(run_dir, EVENTS, PER_FLUSH)[0] == whole, inject
+    workload.tally("faults", len(cases[::STRIDE]))
     assert len(cases) > 80

@@ -14,6 +14,13 @@ EFFORT = int(os.environ.get("TWIN_CRASH_EFFORT", "1"))
 """Times the default number of kills, cuts and flips: 5 for every change, 100 for a night."""
 
 
+def tally(test: str, tried: int) -> None:
+    """Count what a test tried, for the table of benchmarks/reliability.py; without it this does nothing."""
+    if path := os.environ.get("TWIN_TALLY"):
+        with Path(path).open("a") as out:
+            out.write(f"{test} {tried}\n")
+
+
 def event(number: int) -> tuple[int, str, dict[str, Any]]:
     """Event `number` of the run."""
     if number == 0:

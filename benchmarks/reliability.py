@@ -1,0 +1,251 @@
+"""Runs the reliability tests with their figures for every change and writes docs/reliability.md.
+
+python benchmarks/reliability.py [--effort 5] [--out docs/reliability.md]; `make reliability` does this, `make
+soak` the figures of a night. Each group is one pytest run with TWIN_CRASH_EFFORT, alone on the machine.
+"""
+
+import argparse
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+import log as rates
+import numpy as np
+
+from ingest.durable import replace
+from replay.log import RunReader, RunWriter, recover
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row of the matrix: what is tried, which promise it is about, where the tests are."""
+
+    name: str
+    promises: str
+    what: str
+    tests: str
+    aim: str  # figure for every change in the matrix
+
+
+CRASH, REPLAY = "tests/crash/test_", "tests/replay/test_"
+GROUPS = (
+    Group("T1 kill", "P1 P2 P3", "kill -9 at a random moment", f"{CRASH}kill.py", "200"),
+    Group(
+        "T2 system calls", "P1 P10", "each call of a commit killed, EIO, ENOSPC", f"{CRASH}syscalls.py", "180"
+    ),
+    Group(
+        "T3 I/O errors", "P1 P10", "each call to the disk fails, seven ways", f"{CRASH}io_errors.py", "720"
+    ),
+    Group(
+        "T4 power cut", "P1 P2", "states that a power cut can leave", f"{CRASH}power_cut.py", "141 + 5,000"
+    ),
+    Group("T5 truncation", "P4", "files cut short", f"{CRASH}damage.py -k cut", "5,500"),
+    Group("T6 bit flips", "P4", "flipped bits", f"{CRASH}damage.py -k flipped", "13,200"),
+    Group(
+        "T7 zeros, garbage", "P4", "zeroed, appended, replaced bytes", f"{CRASH}damage.py -k zeros", "1,000"
+    ),
+    Group("T8 directory states", "P3 P4 P5", "hands in the directory", f"{CRASH}directory_states.py", "105"),
+    Group("T9 disk full", "P1 P10", "limits on file size", f"{CRASH}disk_full.py", "20"),
+    Group(
+        "T10 concurrency", "P6", "one writer, four readers, second writers", f"{CRASH}concurrency.py", "20 s"
+    ),
+    Group(
+        "compaction",
+        "P1-P6",
+        "failed calls and power cuts while files are merged",
+        f"{CRASH}compaction.py",
+        "-",
+    ),
+    Group(
+        "T11 determinism", "P7", "hash seeds, processes, policies", f"{REPLAY}runner.py {REPLAY}log.py", "24"
+    ),
+    Group("T12 resume", "P7", "stopped and resumed", f"{REPLAY}log.py {REPLAY}runner.py -k resum", "20"),
+    Group(
+        "T13 replay = log", "P7", "re-execution, altered events", f"{REPLAY}audit.py {REPLAY}whatif.py", "60"
+    ),
+    Group("T14 rebuild", "P8", "derived files deleted and damaged", f"{REPLAY}sql.py", "120"),
+    Group(
+        "T15 codec",
+        "P9",
+        "events that are and are not valid",
+        f"{REPLAY}events.py {REPLAY}screening.py",
+        "10,000",
+    ),
+    Group("T16 old versions", "P9", "golden logs", "tests/golden", "all"),
+    Group(
+        "T17 T18 readers",
+        "ingest",
+        "malformed rows, archives, twice in any order",
+        "tests/contract",
+        "5,000 a reader",
+    ),
+    Group("T19 T20 retraining", "P1", "promotion, gate, schedule", f"{REPLAY}retrain.py", "270"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one group did."""
+
+    passed: int
+    failed: int
+    skipped: int
+    tried: int
+    seconds: float
+
+
+def run(group: Group, effort: int) -> Outcome:
+    """One pytest run; `tried` is what its tests counted, else how many passed."""
+    with tempfile.TemporaryDirectory() as folder:
+        tally, report = Path(folder) / "tally", Path(folder) / "report.xml"
+        where, _, chosen = group.tests.partition(" -k ")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command += [*where.split(), *(["-k", chosen] if chosen else [])]
+        environment = {**os.environ, "TWIN_CRASH_EFFORT": str(effort), "TWIN_TALLY": str(tally)}
+        began = time.perf_counter()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        seconds = time.perf_counter() - began
+        if done.returncode:
+            print(done.stdout[-3000:], file=sys.stderr)
+        suite = ElementTree.parse(report).getroot().find("testsuite")
+        assert suite is not None
+        count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+        failed = count["failures"] + count["errors"]
+        passed = count["tests"] - failed - count["skipped"]
+        counted = [int(line.split()[-1]) for line in tally.read_text().splitlines()] if tally.exists() else []
+        return Outcome(passed, failed, count["skipped"], sum(counted) or passed, seconds)
+
+
+def table(effort: int) -> str:
+    """The groups, one line each."""
+    lines = [
+        "| test | promises | what is tried | aim | tried | lost or undetected | tests | s |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for group in GROUPS:
+        done = run(group, effort)
+        bad = f"{done.failed} tests failed" if done.failed else "0"
+        tests = f"{done.passed}" + (f" ({done.skipped} skipped)" if done.skipped else "")
+        cells = (f"[{group.name}](../{group.tests.split()[0]})", group.promises, group.what, group.aim)
+        lines.append(f"| {' | '.join(cells)} | {done.tried:,} | {bad} | {tests} | {done.seconds:.0f} |")
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
+def throughput(folder: Path) -> str:
+    """Events a second, tail of a commit and bytes, beside SQLite."""
+    lines = [
+        "| events a commit | log, events/s | p99 | B/event | SQLite, events/s | p99 | B/event |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for per_commit in (1, 100, 1000):
+        count = min(200_000, 500 * per_commit)
+        cells = [f"{per_commit:,}"]
+        for name, write in (("log", rates.ours), ("sqlite", rates.sqlite)):
+            place = folder / f"{name}-{per_commit}"
+            seconds, each = write(place, count, per_commit)
+            p99_ms = 1e3 * float(np.quantile(each, 0.99))
+            cells += [f"{count / seconds:,.0f}", f"{p99_ms:.1f} ms", f"{rates.size(place) / count:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def long_run(folder: Path, events: int) -> str:
+    """Memory while a long run is written, and how long recovery and verification take."""
+    seen = []
+    with RunWriter.create(folder / "long", flush_s=1e9) as writer:
+        writer.append(0, "run_started", rates.HEADER)
+        for number in range(1, events):
+            writer.append(number * 1000, "link_observed", rates.payload(number))
+            if number % (events // 10) == 0:
+                seen.append(resident_mb())
+    acts = (("recovery", recover), ("verification", lambda run: RunReader(run).verify()))
+    times = []
+    for name, act in acts:
+        began = time.perf_counter()
+        assert not act(folder / "long")
+        times.append(f"{name} {(time.perf_counter() - began) / events * 1e6:.2f} s")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"A run of {events:,} events in {len(RunReader(folder / 'long').manifests())} segments: a million"
+        f" events take {' and '.join(times)}. Resident memory while it was written, at each tenth: "
+        f"{', '.join(f'{mb:.0f}' for mb in seen)} MB; peak with verification {peak:.0f} MB."
+    )
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+
+def coverage() -> str:
+    """T24: branch coverage of replay/ by the tests of replay/, the crash tests and the golden logs."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = {**os.environ, "COVERAGE_FILE": str(Path(folder) / "data")}
+        base = [sys.executable, "-m", "coverage"]
+        tests = ["tests/replay", "tests/crash", "tests/golden"]
+        what = ["run", "--branch", "--source=replay", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+        subprocess.run([*base, *what], cwd=ROOT, env=data, capture_output=True)
+        report = subprocess.run([*base, "report"], cwd=ROOT, env=data, capture_output=True, text=True).stdout
+    rows = [line.split() for line in report.splitlines() if line.startswith("replay/")]
+    total = next(line.split()[-1] for line in report.splitlines() if line.startswith("TOTAL"))
+    below = ", ".join(f"`{row[0]}` {row[-1]}" for row in rows if row[-1] != "100%")
+    return f"Branch coverage of `replay/`: {total} (aim: 100 %). Below 100 %: {below}."
+
+
+PAGE = """# Reliability: what was tried
+
+Generated by `make reliability` (`benchmarks/reliability.py`, effort {effort}) on {machine}. The figures
+called aim are those of the test matrix for every change; where fewer were tried the row says so. A group
+alone: `TWIN_CRASH_EFFORT=5 python -m pytest tests/crash/test_kill.py`.
+
+{table}
+
+{coverage}
+
+## Speed
+
+Both write the same payloads to the same disk and are durable when a commit returns; the log checks every
+payload's type, keeps two digests and a chain of manifests, SQLite (WAL, synchronous FULL) does neither. A
+commit of the log waits for the disk four times (two files, twice the directory), one of SQLite once: with
+small commits SQLite is faster. p99 is of one commit.
+
+{throughput}
+
+{long_run}
+"""
+
+
+def main() -> None:
+    """Run everything and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--effort", type=int, default=5)
+    parser.add_argument("--events", type=int, default=1_000_000, help="Events of the long run.")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "reliability.md")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        speed, memory = throughput(Path(folder)), long_run(Path(folder), given.events)
+    page = PAGE.format(
+        effort=given.effort,
+        machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        table=table(given.effort),
+        coverage=coverage(),
+        throughput=speed,
+        long_run=memory,
+    )
+    replace(given.out, page.encode())
+
+
+if __name__ == "__main__":
+    main()
