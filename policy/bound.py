@@ -14,6 +14,8 @@ best route,
 * free knobs (schedule, warm-up depth, point-to-point mode, routes) are always turned right;
 * GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
 
+A world with jitter draws iterations that are shorter than nominal too: its bound holds on average, not strictly.
+
 The event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the
 kernel engine.
 

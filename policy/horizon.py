@@ -88,7 +88,8 @@ def outcomes(
     for plan in plans:
         move = estimator.move(running, plan, horizon.middle[0])
         rate = per_second(iteration_ns(estimator, plan, horizon.states, slowdown))
-        productive = np.diff(np.maximum(horizon.edges_s, pause_s(estimator, move, restart_s)))
+        pause = min(pause_s(estimator, move, restart_s), horizon.length_s)  # infinite over a dead link
+        productive = np.diff(np.maximum(horizon.edges_s, pause))
         iterations = float(rate.reshape(-1, len(NODES)).mean(axis=1) @ productive)
         found.append(_outcome(estimator, plan, move, iterations, horizon.length_s, slowdown))
     return found

@@ -1,0 +1,190 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ingest.errors import InfeasibleError
+from ingest.units import NS_PER_S
+from policy.bound import Bound, clairvoyant
+from policy.bound_grid import grid, moves
+from policy.bound_plans import Pool
+from policy.bound_static import best_fixed, every_plan
+from policy.protocol import Context
+from policy.registry import create
+from policy.search import best_plans
+from tests.plays import of_type, play, totals
+from tests.policy.cases import cluster, model
+from tests.policy.test_bound_path import enumerated
+from tests.worlds import toy_setup, toy_wan
+from twin.estimate import Estimator
+from twin.facts import Trigger
+from twin.job import JobSpec
+from twin.plan import Plan
+from twin.scenario import Setup
+from twin.seeds import generator
+from twin.wan import LinkSeries, WanTrace, trace
+
+RESTART_S = 11.35
+
+
+def tiny(size: int = 2, blocks: int = 3, batch: int = 4) -> Estimator:
+    return Estimator(cluster(size, [1] * size, 1), JobSpec(model(blocks), batch, (1,), zero=1))
+
+
+def restless(size: int, rng: np.random.Generator, seconds: float, changes: int = 12) -> WanTrace:
+    """Bandwidths that jump at random times, now and then to 0."""
+    steps = {}
+    for i in range(size):
+        for j in range(size):
+            if i != j:
+                at = np.sort(rng.uniform(1.0, seconds - 1.0, changes))
+                rates = np.exp(rng.uniform(np.log(2e8), np.log(1e10), changes)) * (rng.random(changes) > 0.05)
+                steps[i, j] = list(zip(at.tolist(), rates.tolist(), strict=True))
+    return toy_wan(size, seconds=seconds, steps=steps, bps=2e9, latency_s=0.03)
+
+
+def latencies(size: int, rng: np.random.Generator, seconds: float) -> WanTrace:
+    """Constant bandwidths, so that a transfer always takes the same; latencies that change."""
+    base = toy_wan(size, seconds=seconds, bps=3e9)
+    series = {}
+    for pair in base.series:
+        times = np.concatenate([[0], np.sort(rng.integers(1, int(seconds * NS_PER_S), 3))])
+        series[pair] = LinkSeries(times, np.full(4, 3e9), rng.uniform(0.001, 0.6, 4))
+    return trace(base.names, series, base.end_ns)
+
+
+def test_equals_the_enumeration_of_every_sequence_of_every_plan() -> None:
+    for seed in range(4):
+        estimator, rng = tiny(), np.random.default_rng(seed)
+        wan = latencies(2, rng, 150.0)
+        bound = clairvoyant(estimator, wan, [0], restart_s=RESTART_S)
+        assert bound.exact
+        plans = every_plan(estimator, 400)
+        made = grid(wan, [0], RESTART_S)
+        costs = moves(estimator, plans, made)
+        pause = np.take(costs.table[0, 0], costs.index[0])
+        pause = np.maximum(pause, np.take(costs.table[0, 1], costs.index[1]))
+        rate = np.stack([made.rate(estimator, plan) for plan in plans], axis=1)
+        changes = np.unique(
+            np.append(np.searchsorted(made.edges_s, wan.breakpoints() / NS_PER_S), made.slots)
+        )
+        merged = np.add.reduceat(rate * made.lengths_s[:, None], changes[:-1], axis=0)
+        edges = made.edges_s[changes]
+        expected = enumerated(edges, merged / np.diff(edges)[:, None], pause, RESTART_S, moves=2)
+        assert bound.iterations == pytest.approx(expected, rel=1e-9)
+
+
+def test_static_bound_equals_the_best_of_all_plans_evaluated_one_by_one() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        estimator = tiny(size=3, blocks=4, batch=8)
+        made = grid(restless(3, rng, 300.0), [], RESTART_S)
+        plans = every_plan(estimator, 100_000)
+        assert plans
+        each = [float(made.lengths_s @ made.rate(estimator, plan)) for plan in plans]
+        worst = plans[int(np.argmin(each))]
+        for known in (worst, plans[0], plans[int(np.argmax(each))]):
+            fixed = best_fixed(estimator, made, known)
+            assert fixed.exact
+            assert fixed.iterations == max(each)
+
+
+def test_static_bound_of_a_larger_space_has_nothing_above_it() -> None:
+    rng = np.random.default_rng(5)
+    setup = toy_setup(3)
+    estimator = Estimator(setup.cluster, setup.job)
+    made = grid(restless(3, rng, 200.0, changes=5), [], RESTART_S)
+    state = made.states
+    found: dict[Plan, None] = {}
+    for n in range(0, len(state), 5):
+        links = replace(toy_wan(3).at(0), bandwidth_bps=state.bandwidth_bps[n], latency_s=state.latency_s[n])
+        found |= dict.fromkeys(plan for plan, _ in best_plans(estimator, links, free_gpus=(4, 4, 4), top=50))
+    each = {plan: float(made.lengths_s @ made.rate(estimator, plan)) for plan in found}
+    fixed = best_fixed(estimator, made, min(each, key=lambda plan: each[plan]))
+    assert fixed.exact
+    assert fixed.iterations >= max(each.values())
+
+
+def run(setup: Setup, name: str, seed: int = 0) -> tuple[float, list[Plan]]:
+    """Tokens of a policy in a world, and the plans that it used."""
+    policy = create(name)
+    estimator = Estimator(setup.cluster, setup.job)
+    policy.reset(Context(estimator, 60.0, RESTART_S, (1.0, 0.0, 0.0), generator(seed, "policy")))
+    used: list[Plan] = []
+
+    def answer(trigger: Trigger) -> Plan | None:
+        assert trigger.view is not None
+        decision = policy.decide(trigger.view)
+        used.extend([] if decision.plan is None else [decision.plan])
+        return decision.plan
+
+    facts = play(setup, answer, seed=seed)
+    return float(totals(facts)["tokens"]), used
+
+
+def restless_setup(size: int, seed: int) -> Setup:
+    setup = toy_setup(size, seconds=900.0)
+    return replace(setup, wan=restless(size, np.random.default_rng(seed), 900.0))
+
+
+def bound_of(setup: Setup, used: list[Plan]) -> Bound:
+    estimator = Estimator(setup.cluster, setup.job)
+    return clairvoyant(
+        estimator, setup.wan, range(0, setup.wan.end_ns, 60 * NS_PER_S), restart_s=RESTART_S, used_plans=used
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_policy_is_above_it(seed: int) -> None:
+    setup = restless_setup(2 + seed % 2, seed)
+    runs = [run(setup, name, seed) for name in ("static", "single", "greedy", "mpc")]
+    bound = bound_of(setup, [plan for _, used in runs for plan in used])
+    assert bound.tokens >= bound.static_tokens * (1 - 1e-12)
+    for tokens, _ in runs:
+        assert tokens <= bound.tokens
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_random_walk_is_above_it(seed: int) -> None:
+    setup = restless_setup(2, seed + 100)
+    rng = np.random.default_rng(seed)
+    estimator = Estimator(setup.cluster, setup.job)
+    choices = [plan for plan, _ in best_plans(estimator, setup.wan.at(0), free_gpus=(4, 4), top=30)]
+    used: list[Plan] = []
+
+    def answer(trigger: Trigger) -> Plan | None:
+        if used and rng.random() < 0.7:
+            return None
+        used.append(choices[int(rng.integers(len(choices)))])
+        return used[-1]
+
+    facts = play(setup, answer)
+    assert of_type(facts, "plan_applied")
+    assert totals(facts)["tokens"] <= bound_of(setup, used).tokens
+
+
+def test_moves_when_a_link_dies_for_good_and_says_when() -> None:
+    # Links that make spanning both domains best by far, until they die half-way.
+    steps = {(0, 1): [(3000.0, 0.0)], (1, 0): [(3000.0, 0.0)]}
+    setup = toy_setup(2, bps=5e10, latency_s=0.001, seconds=6000.0, steps=steps)
+    bound = bound_of(setup, [])
+    assert [len(plan.shares) for _, plan in bound.timeline] == [2, 1]
+    (start, _), (moved, _) = bound.timeline
+    assert start == 0 and 2000 * NS_PER_S < moved < 3100 * NS_PER_S
+    assert bound.tokens > 1.05 * bound.static_tokens
+    assert 0 < bound.utilisation < 1 and bound.egress_usd > 0
+
+
+def test_free_knobs_are_one_family() -> None:
+    setup = toy_setup(2)
+    estimator = Estimator(setup.cluster, setup.job)
+    (plan, _), *_ = best_plans(estimator, setup.wan.at(0), free_gpus=(4, 4), top=1)
+    pool = Pool(estimator, grid(setup.wan, [], RESTART_S))
+    assert pool.add([plan, plan.with_schedule("gpipe", "blocking"), plan]) == 1
+    assert len(pool.families[0].plans) == 2
+
+
+def test_a_model_that_fits_nowhere_has_no_bound() -> None:
+    setup = toy_setup(2, model="llama3-405b")
+    with pytest.raises(InfeasibleError, match="405b"):
+        bound_of(setup, [])
