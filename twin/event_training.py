@@ -41,7 +41,7 @@ class MicrobatchTraining:
         self._plan: Plan | None = None
         self._run: Run | None = None
         self._began_ns = self._stalled_ns = self._seen_ns = 0
-        self._stalls = False
+        self._stalls = self._paced = False
         self._disturbed = self._env.event()
         network.links.watchers.append(self._links_changed)
 
@@ -66,6 +66,7 @@ class MicrobatchTraining:
         """The compute speed of a domain has changed: operations that begin from now on take another time."""
         if self._run is not None and self._plan is not None:
             self._run.pace(self._timing(self._plan))
+            self._paced = True
 
     def finish(self) -> Generator[Event, Any, None]:
         """Wait for the end of the running iteration, or not while it stalls."""
@@ -99,14 +100,17 @@ class MicrobatchTraining:
     def _begin(self) -> None:
         assert self._run is not None
         self._began_ns = self._seen_ns = self._env.now
-        self._stalled_ns, self._stalls = 0, False
+        self._stalled_ns, self._stalls, self._paced = 0, False, False
         self.settle()
         self._factors = self._jitter.draw() if self._jitter else None
         self._run.begin(self._factors)
 
     def _iteration_ended(self) -> None:
         self.settle()
-        self._iterated(1, self._began_ns, self._env.now - self._began_ns, self._stalled_ns, self._factors)
+        assert self._run is not None
+        uneven = self._jitter is not None or self._paced
+        extra_ns = self._run.extra_ns() if uneven else None
+        self._iterated(1, self._began_ns, self._env.now - self._began_ns, self._stalled_ns, extra_ns)
         self._begin()
         self._disturb()
 

@@ -25,8 +25,7 @@ class Ledger:
         self._costs: PlanCosts | None = None
         self._runs: list[list[int]] = []
         self._start_ns = self._stalled_ns = 0
-        self._slower = np.zeros(estimator.cluster.size)  # sum over the batch of what domains computed slower
-        self._uneven = False
+        self._extra_ns = np.zeros(estimator.cluster.size)  # computing time of the batch beyond the usual
         self._completed = self._rolled_back = self._saved = 0
 
     @property
@@ -60,11 +59,11 @@ class Ledger:
         start_ns: int,
         duration_ns: int,
         stalled_ns: int,
-        factors: NDArray[np.float64] | None = None,
+        extra_ns: NDArray[np.float64] | None = None,
     ) -> None:
         """`count` iterations of equal duration were completed, the first one began at `start_ns`.
 
-        `factors` (K,): computing time of each domain over the usual one; None: as usual.
+        `extra_ns` (K,): what each domain computed longer than usual in each of them; None: as usual.
         """
         if len(self._runs) >= MAX_RUNS:
             self.flush()
@@ -74,9 +73,8 @@ class Ledger:
             self._runs[-1][0] += count
         else:
             self._runs.append([count, duration_ns])
-        if factors is not None:
-            self._slower += count * factors
-            self._uneven = True
+        if extra_ns is not None:
+            self._extra_ns += count * extra_ns
         self._stalled_ns += stalled_ns
         self._completed += count
 
@@ -89,7 +87,8 @@ class Ledger:
         count = sum(n for n, _ in runs)
         spent_ns = sum(n * ns for n, ns in runs)
         wan = {pair: count * size for pair, size in costs.wan_bytes.items()}
-        compute_ns = [self._compute_ns(k, count, ns) for k, ns in enumerate(costs.compute_ns)]
+        extra_ns = np.rint(self._extra_ns).astype(np.int64).tolist()
+        compute_ns = [count * ns + more for ns, more in zip(costs.compute_ns, extra_ns, strict=True)]
         payload = {
             "count": count,
             "first": self._completed - count,
@@ -103,18 +102,14 @@ class Ledger:
             "wan_bytes": triples(wan),
             **self._charge(spent_ns, wan, self._busy(compute_ns, count)),
         }
-        self._runs, self._stalled_ns, self._uneven = [], 0, False
-        self._slower[:] = 0
+        self._runs, self._stalled_ns = [], 0
+        self._extra_ns[:] = 0
         self._emit("iteration_done", payload)
-
-    def _compute_ns(self, domain: int, count: int, usual_ns: int) -> int:
-        """Computing time of the batch in a domain."""
-        return round(float(self._slower[domain]) * usual_ns) if self._uneven else count * usual_ns
 
     def _busy(self, compute_ns: list[int], count: int) -> float:
         """How many usual iterations the computation of the batch amounts to, GPU time by GPU time."""
         costs = self._costs
-        if not self._uneven or costs is None or not costs.gpu_compute_ns:
+        if not self._extra_ns.any() or costs is None or not costs.gpu_compute_ns:
             return count
         spent = sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True))
         return spent / costs.gpu_compute_ns

@@ -37,6 +37,11 @@ class Stage:
         ]
         self._forward_ns = self._backward_ns = self._tail_ns = 0
 
+    def _compute(self, duration_ns: int, done: Callable[[Event], None]) -> None:
+        self._free = False
+        self.busy_ns += duration_ns
+        self._env.timeout(duration_ns).callbacks.append(done)
+
     def pace(self, forward_ns: int, backward_ns: int, tail_ns: int) -> None:
         """Durations of the operations that begin from now on."""
         self._forward_ns = forward_ns
@@ -45,7 +50,7 @@ class Stage:
 
     def begin(self, first: bool, last: bool) -> None:
         """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody."""
-        self.done = self._forwards = self._backwards = 0
+        self.done = self._forwards = self._backwards = self.busy_ns = 0
         self._activations = self._every if first else 0
         self._gradients = self._every if last else 0
         self._free = True
@@ -73,11 +78,9 @@ class Stage:
             return
         if self.operations[self.done]:
             if self._activations > self._forwards:
-                self._free = False
-                self._env.timeout(self._forward_ns).callbacks.append(self._forward_done)
+                self._compute(self._forward_ns, self._forward_done)
         elif self._gradients > self._backwards:
-            self._free = False
-            self._env.timeout(self._backward_ns).callbacks.append(self._backward_done)
+            self._compute(self._backward_ns, self._backward_done)
 
     def _forward_done(self, _: Event) -> None:
         self._forwards += 1
@@ -147,6 +150,12 @@ class Run:
         self._open -= 1
         if self._open == 0 and self.live:
             self._ended()
+
+    def extra_ns(self) -> NDArray[np.float64]:
+        """What each domain (K,) has computed longer in this iteration than it usually would in one."""
+        spent = self.timing.mean(np.array([stage.busy_ns for stage in self.stages], np.float64))
+        extra: NDArray[np.float64] = spent - self.timing.busy_ns()
+        return extra
 
     @property
     def done(self) -> tuple[int, int]:

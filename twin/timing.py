@@ -39,6 +39,7 @@ class PlanTiming:
         self.routes: dict[Pair, Route] = {}
         self._network = network
         self._domains = stage_domains(plan)
+        self._size = estimator.cluster.size
         self._crossings = {}
         for b, pair in enumerate(self.boundaries):
             if pair is not None:
@@ -83,11 +84,24 @@ class PlanTiming:
         scale = factors[self._domains][:, None]
         return np.rint(one.tf * scale).astype(np.int64), np.rint(one.tb * scale).astype(np.int64)
 
+    def busy_ns(self, factors: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Forward and backward time of one iteration in each domain (K,): mean over its stages."""
+        tf, tb = self.compute(factors)
+        busy = self.pipeline.micro_batches * (tf + tb)[:, 0].astype(np.float64)
+        return self.mean(busy)
+
+    def mean(self, of_stages: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean of a figure of each stage (S,) over the stages of each domain (K,); 0 without stages."""
+        count = np.bincount(self._domains, minlength=self._size)
+        total = np.bincount(self._domains, weights=of_stages, minlength=self._size)
+        mean: NDArray[np.float64] = total / np.maximum(count, 1)
+        return mean
+
     def ahead(self) -> dict[int, int | None]:
         """Iteration times at the next instants that matter, as `iteration_ns` will give them if nobody else
         comes: one evaluation for many changes."""
         times, rates, delays = self._network.ahead(list(self.routes.values()))
-        if not times:
+        if not times or not self.routes:
             return {}
         with np.errstate(divide="ignore"):
             occupancy = np.rint(self.message_bytes * BITS_PER_BYTE / rates * NS_PER_S)

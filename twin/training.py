@@ -27,7 +27,7 @@ from twin.timing import PlanTiming
 
 Iterated = Callable[[int, int, int, int, NDArray[np.float64] | None], None]
 """Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all, and
-what each domain computed slower than usual (None: nothing)."""
+the ns (K,) that each domain computed longer than usual in each (None: nothing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ class RateTraining:
         self._factors: NDArray[np.float64] | None = None
         self._flows: dict[Pair, Flow] = {}
         self._ahead: dict[int, int | None] = {}
+        self._credit: NDArray[np.float64] | None = None  # computed (K,) ns at an earlier speed
+        self._credited = 0.0  # the share of the iteration that this was
         self._alone: PlanTiming | None = None  # as if nobody else were there
         self._mean_at: tuple[float, ...] = ()
         self._mean = 0.0
@@ -116,6 +118,7 @@ class RateTraining:
         self._network.open(list(self._flows.values()))
         self._take_rates(timing)
         self._began_ns, self._stalled_ns = self._env.now, 0
+        self._credit, self._credited = None, 0.0
         self._factors = self._jitter.draw() if self._jitter else None
         self._work = Work(self._env.now, timing.iteration_ns(self._factors))
         self._disturb()
@@ -133,7 +136,13 @@ class RateTraining:
 
     def repace(self) -> None:
         """The compute speed of a domain has changed: carry on at the new pace."""
-        if self._plan is not None:
+        if self._plan is not None and self._timing is not None:
+            self.settle()
+            done, full = self._work.done
+            share = done / full - self._credited
+            before = share * self._timing.busy_ns(self._factors)
+            self._credit = before if self._credit is None else self._credit + before
+            self._credited += share
             self._timing = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
             self._alone, self._mean_at = None, ()
             self._ahead = {}
@@ -178,7 +187,8 @@ class RateTraining:
         """The running iteration has ended, perhaps whole ones after it; the rest is the next one's."""
         work = self._work
         end = work.since_ns + work.left_ns
-        self._iterated(1, self._began_ns, end - self._began_ns, self._stalled_ns, self._factors)
+        self._iterated(1, self._began_ns, end - self._began_ns, self._stalled_ns, self._extra_ns())
+        self._credit, self._credited = None, 0.0
         if self._jitter is not None:
             self._count_each(end, now, self._jitter)
             return
@@ -187,6 +197,14 @@ class RateTraining:
             self._iterated(whole, end, work.full_ns, 0, None)
         self._began_ns, self._stalled_ns = now - rest, 0
         self._work = Work(self._began_ns, work.full_ns)
+
+    def _extra_ns(self) -> NDArray[np.float64] | None:
+        """What the domains compute longer than usual in the running iteration; None: nothing."""
+        if self._timing is None or (self._credit is None and self._factors is None):
+            return None
+        rest = (1 - self._credited) * self._timing.busy_ns(self._factors)
+        extra: NDArray[np.float64] = rest - self._timing.busy_ns()
+        return extra if self._credit is None else extra + self._credit
 
     def _count_each(self, start: int, now: int, jitter: Jitter) -> None:
         """Iterations from `start` on, no two alike."""
@@ -197,7 +215,7 @@ class RateTraining:
             self._began_ns, self._stalled_ns, self._work = start, 0, Work(start, full_ns)
             if full_ns is None or start + full_ns > now:
                 return
-            self._iterated(1, start, full_ns, 0, self._factors)
+            self._iterated(1, start, full_ns, 0, self._extra_ns())
             start += full_ns
 
     def demand_bps(self, flow: Flow) -> float:

@@ -239,7 +239,9 @@ def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view
     assert slowed > one and {one, slowed} <= set(durations(facts))
     batches = [f.payload for f in of_type(facts, "iteration_done")]
     per_iteration = {b["start_ns"]: b["compute_ns"][0] // b["count"] for b in batches}
-    assert len(set(per_iteration.values())) == 2 and max(per_iteration.values()) > min(per_iteration.values())
+    usual, *mixed, slow = sorted(set(per_iteration.values()))
+    assert len(mixed) == 2  # the iterations in which it began and ended
+    assert slow == pytest.approx(1.5 * usual, rel=1e-2)
 
 
 def test_time_is_accounted_for_to_the_nanosecond_whatever_fails() -> None:

@@ -253,6 +253,55 @@ def test_tokens_bytes_gpu_seconds_money_and_energy_are_conserved_over_all_jobs(e
     assert {"job_preempted", "job_finished", "work_lost"} <= {fact.type for fact in facts}
 
 
+def _random_world(seed: int) -> Setup:
+    """Up to four jobs, restless and dying links, lost GPUs, slow domains, either way of moving."""
+    rng = np.random.default_rng(seed)
+    one, steps = toy_setup().job.tokens_per_iteration, {}
+    for pair in ((i, j) for i in range(3) for j in range(3) if i != j):
+        rates = 2e9 * np.exp(0.7 * rng.standard_normal(30)) * (rng.random(30) > 0.1)
+        steps[pair] = list(zip(np.cumsum(rng.exponential(30, 30)).tolist(), rates.tolist(), strict=True))
+    jobs = [
+        {
+            "name": f"j{n}",
+            "submit_s": float(rng.uniform(0, 400)) if n else 0,
+            "priority": int(rng.integers(0, 3)),
+            "tokens": int(rng.integers(1, 30)) * one if rng.random() < 0.7 else None,
+        }
+        for n in range(rng.integers(1, 5))
+    ]
+
+    def struck() -> dict[str, Any]:
+        at_s, for_s = float(rng.uniform(0, 600)), float(rng.uniform(5, 300))
+        return {"domain": f"d{rng.integers(3)}", "at_s": at_s, "for_s": for_s}
+
+    mode, stale = ("stop_and_copy", "pre_copy")[seed % 2], (1 / 7, 0.01)[seed // 2 % 2]
+    return _jobs(
+        *jobs,
+        seconds=700,
+        steps=steps,
+        gpu_faults=[struck() | {"gpus": int(rng.integers(1, 9))} for _ in range(rng.integers(0, 4))],
+        slowdowns=[struck() | {"factor": 1.5}],
+        moving={"checkpoint_s": 50, "mode": mode, "stale_share": stale},
+        control={"period_s": float(rng.uniform(10, 60))},
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(25))
+def test_the_books_of_random_worlds_balance(seed: int, engine: Engine) -> None:
+    setup, rng = _random_world(seed), np.random.default_rng(seed)
+    plans = [_plan(setup, order, dp=dp) for order in ((0, 1), (1, 2), (2, 0), (1,), (0,)) for dp in (2, 4)]
+
+    def answer(trigger: Trigger) -> Plan | None:
+        assert trigger.view is not None
+        free = trigger.view.free_gpus
+        room = [plan for plan in plans if all(len(s.gpus) <= free[s.domain] for s in plan.shares)]
+        stay = trigger.view.plan is not None and rng.random() < 0.6
+        return None if stay or not room else room[rng.integers(len(room))]
+
+    assert problems(setup, _play(setup, answer, engine)) == []
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_gpu_is_held_twice(engine: Engine) -> None:
     """GPUs per domain over time, from the facts that say who holds them."""
