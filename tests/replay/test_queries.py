@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from histories import write
+from sql_page import DOCUMENT, page, sections
 
 from replay.sql import describe, query
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
-QUERIES = re.findall(
-    r"### \d+\. (.*?)\n\n```sql\n(.*?)\n```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
-)
+SECTIONS = sections(DOCUMENT.read_text(encoding="utf-8"))
+QUERIES = [(found["title"], found["sql"]) for found in SECTIONS]
 NO_ANSWER = {"When did a better plan exist among those compared, and how much better?"}
 """Questions whose honest answer on the made-up runs is: never."""
 
@@ -35,3 +34,20 @@ def test_a_worked_query_answers(store: Path, title: str, text: str) -> None:
 
 def test_the_list_of_views_is_the_one_in_use() -> None:
     assert f"```text\n{describe()}\n```" in DOCUMENT.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("found", SECTIONS, ids=[found["title"] for found in SECTIONS])
+def test_the_answer_beside_a_query_is_one_to_this_query(store: Path, found: re.Match[str]) -> None:
+    """Its columns, not its figures: those are of a replayed run and made by `tests/sql_page.py`."""
+    assert found["answer"], "run tests/sql_page.py"
+    head, *_, count = found["answer"].splitlines()
+    assert head.split() == query(store, found["sql"]).schema.names
+    assert count.startswith("(") and count != "(0 rows)"
+
+
+def test_making_the_page_again_changes_only_answers(store: Path) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    once = page(text, store)
+    assert page(once, store) == once
+    assert [found["sql"] for found in sections(once)] == [sql for _, sql in QUERIES]
+    assert once.split("## Ten worked")[0] == text.split("## Ten worked")[0]
