@@ -20,8 +20,10 @@ from policy.hippo.skeletons import skeletons
 from policy.hippo.upper import UpperAgent
 from policy.hippo.verify import Expected, expected
 from policy.horizon import Horizon, Outages, ahead, outcomes
+from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
+from policy.search import build, explore
 from policy.static import base_plan
 from twin.estimate import Estimator
 from twin.plan import Plan
@@ -29,8 +31,10 @@ from twin.view import View
 
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after as long again as it has been dead (as in `mpc`)."""
-WIDE = ("start", "alarm", "failure", "repair")
+WIDE = ("start", "change", "alarm", "failure", "repair")
 """Triggers after which the search starts afresh; at the others it starts from what was found then."""
+SEARCHED = 6
+"""Plans taken from the planners' search after an event, as many as `mpc` takes."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -137,9 +141,10 @@ class HiPpo:
         if fresh:
             # Something has happened: look wide. Between events, what was found wide is only scored again.
             self._seeded = tuple(view.free_gpus)
-            self._seeds = skeletons(
+            rough = skeletons(
                 problem, coordinator.timer, horizon.middle[-1], np.asarray(view.slowdown, dtype=np.float64)
             )
+            self._seeds = concatenate([rough, *self._searched(view, horizon, problem)])
         assert self._seeds is not None
         plans = concatenate([plans, self._seeds])
         verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s, wide=fresh)
@@ -149,6 +154,19 @@ class HiPpo:
         if view.plan is not None and bool(seen.may_hold[0]) and verdict.hold is None:
             verdict = self._foreign(view, verdict, problem, horizon, objective)
         return self._choose(view, problem, verdict, proposal, extra)
+
+    def _searched(self, view: View, horizon: Horizon, problem: Problem) -> list[Codes]:
+        """What the planners' own search finds best for the first and the last part of the horizon."""
+        running = view.plan if usable(self.context.estimator, view) else None
+        plans: dict[Plan, None] = {}
+        for links in (horizon.middle[0], horizon.middle[-1]):
+            pool = explore(
+                self.context.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
+            )
+            found = pool.best_by_shape()[:SEARCHED]
+            plans |= dict.fromkeys(build(self.context.estimator, shape, cuts) for _, shape, cuts in found)
+        encoded = (problem.encode(plan) for plan in plans)
+        return [codes for codes in encoded if codes is not None]
 
     def _choose(
         self, view: View, problem: Problem, verdict: Verdict, proposal: Proposal, extra: dict[str, Any]
