@@ -26,7 +26,12 @@ class Single:
             broken = must_replan(self.estimator, view)
             if not broken:
                 return Decision(None, "a single domain is chosen once")
-        plan, ns = fastest_single(self.estimator, view)
+        try:
+            plan, ns = fastest_single(self.estimator, view)
+        except InfeasibleError:
+            if view.plan is None:
+                raise
+            return Decision(None, "no single domain that is left can hold the model")
         if plan == view.plan:
             return Decision(None, "no better single domain is left")
         return Decision(plan, f"fastest single domain: {plan}", predicted_iter_s=ns / 1e9)

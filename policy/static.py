@@ -65,8 +65,11 @@ def equal_cuts(estimator: Estimator, order: Sequence[int], free_gpus: Sequence[i
     Raises:
         InfeasibleError: no size fits the memory or the batch; the message has the smallest excess found.
     """
+    name = estimator.job.model.name
+    if not order:
+        raise InfeasibleError(f"equal cuts of {name}: no domain has a GPU left")
     n = estimator.n_layers
-    counts = [n // len(order) + (k < n % len(order)) for k in range(len(order))] if order else []
+    counts = [n // len(order) + (k < n % len(order)) for k in range(len(order))]
     best_need: tuple[float, str] | None = None
     for dp, inner, micro_batch in megatron_sizes(estimator, order, free_gpus):
         if any(count < pp for count, (_, pp) in zip(counts, inner, strict=True)):
@@ -84,7 +87,7 @@ def equal_cuts(estimator: Estimator, order: Sequence[int], free_gpus: Sequence[i
         if best_need
         else "no size divides"
     )
-    raise InfeasibleError(f"equal cuts of {estimator.job.model.name} over {where} do not fit: {detail}")
+    raise InfeasibleError(f"equal cuts of {name} over {where} do not fit: {detail}")
 
 
 def megatron_sizes(
