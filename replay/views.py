@@ -209,6 +209,8 @@ ITERATIONS = View(
     """,
 )
 
+_OBSERVED = _typed("link_observed", '"samples":[["DOUBLE"]]')
+
 LINKS = View(
     "links",
     "one link at one tick of telemetry, or as the filter saw it at a decision",
@@ -222,15 +224,18 @@ LINKS = View(
         ("bandwidth_bps", "bits per second; 0: dead"),
         ("latency_s", "one way"),
         ("sd_log", "standard deviation of the logarithm of the bandwidth, of estimates"),
+        ("next_bps", "bandwidth that telemetry brought next for this link, of estimates"),
     ),
     f"""
     SELECT e.run, seq, sim_ns / 1e9, kind, r.domains[s[1]::INTEGER + 1], r.domains[s[2]::INTEGER + 1], s[3],
-           CASE kind WHEN 'observed' THEN s[4] ELSE s[5] END, CASE kind WHEN 'estimated' THEN s[4] END
-    FROM (SELECT run, seq, sim_ns, 'observed' AS kind, unnest(p.samples) AS s
-          FROM {_typed("link_observed", '"samples":[["DOUBLE"]]')}
+           CASE kind WHEN 'observed' THEN s[4] ELSE s[5] END, CASE kind WHEN 'estimated' THEN s[4] END,
+           list_filter(later, lambda o: o[1] = s[1] AND o[2] = s[2])[1][3]
+    FROM (SELECT run, seq, sim_ns, 'observed' AS kind, unnest(p.samples) AS s, NULL::DOUBLE[][] AS later
+          FROM {_OBSERVED}
           UNION ALL
-          SELECT run, seq, sim_ns, 'estimated', unnest(p.links)
-          FROM {_typed("state_estimated", '"links":[["DOUBLE"]]')}) e
+          SELECT h.run, h.seq, h.sim_ns, 'estimated', unnest(h.p.links), o.p.samples
+          FROM {_typed("state_estimated", '"links":[["DOUBLE"]]')} h
+          ASOF LEFT JOIN {_OBSERVED} o ON h.run = o.run AND h.seq < o.seq) e
     LEFT JOIN runs r USING (run)
     """,
 )

@@ -48,6 +48,7 @@ def test_the_answer_beside_a_query_is_one_to_this_query(store: Path, found: re.M
 def test_making_the_page_again_changes_only_answers(store: Path) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     once = page(text, store)
-    assert page(once, store) == once
-    assert [found["sql"] for found in sections(once)] == [sql for _, sql in QUERIES]
-    assert once.split("## Ten worked")[0] == text.split("## Ten worked")[0]
+    assert len(sections(once)) == 10 and all(found["answer"] for found in sections(once))
+    for found, old in zip(reversed(sections(once)), reversed(sections(text)), strict=True):
+        once = once[: found.start("answer")] + old["answer"] + once[found.end("answer") :]
+    assert once == text
