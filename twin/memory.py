@@ -19,13 +19,13 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 """CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
 
 
-MARGIN = 0.05
+MARGIN = 0.08
 """Share of a predicted peak that is kept free on top of `WORKSPACE_BYTES`; with both, no measured peak of
 docs/fidelity.md exceeds what was allowed for."""
-LOGIT_COPIES = 2.0
-"""Logits at the loss, in elements of the activations: 8.1 bytes each in fp32 (profiles-sailor/llm_info,
-OPT-350M head), 4.4 in bf16 (profiles-galvatron, slope over the sequence length); Megatron's report has one
-fp32 copy (Korthikanti et al. 2022: 4 s b v)."""
+LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
+"""Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
+made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
+some 16. fp32: logits and softmax (8.1 in profiles-sailor/llm_info, OPT-350M head)."""
 
 
 def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
@@ -72,7 +72,7 @@ def block_activation_bytes(
 def head_activation_bytes(model: Transformer, tp: int) -> float:
     """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss."""
     inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
-    return inputs + LOGIT_COPIES * model.bytes_per_element * model.seq * model.vocab / tp
+    return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
 
 
 def embedding_activation_bytes(model: Transformer, tp: int) -> float:
