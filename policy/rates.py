@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from twin import kernel
+from twin import kernel, replicas
 from twin.costs import open_links
 from twin.domain import Cluster, LinkState
 from twin.estimate import Estimator
@@ -76,6 +76,8 @@ def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
     """Iteration time of `plan` in each state (T,), equal to `Estimator.iter_ns`; DEAD where a used link is
     dead.
     """
+    if plan.sync is not None:
+        return _replicas_ns(estimator, plan, states, slowdown)
     pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown)
     assert pipeline is not None, "open links are never dead"
     if len(plan.shares) == 1:
@@ -89,6 +91,23 @@ def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
         at = kernel.iteration_ns(_with_links(pipeline, plan, distinct[:half], distinct[half:]))
         times[across.alive] = at[back.reshape(-1)]
     return times
+
+
+def _replicas_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Float | None) -> Int:
+    """Replicas in each state (T,): the slowest of them, and the part of their exchange."""
+    open_ = open_links(estimator.cluster.size)
+    slowest = max(estimator.iter_ns(plan.replica(n), open_, slowdown) for n in range(plan.replicas))
+    step_s = np.zeros(len(states))
+    for pair in replicas.ring(plan):
+        route = plan.route(*pair)
+        latency_ns = sum(np.rint(states.latency_s[:, i, j] * NS_PER_S) for i, j in route)
+        with np.errstate(divide="ignore"):
+            bits = replicas.step_bytes(estimator.job, plan) * BITS_PER_BYTE
+            sent_s = bits / route_bps(estimator.cluster, states, route)
+        step_s = np.maximum(step_s, latency_ns / NS_PER_S + sent_s)
+    exchange = step_s * replicas.steps(plan) * NS_PER_S
+    alive = exchange < LONGEST_NS
+    return np.where(alive, slowest + np.rint(np.where(alive, exchange, 0.0)).astype(np.int64), DEAD)
 
 
 def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int) -> Pipeline:

@@ -58,6 +58,7 @@ class Books:
 
     def _on_plan_applied(self, event: Event, applied: Json) -> None:
         self._gpus = list(applied["gpus"])
+        self._tokens_per_iteration = None  # local SGD counts an iteration for less
         placed = [0] * len(self._domains)
         for share in applied["plan"]["shares"]:
             placed[share["domain"]] = len(share["gpus"])

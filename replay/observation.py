@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from policy.protocol import Candidate, Decision
 from replay.events import canonical
-from twin.plan import Plan, Share, to_json
+from twin.plan import Plan, Share, Sync, to_json
 from twin.view import Forecast, View
 
 Json = dict[str, Any]
@@ -31,7 +31,8 @@ def plan_from_json(value: Json | None) -> Plan | None:
         return None
     shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
     routes = tuple(tuple(route) for route in value.get("routes", ()))
-    return Plan(**{**value, "shares": shares, "routes": routes})
+    sync = Sync(**value["sync"]) if value.get("sync") else None
+    return Plan(**{**value, "shares": shares, "routes": routes, "sync": sync})
 
 
 def view_to_json(view: View) -> Json:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import GB, NS_PER_S, to_s
-from twin import cycle, energy, feasible, kernel, moving, placement
+from twin import cycle, energy, feasible, kernel, moving, placement, replicas
 from twin.boundaries import Crossings, crossings
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
@@ -127,8 +127,17 @@ class Estimator:
             return found
         return feasible.memory_problems(self.cluster, self._slots(plan), self.peak_mem_bytes(plan))
 
+    def tokens(self, plan: Plan) -> int:
+        """Tokens of synchronous training that an iteration of `plan` is worth: fewer with local SGD."""
+        if plan.sync is None:
+            return self.tokens_per_iteration
+        parameters, steps = self.job.model.parameters, plan.sync.inner_steps
+        return round(self.tokens_per_iteration * replicas.token_efficiency(parameters, steps, plan.replicas))
+
     def peak_mem_bytes(self, plan: Plan) -> tuple[int, ...]:
-        """Peak bytes per GPU of each stage, in pipeline order."""
+        """Peak bytes per GPU of each stage, in pipeline order, replica after replica."""
+        if plan.sync is not None:
+            return self._peaks_of_replicas(plan)
         return tuple(int(x) for x in self._plan_costs(plan).peak_bytes[:, 0])
 
     # -- one plan
@@ -153,16 +162,24 @@ class Estimator:
 
     def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:
         """Iteration time in nanoseconds; `DEAD` when a used link has no bandwidth."""
+        if plan.sync is not None:
+            return self._replicas_ns(plan, links, slowdown)[0]
         timing = self.pipeline(plan, links, slowdown)
         return DEAD if timing is None else int(kernel.iteration_ns(timing)[0])
 
     def pipeline(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Pipeline | None:
-        """Every duration of one iteration, as kernel and event engine read it; None: a link is dead."""
+        """Every duration of one iteration, as kernel and event engine read it; None: a link is dead.
+
+        Of a pipeline; replicas have one each (`Plan.replica`).
+        """
+        assert plan.sync is None, "replicas are no pipeline"
         across = self._crossings(plan, links)
         return None if across is None else self._timing(plan, self._plan_costs(plan), across, slowdown)
 
     def iteration(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Estimate:
         """Everything about one iteration; with a dead link the time is infinite and utilisation 0."""
+        if plan.sync is not None:
+            return self._replicas(plan, links, slowdown)
         costs = self._plan_costs(plan)
         free = self._timing(plan, costs, Crossings.none(len(costs.slots)), slowdown, sync=False)
         busy_s = (free.busy_ns + free.tail)[:, 0] / NS_PER_S
@@ -214,7 +231,9 @@ class Estimator:
 
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
-        domains, on every link of its route."""
+        domains, on every link of its route; of replicas what an iteration's share of their exchange sends."""
+        if plan.sync is not None:
+            return replicas.wan_bytes(self.job, plan, self.cluster.size)
         sent = np.zeros((self.cluster.size, self.cluster.size))
         size = self.job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
         for i, j in zip(plan.order, plan.order[1:], strict=False):
@@ -228,6 +247,54 @@ class Estimator:
         if not moving.needs_restart(old, new):
             return Move(moved, 0.0)
         return Move(moved, moving.move_s(self.cluster, moved, new, links) + self.restart_s)
+
+    # -- replicas
+
+    def _peaks_of_replicas(self, plan: Plan) -> tuple[int, ...]:
+        return tuple(
+            peak + outer
+            for n in range(plan.replicas)
+            for peak, outer in zip(
+                self.peak_mem_bytes(plan.replica(n)), replicas.outer_bytes(self.job, plan, n), strict=True
+            )
+        )
+
+    def _replicas_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown) -> tuple[int, int]:
+        """An iteration of replicas and the part that is exchange: all wait for the slowest one first."""
+        exchange = replicas.exchange_s(self.cluster, self.job, plan, links) * NS_PER_S
+        if exchange >= LONGEST_NS:
+            return DEAD, DEAD
+        slowest = max(self.iter_ns(plan.replica(n), links, slowdown) for n in range(plan.replicas))
+        return slowest + round(exchange), round(exchange)
+
+    def _replicas(self, plan: Plan, links: LinkState, slowdown: Slowdown) -> Estimate:
+        total, exchange = self._replicas_ns(plan, links, slowdown)
+        iter_s = float("inf") if total == DEAD else to_s(total)
+        alone = [self.iteration(plan.replica(n), links, slowdown) for n in range(plan.replicas)]
+        slowest = max(alone, key=lambda one: one.iter_ns)
+        compute = tuple(one.compute_s[0] for one in alone)
+        by_domain = {share.domain: c / iter_s for share, c in zip(plan.shares, compute, strict=True)}
+        bubble = 0.0 if total == DEAD else float(np.mean([one.bubble_s for one in alone]))
+        sent = self.wan_bytes(plan)
+        gpu_usd, joules = self._held(plan, compute, iter_s)
+        return Estimate(
+            iter_ns=total,
+            iter_s=iter_s,
+            compute_s=compute,
+            utilisation_by_domain=by_domain,
+            utilisation=float(np.mean(list(by_domain.values()))),
+            bubble_s=bubble,
+            exposed_comm_s=iter_s if total == DEAD else iter_s - float(np.mean(compute)) - bubble,
+            wan_bytes=sent,
+            usd=float(np.sum(sent * np.array(self.cluster.usd_per_gb)) / GB),
+            gpu_usd=gpu_usd,
+            energy_j=joules,
+            peak_mem_bytes=self.peak_mem_bytes(plan),
+            binding=(
+                "a dead link" if total == DEAD
+                else "exchange between replicas" if 2 * exchange > total else slowest.binding
+            ),
+        )  # fmt: skip
 
     # -- many plans
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy import Event
 
+from ingest.errors import UsageError
 from twin.estimate import Estimator
 from twin.jitter import Jitter
 from twin.links import Pair
@@ -131,4 +132,6 @@ class MicrobatchTraining:
         self._disturbed = self._env.event()
 
     def _timing(self, plan: Plan) -> PlanTiming:
+        if plan.sync is not None:
+            raise UsageError("the event engine runs one pipeline; for replicas use the kernel engine")
         return PlanTiming(self._network, self._estimator, plan, self._slowdown)

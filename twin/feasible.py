@@ -18,9 +18,10 @@ def shape_problems(
     if plan.cuts[-1] != layers:
         return (f"the plan places {plan.cuts[-1]} layers, the model has {layers}",)
     found = []
-    batch = plan.dp * plan.micro_batch * plan.micro_batches
+    batch = plan.dp * plan.micro_batch * plan.micro_batches * plan.replicas
     if batch != job.global_batch:
-        found.append(f"dp x micro-batch x micro-batches is {batch}, the global batch {job.global_batch}")
+        product = "dp x micro-batch x micro-batches" + (" x replicas" if plan.sync is not None else "")
+        found.append(f"{product} is {batch}, the global batch {job.global_batch}")
     if plan.micro_batch not in job.micro_batches_allowed:
         found.append(f"micro-batch {plan.micro_batch} is not one of {job.micro_batches_allowed}")
     for route in plan.routes:

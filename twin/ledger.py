@@ -27,26 +27,35 @@ class Ledger:
         self._start_ns = self._stalled_ns = 0
         self._extra_ns = np.zeros(estimator.cluster.size)  # computing time of the batch beyond the usual
         self._completed = self._rolled_back = self._saved = 0
+        self._each = estimator.tokens_per_iteration
+        self._tokens = self._saved_tokens = 0
 
     @property
     def tokens(self) -> int:
         """Trained so far: every complete iteration, less those that a failure took back."""
-        return (self._completed - self._rolled_back) * self._estimator.tokens_per_iteration
+        return self._tokens
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """What an iteration of the plan in force is worth."""
+        return self._each
 
     def checkpoint(self) -> None:
         """All work up to now is safe."""
-        self._saved = self._completed - self._rolled_back
+        self._saved, self._saved_tokens = self._completed - self._rolled_back, self._tokens
 
     def roll_back(self) -> tuple[int, int]:
         """Fall back to the last checkpoint. Returns: iterations and tokens that were lost."""
-        lost = self._completed - self._rolled_back - self._saved
+        lost, tokens = self._completed - self._rolled_back - self._saved, self._tokens - self._saved_tokens
         self._rolled_back += lost
-        return lost, lost * self._estimator.tokens_per_iteration
+        self._tokens = self._saved_tokens
+        return lost, tokens
 
     def use(self, plan: Plan, slowdown: NDArray[np.float64]) -> None:
         """From now on iterations and time are those of `plan` at this compute slowdown."""
         self.flush()
         self._costs = plan_costs(self._estimator, plan, slowdown)
+        self._each = self._estimator.tokens(plan)
 
     @property
     def completed(self) -> int:
@@ -77,6 +86,7 @@ class Ledger:
             self._extra_ns += count * extra_ns
         self._stalled_ns += stalled_ns
         self._completed += count
+        self._tokens += count * self._each
 
     def flush(self) -> None:
         """Tell the complete iterations that were not told yet."""
@@ -94,7 +104,7 @@ class Ledger:
             "first": self._completed - count,
             "start_ns": self._start_ns,
             "durations": runs,
-            "tokens": count * self._estimator.tokens_per_iteration,
+            "tokens": count * self._each,
             "stalled_ns": self._stalled_ns,
             "compute_ns": compute_ns,
             "active_ns": [spent_ns if n else 0 for n in costs.gpus],

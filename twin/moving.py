@@ -50,32 +50,41 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     return tuple(result)
 
 
+def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:
+    """For each layer all that hold it, as in `owners`: one in a pipeline, one in each domain for replicas."""
+    if plan.sync is None:
+        return tuple((owner,) for owner in owners(plan))
+    return tuple(zip(*(owners(plan.replica(n)) for n in range(plan.replicas)), strict=True))
+
+
 def needs_restart(old: Plan | None, new: Plan) -> bool:
     """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for
-    free: schedule, warm-up depth and point-to-point mode."""
+    free: schedule, warm-up depth, point-to-point mode and how often replicas are made equal."""
     if old is None:
         return False
-    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero) != (
-        new.shares, new.dp, new.micro_batch, new.recompute, new.zero,
+    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None) != (
+        new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None,
     )  # fmt: skip
 
 
 def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:
     """Bytes per directed link (K, K) that `new` needs moved; 0 when nothing was placed before.
 
-    Off the diagonal: layers that change domain, `job.bytes_per_moved_parameter` each parameter. On the
-    diagonal: layers that stay in their domain but change GPUs or tensor width, once per data-parallel
-    replica.
+    Off the diagonal: layers that a domain needs and did not have, `job.bytes_per_moved_parameter` each
+    parameter, from the first domain that had them. On the diagonal: layers that stay in their domain but
+    change GPUs or tensor width, once per data-parallel replica.
     """
     moved = np.zeros((domains, domains))
     if old is None:
         return moved
-    for layer, was, now in zip(job.model.layers(), owners(old), owners(new), strict=True):
+    for layer, had, have in zip(job.model.layers(), holders(old), holders(new), strict=True):
         size = layer.parameters * job.bytes_per_moved_parameter
-        if was[0] != now[0]:
-            moved[was[0], now[0]] += size
-        elif was != now:
-            moved[now[0], now[0]] += size * new.dp
+        by_domain = {owner[0]: owner for owner in had}
+        for now in have:
+            if now[0] not in by_domain:
+                moved[had[0][0], now[0]] += size
+            elif by_domain[now[0]] != now:
+                moved[now[0], now[0]] += size * new.dp
     return moved
 
 

@@ -25,8 +25,28 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """How replicas of the whole model in different domains are kept equal.
+
+    `inner_steps` H: 1 averages gradients in every iteration, synchronous data parallelism; more is local SGD
+    with an outer step after every H iterations (DiLoCo). An exchange sends `bytes_per_parameter` around a
+    ring of the domains in the order of the shares.
+    """
+
+    inner_steps: int = 1
+    bytes_per_parameter: float = 4.0
+
+    def __post_init__(self) -> None:
+        if self.inner_steps < 1 or self.bytes_per_parameter <= 0:
+            raise ValueError(f"{self}: at least one inner step and more than no bytes")
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Shares in pipeline order; every domain appears at most once.
+
+    With `sync` the shares are no pipeline: each holds the whole model, a replica of its own, and the replicas
+    divide the batch evenly.
 
     A layer is one entry of `Transformer.layers()`: embedding, blocks, output head. `micro_batches` is m, the
     number of micro-batches each of the `dp` pipelines runs in one iteration. `routes` lists the directed
@@ -43,6 +63,7 @@ class Plan:
     recompute: Recompute = "full"
     zero: int = 0
     routes: tuple[tuple[int, ...], ...] = ()
+    sync: Sync | None = None
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -60,6 +81,8 @@ class Plan:
             if len(set(share.gpus)) != len(share.gpus):
                 raise ValueError(f"domain {share.domain}: a GPU is placed twice")
         self._check_routes()
+        if self.sync is not None and len({share.layers for share in self.shares}) != 1:
+            raise ValueError("replicas hold the same layers")
         if min(self.dp, self.micro_batch, self.micro_batches) < 1:
             raise ValueError("dp, micro_batch and micro_batches are at least 1")
 
@@ -87,11 +110,22 @@ class Plan:
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """Cut points 0 = c_0 < ... < c_n = N over the used domains."""
+        """Cut points 0 = c_0 < ... < c_n = N over the used domains; only 0 and N for replicas."""
+        if self.sync is not None:
+            return (0, self.shares[0].layers)
         points = [0]
         for share in self.shares:
             points.append(points[-1] + share.layers)
         return tuple(points)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model in different domains; 1 for a pipeline."""
+        return 1 if self.sync is None else len(self.shares)
+
+    def replica(self, number: int) -> "Plan":
+        """The pipeline inside the domain of one replica."""
+        return replace(self, shares=(self.shares[number],), routes=(), sync=None)
 
     @property
     def stages(self) -> int:
@@ -103,17 +137,21 @@ class Plan:
         return replace(self, schedule=schedule, p2p=p2p)
 
     def __str__(self) -> str:
-        shares = " > ".join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
+        between = " > " if self.sync is None else " | "
+        shares = between.join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
         via = "".join(f" via {'-'.join(map(str, route))}" for route in self.routes)
         size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
-        return f"{shares} {size} {self.schedule}/{self.p2p}{via}"
+        every = "" if self.sync is None else f" H{self.sync.inner_steps}"
+        return f"{shares} {size} {self.schedule}/{self.p2p}{every}{via}"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, field by field; `routes` only where there are any."""
+    """The plan as JSON values, field by field; `routes` and `sync` only where there are any."""
     fields = asdict(plan)
     routes = fields.pop("routes")
     if routes:
         fields["routes"] = [list(route) for route in routes]
+    if fields["sync"] is None:
+        del fields["sync"]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

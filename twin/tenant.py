@@ -198,7 +198,7 @@ class Tenant:
         """Ends the job when `tokens` are trained, at the end of that iteration."""
         while True:
             self._training.settle()
-            left = -(-(tokens - self.ledger.tokens) // self.estimator.tokens_per_iteration)
+            left = -(-(tokens - self.ledger.tokens) // self.ledger.tokens_per_iteration)
             if left <= 0:
                 # After everything else of this instant: an iteration may end a decision's wait as well.
                 yield At(self._env, 0, WORK)

@@ -56,6 +56,11 @@ class PlanTiming:
         return list(dict.fromkeys(link for route in self.routes.values() for link in route))
 
     @property
+    def bytes_per_iteration(self) -> float:
+        """What each crossing carries in one iteration."""
+        return float(self.message_bytes * self.pipeline.micro_batches)
+
+    @property
     def stalled(self) -> bool:
         """Whether a used link is dead, or so slow that it might as well be."""
         return bool(self._dead)

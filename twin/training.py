@@ -23,7 +23,7 @@ from twin.links import Pair
 from twin.network import Flow, Network
 from twin.pace import Work
 from twin.plan import Plan
-from twin.timing import PlanTiming
+from twin.replica_timing import Timing, timing_of
 
 Iterated = Callable[[int, int, int, int, NDArray[np.float64] | None], None]
 """Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all, and
@@ -95,14 +95,14 @@ class RateTraining:
         self._ahead: dict[int, int | None] = {}
         self._credit: NDArray[np.float64] | None = None  # computed (K,) ns at an earlier speed
         self._credited = 0.0  # the share of the iteration that this was
-        self._alone: PlanTiming | None = None  # as if nobody else were there
+        self._alone: Timing | None = None  # as if nobody else were there
         self._mean_at: tuple[float, ...] = ()
         self._mean = 0.0
         self._estimator = estimator
         self._slowdown = slowdown
         self._iterated = iterated
         self._plan: Plan | None = None
-        self._timing: PlanTiming | None = None
+        self._timing: Timing | None = None
         self._work = Work(0, None)
         self._began_ns = self._stalled_ns = 0
         self._disturbed = self._env.event()
@@ -110,7 +110,7 @@ class RateTraining:
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""
         self._plan = plan
-        self._timing = timing = PlanTiming(self._network, self._estimator, plan, self._slowdown)
+        self._timing = timing = timing_of(self._network, self._estimator, plan, self._slowdown)
         self._flows = {pair: Flow(self, route, self._network) for pair, route in timing.routes.items()}
         self._alone, self._mean_at = None, ()
         self._ahead = {}
@@ -143,7 +143,7 @@ class RateTraining:
             before = share * self._timing.busy_ns(self._factors)
             self._credit = before if self._credit is None else self._credit + before
             self._credited += share
-            self._timing = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
+            self._timing = timing_of(self._network, self._estimator, self._plan, self._slowdown)
             self._alone, self._mean_at = None, ()
             self._ahead = {}
             self._take_rates(self._timing)
@@ -230,7 +230,7 @@ class RateTraining:
     def _mean_bps(self, rates: tuple[float, ...]) -> float:
         assert self._plan is not None
         if self._alone is None:
-            self._alone = PlanTiming(self._network, self._estimator, self._plan, self._slowdown)
+            self._alone = timing_of(self._network, self._estimator, self._plan, self._slowdown)
         alone, before = self._alone, self._mean_at or rates
         for pair, rate, old in zip(self._flows, rates, before, strict=True):
             if rate != old:
@@ -238,8 +238,7 @@ class RateTraining:
         iteration_ns = alone.iteration_ns()
         if iteration_ns is None:
             return 0.0  # a stalled iteration sends nothing
-        size = alone.message_bytes * self._plan.micro_batches
-        return size * BITS_PER_BYTE * NS_PER_S / iteration_ns
+        return alone.bytes_per_iteration * BITS_PER_BYTE * NS_PER_S / iteration_ns
 
     def rates_changed(self, flows: Sequence[Flow]) -> None:
         """Links have changed, or others came or went: carry on at the new pace."""
@@ -249,18 +248,18 @@ class RateTraining:
             self._take_rates(timing, flows)
             self._go_on(timing)
 
-    def _take_rates(self, timing: PlanTiming, flows: Sequence[Flow] | None = None) -> None:
+    def _take_rates(self, timing: Timing, flows: Sequence[Flow] | None = None) -> None:
         for pair, flow in self._flows.items():
             if flows is None or flow in flows:
                 timing.update(pair, flow.rate_bps)
 
-    def _go_on(self, timing: PlanTiming) -> None:
+    def _go_on(self, timing: Timing) -> None:
         """What is left of the running iteration takes its share of the new iteration time."""
         self.settle()
         self._work.repace(self._env.now, self._iteration_ns(timing))
         self._disturb()
 
-    def _iteration_ns(self, timing: PlanTiming) -> int | None:
+    def _iteration_ns(self, timing: Timing) -> int | None:
         """Iteration time now; changes of links nobody else uses are evaluated many at once."""
         if self._jitter is not None or self._network.crowded:
             return timing.iteration_ns(self._factors)
