@@ -132,6 +132,16 @@ def page(outputs: tuple[str, ...]) -> str:
         f"{', '.join(resolve.WRITES_SCORES)} write their scores to memory; any other block, and any block on "
         "newer GPUs, uses fused attention.",
         "",
+        "**What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 "
+        "reduces "
+        "gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and "
+        "weights are "
+        "gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per "
+        "parameter), in "
+        "fp32 16. With tied embeddings the first and last stage hold a copy each; their gradients' "
+        "exchange is not "
+        "counted.",
+        "",
         "## Answers",
         "",
         *_outputs(),
