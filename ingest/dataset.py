@@ -9,6 +9,7 @@ citation = "Who, where, when"
 synthetic = false
 start = 2024-03-01T00:00:00Z       # first instant of series without time stamps
 interval_s = 21.0                  # their spacing
+delimiter = ";"                    # between cells of a CSV; default a comma
 timezone = "Europe/Berlin"         # of time stamps without a zone; default UTC
 streams = 1                        # TCP connections of a measurement, where a file does not say
 kind = "tcp"                       # of link samples, where a file does not say
@@ -22,6 +23,8 @@ derived = "how the values were computed"   # where they were not measured
 bandwidth_bps = "mbps"
 [units]                            # canonical column -> unit in the file
 bandwidth_bps = "Mb/s"
+[values]                           # canonical column -> one value for all rows, where no column holds it
+src = "paris"
 [leave_out]                        # files that are not read (pattern) -> why; a * crosses folders
 "results/*.json" = "computed from the measurements beside it"
 [derive.NAME]                      # a set that is computed from this one, see ingest/derive.py
@@ -68,6 +71,7 @@ class DatasetOptions:
     start: datetime | None = None
     interval_s: float | None = None
     timezone: str = "UTC"
+    delimiter: str = ","
     streams: int | None = None
     kind: str | None = None
     gpus_per_node: int | None = None
@@ -77,6 +81,7 @@ class DatasetOptions:
     sites: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str | float] = field(default_factory=dict)
     leave_out: Mapping[str, str] = field(default_factory=dict)
     derive: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -91,6 +96,8 @@ class DatasetOptions:
     def to_json(self) -> dict[str, Any]:
         """What is stated, as JSON values; what is left open is left out."""
         given = {k: v for k, v in asdict(self).items() if v not in (None, (), {}, False)}
+        if self.delimiter == ",":
+            del given["delimiter"]
         if self.start:
             given["start"] = self.start.isoformat()
         return given | ({"assumptions": list(self.assumptions)} if self.assumptions else {})
@@ -155,6 +162,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "sites": (dict,),
     "columns": (dict,),
     "units": (dict,),
+    "values": (dict,),
     "leave_out": (dict,),
     "derive": (dict,),
 }
@@ -165,6 +173,10 @@ def _check(key: str, value: Any, where: str) -> None:
     good = isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
     if good and key in ("sites", "columns", "units", "leave_out"):
         good = all(isinstance(v, str) for v in value.values())
+    if good and key == "values":
+        good = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in value.values())
+    if good and key == "delimiter":
+        good = len(value) == 1 and value.isascii() and value not in '\n\r"'
     if good and key == "derive":
         good = all(_NAME.fullmatch(name) and isinstance(recipe, dict) for name, recipe in value.items())
     if good and key == "assumptions":
@@ -181,7 +193,7 @@ def _check_table(stated: Mapping[str, Any], where: str) -> None:
     if table is not None and table not in TABLES:
         raise UsageError(f"{where} table: unknown table {table!r}{suggestion(table, TABLES)}")
     names = TABLES[table].names if table else sorted({n for schema in TABLES.values() for n in schema.names})
-    for section in ("columns", "units"):
+    for section in ("columns", "units", "values"):
         for column in stated.get(section, {}):
             if column not in names:
                 raise UsageError(f"{where} {section}.{column}: unknown column{suggestion(column, names)}")

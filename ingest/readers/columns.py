@@ -2,7 +2,7 @@
 
 Without a `table` in dataset.toml the header must fit exactly one canonical table: only known columns, all
 required ones, and one more at least. Times are ISO 8601 (zone `timezone` if they bear none) or seconds since
-1970; `[units]` says what else.
+1970; `[units]` says what else. `[values]` gives columns that the file lacks one value for all rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from ingest import cells, csvfile, units
 from ingest.cells import Column
 from ingest.config import suggestion
 from ingest.dataset import DatasetOptions
-from ingest.errors import InputError
+from ingest.errors import InputError, UsageError
 from ingest.reader import Batch
 from ingest.schema import TABLES
 from ingest.source import Source
@@ -43,11 +43,12 @@ class Columns:
         if source.head.startswith(_PARQUET):
             yield from _read_parquet(source, options)
             return
-        names = csvfile.header(source.head)
+        mark = options.delimiter
+        names = csvfile.header(source.head, mark)
         table = _table(source, names, options)
-        columns = _columns(source, table, names, options, csvfile.first_record(source.head))
+        columns = _columns(source, table, names, options, csvfile.first_record(source.head, mark))
         constants = _constants(table, names, options)
-        yield from csvfile.side_by_side(source, cells.Typed(table, names, columns, constants))
+        yield from csvfile.side_by_side(source, cells.Typed(table, names, columns, constants), mark)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Nothing beyond what dataset.toml states."""
@@ -132,12 +133,32 @@ def _time(source: Source, target: str, name: str, unit: str | None, timezone: st
 
 
 def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dict[str, object]:
-    """What dataset.toml says of all link samples and the file does not say of each."""
-    if table != "link_samples":
-        return {}
-    stated = {"streams": options.streams, "kind": options.kind}
-    given = {name: value for name, value in stated.items() if value is not None}
-    return {name: value for name, value in given.items() if options.columns.get(name, name) not in names}
+    """What dataset.toml says of all rows and no column of the file says of each.
+
+    Raises:
+        UsageError: a value does not fit its column.
+    """
+    given: dict[str, object] = dict(options.values)
+    if table == "link_samples":
+        stated = {"streams": options.streams, "kind": options.kind}
+        given = {name: value for name, value in stated.items() if value is not None} | given
+    return {
+        name: _fit(TABLES[table].field(name), value)
+        for name, value in given.items()
+        if name in TABLES[table].names and options.columns.get(name, name) not in names
+    }
+
+
+def _fit(field: pa.Field, value: object) -> object:
+    """The value in the type of its column; numbers are in the unit of the column's name."""
+    try:
+        return pa.scalar(str(value) if pa.types.is_string(field.type) else value, _wide(field.type))
+    except (pa.ArrowException, TypeError) as error:
+        raise UsageError(f"dataset.toml values.{field.name}: {value!r} does not fit: {error}") from error
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:

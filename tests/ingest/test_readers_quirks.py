@@ -313,3 +313,41 @@ def test_a_reject_quotes_the_cell_as_it_stands(put) -> None:  # type: ignore[no-
 def test_seconds_of_an_iperf3_run_that_never_warmed_up(put) -> None:  # type: ignore[no-untyped-def]
     sql = put({RUN: iperf_bytes(intervals=[second(0, 0.0, True)])})
     assert sql("SELECT count(*) FROM link_samples") == [(1,)]  # the run itself
+
+
+def test_columns_with_other_delimiters_and_values_for_all_rows(put) -> None:  # type: ignore[no-untyped-def]
+    toml = b"""reader = "columns"
+table = "link_samples"
+delimiter = ";"
+[columns]
+ts = "when"
+rtt_s = "ping"
+[units]
+rtt_s = "ms"
+[values]
+src = "paris"
+dst = "oslo"
+loss = 0
+streams = 4
+"""
+    sql = put(
+        {
+            "l.csv": lines(
+                "when;ping;note", '2024-01-01T00:00:00Z;12,5;"a;b"', "2024-01-01T00:00:01Z;12.5;x"
+            ),
+            "dataset.toml": toml,
+        }
+    )
+    assert sql("SELECT src, dst, rtt_s, loss, streams FROM link_samples") == [
+        ("paris", "oslo", pytest.approx(0.0125), 0.0, 4)
+    ]
+    assert sql("SELECT source_row, raw FROM rejects") == [(1, "12,5")]
+
+
+@pytest.mark.parametrize("stated", ['delimiter = "ab"', "[values]\nnobody = 1", '[values]\nrtt_s = "fast"'])
+def test_columns_refuses_values_that_do_not_fit(put, stated: str) -> None:  # type: ignore[no-untyped-def]
+    from ingest.errors import UsageError
+
+    toml = f'reader = "columns"\ntable = "link_samples"\n{stated}\n'.encode()
+    with pytest.raises(UsageError, match=r"delimiter|nobody|rtt_s"):
+        put({"l.csv": lines("ts,src,dst,bandwidth_bps", "2024-01-01T00:00:00Z,a,b,1"), "dataset.toml": toml})
