@@ -433,10 +433,14 @@ def report(out: Output, run: str, page: Path | None, compare: bool) -> None:
 @click.option("--once", is_flag=True, help="Retrain now and return.")
 @click.option("--every", metavar="TIME", help="Retrain again and again, for example every 6h.")
 @click.option("--cron", metavar="LINE", help="Retrain by a crontab line, in UTC.")
+@click.option(
+    "--on-drift", "on_drift", is_flag=True, help="Retrain when the newest run shows that the world changed."
+)
 @with_output
 def retrain(
-    out: Output, scenario: str, dataset: str | None, once: bool, every: str | None, cron: str | None
-) -> None:
+    out: Output, scenario: str, dataset: str | None, once: bool, every: str | None, cron: str | None,
+    on_drift: bool,
+) -> None:  # fmt: skip
     """Train a challenger and promote it only if it beats the champion on the newest window.
 
     \b
@@ -444,8 +448,8 @@ def retrain(
     """
     from ingest.errors import UsageError
 
-    if sum((once, every is not None, cron is not None)) != 1:
-        raise UsageError("say one of --once, --every TIME, --cron LINE")
+    if sum((once, every is not None, cron is not None, on_drift)) != 1:
+        raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
     if once:
         from replay import retrain as training
         from replay import show
@@ -457,9 +461,13 @@ def retrain(
         return
     from replay import schedule
 
-    trigger = schedule.every(every) if every else schedule.cron(cron or "")
-    out.console.note(f"retraining by {trigger}; Ctrl-C ends it")
-    schedule.follow(out.store, trigger, scenario=scenario, dataset=dataset)
+    if on_drift:
+        out.console.note(f"looking for drift every {schedule.LOOK}; Ctrl-C ends it")
+        trigger, task = schedule.every(schedule.LOOK), schedule.WATCHED
+    else:
+        trigger, task = schedule.every(every) if every else schedule.cron(cron or ""), schedule.SCHEDULED
+        out.console.note(f"retraining by {trigger}; Ctrl-C ends it")
+    schedule.follow(out.store, trigger, scenario=scenario, dataset=dataset, task=task)
 
 
 @twin.command()
@@ -478,15 +486,27 @@ def status(out: Output) -> None:
 
 
 @twin.command()
+@click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
 @with_output
-def policies(out: Output) -> None:
+def policies(out: Output, rollback: bool) -> None:
     """List policies, and the checkpoints in the store with where they come from.
 
     \b
-    Example: twin policies
+    Examples:
+      twin policies
+      twin policies --rollback
     """
     from replay import show, status
 
+    if rollback:
+        from replay import champion
+
+        back = champion.rollback(out.store)
+        out.show(
+            {"schema": "twin.rollback/1", "active": back},
+            lambda console: console.line(f"active checkpoint  {back}"),
+        )
+        return
     found = status.policies(out.store)
     out.show(found, lambda console: show.policies(console, found))
 
@@ -599,11 +619,16 @@ def calibrate(out: Output) -> None:
     out.show(body, lambda console: show.calibration(console, body))
 
 
-def fail(error: TwinError, as_json: bool) -> NoReturn:
+def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     """Tell the user what went wrong and leave with the error's exit code."""
-    click.echo(f"twin: {error}", err=True)
+    message = str(error)
+    if isinstance(error, click.ClickException):
+        error.show()
+        message = error.format_message()
+    else:
+        click.echo(f"twin: {message}", err=True)
     if as_json:
-        body = {"schema": "twin.error/1", "error": type(error).__name__, "message": str(error)}
+        body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
         click.echo(json.dumps(body))
     sys.exit(error.exit_code)
 
@@ -613,11 +638,10 @@ def main() -> None:
     output = Output()
     try:
         twin.main(obj=output, standalone_mode=False, prog_name="twin")
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except TwinError as error:
-        fail(error, output.as_json)
+    except (click.ClickException, TwinError) as error:
+        fail(
+            error, output.as_json or "--json" in sys.argv
+        )  # a usage error may come before the option is read
     except (KeyboardInterrupt, click.Abort):
         click.echo("twin: interrupted", err=True)
         sys.exit(130)

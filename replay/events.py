@@ -58,6 +58,7 @@ EVENT_TYPES: dict[str, EventType] = {
         ("job_finished", 1, payloads.JobChanged),
         ("job_failed", 1, payloads.JobChanged),
         ("policy_updated", 1, payloads.PolicyUpdated),
+        ("retraining_step", 1, payloads.RetrainingStep),
         ("policy_evaluated", 1, payloads.PolicyEvaluated),
         ("policy_promoted", 1, payloads.PolicyJudged),
         ("policy_rejected", 1, payloads.PolicyJudged),

@@ -194,12 +194,22 @@ class PolicyUpdated(Payload):
     metrics: dict[str, float] = Field(description="loss, return, entropy and so on")
 
 
+class RetrainingStep(Payload):
+    """A retraining has come one step further; the step's own events stand between two of these."""
+
+    step: Literal["due", "collected", "trained", "switched", "interrupted"] = Field(
+        description="due: it began, and why; switched: the active checkpoint is another one now"
+    )
+    details: Object = Field(description="cause and readings, data, checkpoint and parent, what was put right")
+
+
 class PolicyEvaluated(Payload):
     """A checkpoint was scored on a held-out window."""
 
     role: Literal["champion", "challenger"] = Field(description="whose score it is")
     checkpoint: str = Field(description="digest of the checkpoint")
     window: str = Field(description="on which part of the trace")
+    run: str = Field(default="", description="the run that was scored")
     scores: dict[str, float | None] = Field(description="key figures by name")
 
 

@@ -1,6 +1,8 @@
 """Retraining: train from the champion, let both meet on the newest window, promote only what is better.
 
-Every step is an event of a run of its own, so the store tells when and why the active checkpoint changed.
+Every step is an event of a run of its own, so the store tells when and why the active checkpoint changed:
+due, collected, (curve) trained, evaluated, promoted or rejected, switched. The word of promotion is durable
+before the pointer moves; a retraining that was killed between the two is put right by the next one.
 """
 
 import math
@@ -10,8 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ingest.durable import Lock
+from ingest.errors import DamageError, NotFoundError
 from ingest.progress import SILENT, Progress
 from replay import champion, judge, runner, runs
+from replay.events import Event
 from replay.header import Header
 from replay.judge import Verdict
 from replay.log import RunReader, RunWriter
@@ -23,7 +27,11 @@ from twin.scenario import Scenario, Setup
 Json = dict[str, Any]
 
 POLICY = "hippo"
+RETRAIN = "retrain"
+"""Stands for the policy in the header of a retraining's run."""
 WORK = "retraining"
+LOCK = "retrain.lock"
+ASKED: Mapping[str, Any] = {"cause": "asked for"}
 INCUMBENT = "static"
 """Stands for the champion before the first promotion: what is done without any model."""
 EVALUATION_SEEDS = (101, 102, 103)
@@ -89,23 +97,27 @@ def once(
     dataset: str | None = None,
     trainer: Trainer | None = None,
     seeds: Sequence[int] = EVALUATION_SEEDS,
+    cause: Mapping[str, Any] = ASKED,
     progress: Progress = SILENT,
 ) -> RetrainResult:
     """Train a challenger on everything before the newest window and let it meet the champion there.
 
     Promotion needs the whole 95 % interval of the paired difference in tokens above zero, and neither
-    utilisation nor egress per token worse. Before the first promotion the incumbent is `static`.
+    utilisation nor egress per token worse. Before the first promotion the incumbent is `static`. `cause` is
+    kept in the log.
 
     Raises:
         LockedError: a retraining of this store is under way. NotFoundError: the data set is not in the lake.
     """
-    with Lock(store / "retrain.lock"):
+    with Lock(store / LOCK):
+        settle(store)
         held_out = scenarios.prepare(scenario, store, window="test", dataset=dataset)
         incumbent = champion.active(store)
-        header = Header(held_out.header(), "retrain", "kernel", incumbent, False)
-        run_id = runs.new_id(store, scenario.name, "retrain", header.seed, header.config_digest)
+        header = Header(held_out.header(), RETRAIN, "kernel", incumbent, False)
+        run_id = runs.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
         with RunWriter.create(runs.folder(store, run_id)) as log:
             log.append(0, "run_started", header.payload())
+            _step(log, "due", dict(cause))
             return _steps(store, scenario, dataset, trainer or hippo_trainer, seeds, log, incumbent, progress)
 
 
@@ -121,22 +133,24 @@ def _steps(
 ) -> RetrainResult:
     """Train, evaluate, judge, promote or reject; each step is durable before the next begins."""
     past = scenarios.prepare(scenario, store, window="train", dataset=dataset)
+    collected = ("dataset", "window", "origin_epoch_ns", "end_ns", "traces")
+    _step(log, "collected", {name: past.header()[name] for name in collected})
     start = None if incumbent is None else champion.path_of(store, incumbent)
     trained = trainer(past, start, store / CHECKPOINTS, progress)
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
+    _step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
 
     def meet(role: str, policy: str, checkpoint: str | None) -> list[RunResult]:
-        played = [
-            runner.run(
+        played = []
+        for seed in seeds:
+            one = runner.run(
                 store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
                 checkpoint=checkpoint, progress=progress,
-            )
-            for seed in seeds
-        ]  # fmt: skip
-        for one in played:
+            )  # fmt: skip
             log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
-        log.flush()
+            log.flush()
+            played.append(one)
         return played
 
     old = meet("champion", POLICY if incumbent else INCUMBENT, incumbent)
@@ -153,8 +167,56 @@ def _steps(
     log.flush()  # the reason is on the disk before the pointer moves
     if promoted:
         champion.promote(store, trained.digest)
+        _step(log, "switched", {"from": incumbent, "to": trained.digest})
     _, head = log.finish({"promoted": promoted, "evaluations": len(old) + len(new)})
     return RetrainResult(log.run_dir.name, incumbent, trained.digest, promoted, reason, verdicts, head)
+
+
+def _step(log: RunWriter, step: str, details: Json) -> None:
+    """One step, durable before the next begins."""
+    log.append(0, "retraining_step", {"step": step, "details": details})
+    log.flush()
+
+
+def settle(store: Path) -> tuple[str, ...]:
+    """Bring every retraining that was killed to its end, and return their runs.
+
+    If it had decided to promote, and nobody else did meanwhile, the pointer is moved now; else nothing is
+    left to do but to say so. The caller holds the lock of retrainings.
+
+    Raises:
+        DamageError: the log of a retraining is damaged.
+    """
+    ended = []
+    for run_id in runs.all_ids(store):
+        reader = RunReader(runs.folder(store, run_id))
+        if not reader.manifests() or reader.finished:
+            continue  # nothing durable, or nothing to do
+        events = list(reader.events())
+        if events[0].payload["policy"] == RETRAIN:
+            _end(store, reader.run_dir, events)
+            ended.append(run_id)
+    return tuple(ended)
+
+
+def _end(store: Path, run_dir: Path, events: Sequence[Event]) -> None:
+    judged = [event for event in events if event.type == "policy_promoted"]
+    with RunWriter.open(run_dir) as log:
+        for event in events:
+            log.append(event.sim_ns, event.type, event.payload, job=event.job)
+        promoted = False
+        problem = None
+        if judged:
+            old, new = judged[-1].payload["champion"], judged[-1].payload["checkpoint"]
+            try:
+                if champion.active(store) == old:
+                    champion.promote(store, new)
+                    _step(log, "switched", {"from": old, "to": new})
+                promoted = champion.active(store) == new
+            except (DamageError, NotFoundError) as error:
+                problem = str(error)  # the old champion stays: what cannot be verified is never used
+        _step(log, "interrupted", {"after": events[-1].type, "promoted": promoted, "problem": problem})
+        log.finish({"promoted": promoted, "interrupted": True})
 
 
 def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
@@ -193,7 +255,7 @@ def _evaluated(role: str, checkpoint: str, played: RunResult) -> Json:
     scores = {name: None if value is None else float(value) for name, value in played.kpis.to_json().items()}
     wall = {name for name in scores if name.startswith(("decision_", "coordination_", "late"))}
     kept = {name: value for name, value in scores.items() if name not in wall}
-    return {"role": role, "checkpoint": checkpoint, "window": f"test, run {played.run_id}", "scores": kept}
+    return {"role": role, "checkpoint": checkpoint, "window": "test", "run": played.run_id, "scores": kept}
 
 
 def _blocks(store: Path, played: Sequence[RunResult]) -> list[judge.Blocks]:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
@@ -15,12 +16,15 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from ingest.durable import make_directory
 from ingest.errors import LockedError, UsageError
-from replay import retrain
+from replay import drift, retrain
 from twin import scenario as scenarios
 
 SCHEDULE = "schedule.sqlite"
 JOB = "retrain"
 SCHEDULED = "replay.schedule:scheduled"
+WATCHED = "replay.schedule:watched"
+LOOK = "10m"
+"""How often a watch for drift looks."""
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -49,7 +53,9 @@ def cron(text: str) -> CronTrigger:
         raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
 
 
-def follow(store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None) -> None:
+def follow(
+    store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
+) -> None:
     """Retrain whenever `trigger` says so, until interrupted; a retraining under way is finished first.
 
     `scenario` is a name or the path of a YAML file.
@@ -58,7 +64,7 @@ def follow(store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | N
         NotFoundError, UsageError: the scenario cannot be loaded.
     """
     scenarios.load(scenario)  # a mistake in it is told now, not in the night
-    made = scheduler(store, trigger, scenario=scenario, dataset=dataset)
+    made = scheduler(store, trigger, scenario=scenario, dataset=dataset, task=task)
     made.resume()
     try:
         Event().wait()
@@ -85,7 +91,8 @@ def scheduler(
     made.start(paused=True)
     arguments = [str(store.resolve()), scenario, dataset]
     known = made.get_job(JOB)
-    if known is None or str(known.trigger) != str(trigger) or list(known.args) != arguments:
+    same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
+    if known is None or not same or list(known.args) != arguments:
         made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True)
     return made
 
@@ -96,4 +103,26 @@ def scheduled(store: str, scenario: str, dataset: str | None) -> None:
     A failure is logged by the scheduler and does not end the schedule.
     """
     with suppress(LockedError):
-        retrain.once(Path(store), scenarios.load(scenario), dataset=dataset)
+        retrain.once(Path(store), scenarios.load(scenario), dataset=dataset, cause={"cause": "schedule"})
+
+
+def watched(store: str, scenario: str, dataset: str | None) -> None:
+    """What a watch for drift calls: retrains once for each drift, and is quiet while it lasts."""
+    with suppress(LockedError):  # a retraining is under way: whether it was enough, the next look tells
+        on_drift(Path(store), scenarios.load(scenario), dataset=dataset)
+
+
+def on_drift(
+    store: Path, scenario: scenarios.Scenario, *, dataset: str | None = None, **options: Any
+) -> retrain.RetrainResult | None:
+    """Retrain if the newest run of the scenario shows a drift that nobody has acted on; else None.
+
+    `options` are those of `retrain.once`.
+    """
+    found = drift.due(store, scenario.name)
+    if found is None:
+        return None
+    cause = {"cause": "drift", **found.to_json()}
+    done = retrain.once(store, scenario, dataset=dataset, cause=cause, **options)
+    drift.told(store, scenario.name, found)
+    return done

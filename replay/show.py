@@ -235,9 +235,34 @@ def policies(console: Console, found: Json) -> None:
     console.table(
         "policies", ("name", "what it does"), [(p["name"], p["summary"]) for p in found["policies"]]
     )
-    checkpoints = [(c["digest"][:12], c["active"], c["lineage"]) for c in found["checkpoints"]]
+    checkpoints = [_checkpoint(c, record) for c in found["checkpoints"] for record in c["records"] or [None]]
     if checkpoints:
-        console.table("checkpoints", ("digest", "active", "lineage"), checkpoints)
+        columns = (
+            "digest", "active", "parent", "made by", "verdict", "score", "of champion", "data", "code",
+            "problem",
+        )  # fmt: skip
+        console.table("checkpoints", columns, checkpoints)
+
+
+def _checkpoint(found: Json, record: Json | None) -> tuple[Any, ...]:
+    """A checkpoint and one training that made it; where the logs have none, what the file itself says.
+
+    Scores are the validation score of a training, and mean tokens of the evaluation runs of a retraining.
+    """
+    own = found["lineage"]
+    start = (found["digest"][:12], found["active"])
+    if record is None:
+        sets = [str(entry[0]) for entry in own.get("data", ())]
+        data = ", ".join(sets[:2]) + (f" and {len(sets) - 2} more" if len(sets) > 2 else "")
+        return (*start, "-", "-", "-", own.get("score"), "-", data, own.get("code", "-"), own.get("problem"))
+    scores = record["scores"]
+    wan = next(iter(record["data"]["traces"].values()), "")
+    return (
+        *start, (record["parent"] or "from scratch")[:12], record["run_id"], record["verdict"],
+        scores.get("challenger", {}).get("tokens", own.get("score")),
+        scores.get("champion", {}).get("tokens"), f"{record['data']['window']} {wan[:8]}",
+        record["code"].get("sources", "-")[:8], own.get("problem"),
+    )  # fmt: skip
 
 
 def retrained(console: Console, result: Json) -> None:

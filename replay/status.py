@@ -9,7 +9,7 @@ import numpy as np
 from ingest import lake
 from ingest.errors import TwinError
 from policy import registry
-from replay import champion, runs
+from replay import champion, lineage, runs
 from replay.header import Header, from_payload
 from replay.log import RunReader
 from twin import scenario as scenarios
@@ -162,11 +162,13 @@ class Checkpoint:
 
     digest: str
     active: bool
-    lineage: Json
+    provenance: Json  # what the file itself says: configuration, code, data, score
+    records: tuple[lineage.Record, ...] = ()  # the trainings and retrainings that made it
 
     def to_json(self) -> Json:
         """All fields by name."""
-        return {"digest": self.digest, "active": self.active, "lineage": self.lineage}
+        made = [record.to_json() for record in self.records]
+        return {"digest": self.digest, "active": self.active, "lineage": self.provenance, "records": made}
 
 
 def policies(store: Path) -> Json:
@@ -188,12 +190,14 @@ def checkpoints(store: Path) -> tuple[Checkpoint, ...]:
     from policy.hippo import checkpoint  # imports torch
 
     found = []
-    current = champion.active(store)
+    current, made = champion.active(store), lineage.records(store)
     for path in champion.stored(store):
         try:
             digest = checkpoint.digest(path)
-            lineage = dict(checkpoint.load(path).provenance)
+            own = dict(checkpoint.load(path).provenance)
         except TwinError as error:
-            digest, lineage = path.name, {"problem": str(error)}
-        found.append(Checkpoint(digest, digest == current, lineage))
+            named = champion.FILE.fullmatch(path.name)
+            digest, own = named[1] if named else path.name, {"problem": str(error)}
+        records = tuple(record for record in made if record.checkpoint == digest)
+        found.append(Checkpoint(digest, digest == current, own, records))
     return tuple(found)

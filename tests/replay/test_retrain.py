@@ -51,13 +51,13 @@ def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Pat
     assert done.promoted and done.champion is None, done.reason
     assert champion.active(store) == done.challenger
     events = list(RunReader(runs.folder(store, done.run_id)).events())
-    kinds = [event.type for event in events]
+    kinds = [event.payload.get("step", event.type) for event in events]
     assert kinds == [
-        "run_started", "policy_updated", "policy_evaluated", "policy_evaluated",
-        "policy_promoted", "run_finished",
+        "run_started", "due", "collected", "policy_updated", "trained", "policy_evaluated",
+        "policy_evaluated", "policy_promoted", "switched", "run_finished",
     ]  # fmt: skip
     assert [e.payload["role"] for e in events if e.type == "policy_evaluated"] == ["champion", "challenger"]
-    assert events[-2].payload["interval"][0] > 0
+    assert events[-3].payload["interval"][0] > 0
     assert audit.audit(store, done.run_id).ok
     assert done.to_json()["schema"] == "twin.retrain/1"
     assert len(runs.all_ids(store)) == 3  # the retraining and its two evaluations
