@@ -68,3 +68,18 @@ def test_a_run_resumes_from_what_a_power_cut_left(tmp_path: Path) -> None:
         run_dir = leave(state, tmp_path / str(number))
         assert workload.write(run_dir, 4 * PER_FLUSH, PER_FLUSH)[0] == digest
         assert RunReader(run_dir).verify() == []
+
+
+def test_a_second_power_cut_while_the_run_is_recovered_and_resumed(tmp_path: Path) -> None:
+    chance, tried = random.Random(2), 0
+    states = post_crash(tmp_path, 3 * PER_FLUSH)
+    for number, (durable, state) in enumerate(chance.choices(states, k=20 * workload.EFFORT)):
+        run_dir, disk = leave(state, tmp_path / str(number)), RememberingDisk()
+        disk.hold(run_dir)
+        workload.write(run_dir, 3 * PER_FLUSH, PER_FLUSH, disk=disk, acknowledge=disk.acknowledge)
+        later = [(kept, after) for kept, moment in disk.moments for after in moment.sampled(2)]
+        for again, (kept, after) in enumerate(chance.choices(later, k=10 * workload.EFFORT)):
+            left = leave(after, tmp_path / f"{number}-{again}")
+            assert violation(left, max(durable, kept)) is None, (durable, kept, sorted(after))
+            tried += 1
+    workload.tally("states", tried)
