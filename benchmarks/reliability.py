@@ -71,11 +71,19 @@ GROUPS = (
         "-",
     ),
     Group(
-        "T11 determinism", "P7", "hash seeds, processes, policies", f"{REPLAY}runner.py {REPLAY}log.py", "24"
+        "T11 determinism",
+        "P7",
+        "hash seeds, threads, processes, policies",
+        f"{CRASH}determinism.py -k process",
+        "24",
     ),
-    Group("T12 resume", "P7", "stopped and resumed", f"{REPLAY}log.py {REPLAY}runner.py -k resum", "20"),
+    Group("T12 resume", "P7", "killed anywhere and resumed", f"{CRASH}determinism.py -k killed", "20"),
     Group(
-        "T13 replay = log", "P7", "re-execution, altered events", f"{REPLAY}audit.py {REPLAY}whatif.py", "60"
+        "T13 replay = log",
+        "P7",
+        "altered numbers that the re-execution must name",
+        f"{CRASH}determinism.py -k altered",
+        "50",
     ),
     Group("T14 rebuild", "P8", "derived files deleted and damaged", f"{REPLAY}sql.py", "120"),
     Group(

@@ -20,6 +20,13 @@ from replay.sql import describe, query, render
 EFFORT = int(os.environ.get("TWIN_CRASH_EFFORT", "1"))
 
 
+def tally(test: str, tried: int) -> None:
+    """Count for the table of benchmarks/reliability.py, as tests/crash/workload.py does."""
+    if path := os.environ.get("TWIN_TALLY"):
+        with Path(path).open("a") as out:
+            out.write(f"{test} {tried}\n")
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("it's a [store]*")  # signs that mean something to a glob or to SQL
@@ -295,6 +302,7 @@ def test_a_damaged_cache_is_made_again_with_a_note(large: Path) -> None:
         data = bytearray(path.read_bytes())
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         path.write_bytes(data[: chance.randrange(len(data))] if number % 3 == 0 else data)
+        tally("caches", 1)
         notes: list[str] = []
         assert query(large, text, note=notes.append).num_rows == 1 and rows(large, text) == expected
         assert "was changed" in notes[0] or "links" not in path.name
