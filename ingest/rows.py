@@ -1,11 +1,15 @@
 """Rows that a reader finds one by one, gathered into a batch; those at fault become rejects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from ingest.archive import SUFFIXES
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, Reject, rejected_file
+from ingest.schema import TABLES, TS
 from ingest.source import Source
 from ingest.values import document
 
@@ -14,11 +18,19 @@ FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowE
 
 
 class Rows:
-    """Rows of one table: canonical columns in a fixed order, and one value everywhere for some others."""
+    """Rows of one table: canonical columns in a fixed order, and one value everywhere for some others.
+
+    Raises:
+        ValueError: one of those values does not fit its column.
+    """
 
     def __init__(self, table: str, names: Sequence[str], **constants: Any):
         self.table, self._names = table, ("source_row", *names)
+        self._kinds = tuple(_KINDS[TABLES[table].field(name).type] for name in names)
         self._constants = {name: value for name, value in constants.items() if value is not None}
+        for name, value in self._constants.items():
+            if not _fits(value, _KINDS[TABLES[table].field(name).type]):
+                raise ValueError(f"{value!r} as {name}")
         self._rows: list[tuple[Any, ...]] = []
         self._rejects: list[Reject] = []
 
@@ -26,7 +38,14 @@ class Rows:
         return len(self._rows) + len(self._rejects)
 
     def add(self, row: int, *values: Any) -> None:
-        """Keep one row: `source_row`, then the values in the order of the names."""
+        """Keep one row: `source_row`, then the values in the order of the names.
+
+        A value that its column cannot hold makes it a reject.
+        """
+        for at, (value, kind) in enumerate(zip(values, self._kinds, strict=True)):
+            if value is not None and not _fits(value, kind):
+                self.reject(row, self._names[at + 1], value, f"not {kind.said}")
+                return
         self._rows.append((row, *values))
 
     def reject(self, row: int, column: str, raw: Any, reason: str | Exception) -> None:
@@ -52,6 +71,37 @@ class Rows:
 def said(reason: str | Exception) -> str:
     """A reason in words."""
     return f"no {reason}" if isinstance(reason, KeyError) else str(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a column holds."""
+
+    type: type
+    said: str
+
+
+_TEXT = _Kind(str, "a text that can be stored")
+_WHOLE = _Kind(int, "a whole number of 64 bits")
+_REAL = _Kind(float, "a number")
+_KINDS = {pa.string(): _TEXT, pa.int32(): _WHOLE, pa.int64(): _WHOLE, TS: _WHOLE, pa.float64(): _REAL}
+
+
+def _fits(value: Any, kind: _Kind) -> bool:
+    """Whether a column of this kind can hold the value; its size is looked at later, with all rules."""
+    if kind is _TEXT:
+        return isinstance(value, str) and (value.isascii() or _storable(value))
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return kind is _REAL and isinstance(value, float)
+
+
+def _storable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def from_document(source: Source, table: str, make: Callable[[Any], Iterable[Batch]]) -> Iterator[Batch]:

@@ -40,6 +40,8 @@ HOST_COUNTERS = {
     "node_network_receive_bytes_total": "net_rx_bytes_s",
 }
 _LOOPBACK = "lo"
+MOST_SERIES = 1_000_000
+"""Series that are held in memory at a time."""
 _GPU_COLUMNS = tuple(dict.fromkeys(c for c, _ in GPU_METRICS.values() if not c.startswith("_")))
 _HOST_COLUMNS = ("power_w", "net_tx_bytes_s", "net_rx_bytes_s")
 _BYTES = frozenset({"mem_used_bytes", "mem_total_bytes", "_free_bytes"})
@@ -142,6 +144,8 @@ class Scrapes:
         self, row: int, ts_ns: int, metric: str, labels: Mapping[str, str], value: float
     ) -> None:
         series = metric, _host_of(labels), labels.get("device", "")
+        if len(self._last) >= MOST_SERIES and series not in self._last:
+            raise ValueError(f"more than {MOST_SERIES} series of counters")
         before = self._last.get(series)
         self._last[series] = ts_ns, value
         group = self._host(row, ts_ns, labels)

@@ -12,9 +12,10 @@ from pathlib import PurePath
 
 from ingest import textlines
 from ingest.dataset import DatasetOptions
+from ingest.errors import InputError
 from ingest.reader import Batch
 from ingest.rows import FAULTS
-from ingest.scrapes import Scrapes, instant_ns
+from ingest.scrapes import MOST_SERIES, Scrapes, instant_ns
 from ingest.source import Source
 from ingest.units import to_ns
 from ingest.values import number
@@ -59,6 +60,8 @@ class PrometheusText:
                 yield from scrapes.batches()
                 seen.clear()
                 count += 1
+            if len(seen) >= MOST_SERIES:
+                raise InputError(f"{source.shown}:{line}: more than {MOST_SERIES} series and none again")
             seen.add(series)
             try:
                 assumed_ns = start_ns + count * step_ns

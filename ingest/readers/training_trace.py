@@ -101,11 +101,15 @@ def _extend(steps: dict[int, Span], rows: pa.RecordBatch, first: int) -> None:
         np.asarray(_column(rows, name, pa.float64()).fill_null(np.nan)) for name in ("start_ts", "duration")
     )
     good = np.isfinite(start) & np.isfinite(time) & (start >= 0) & (time >= 0) & (step != _NEVER)
-    for number in np.unique(step[good]):
-        at = np.flatnonzero(good & (step == number))
-        begin, end = start[at].min(), (start[at] + time[at]).max()
-        old = steps.get(int(number), (begin, end, first + int(at[0])))
-        steps[int(number)] = min(old[0], begin), max(old[1], end), old[2]
+    order = np.flatnonzero(good)[np.argsort(step[good], kind="stable")]
+    if not len(order):
+        return
+    heads = np.flatnonzero(np.diff(step[order], prepend=step[order[0]] - 1))
+    begins = np.minimum.reduceat(start[order], heads)
+    ends = np.maximum.reduceat((start + time)[order], heads)
+    for head, begin, end in zip(order[heads], begins, ends, strict=True):
+        old = steps.get(int(step[head]), (begin, end, first + int(head)))
+        steps[int(step[head])] = min(old[0], begin), max(old[1], end), old[2]
 
 
 def _steps(steps: dict[int, Span], job: str) -> Batch:

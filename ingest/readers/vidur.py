@@ -37,14 +37,13 @@ class Vidur:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The header has medians of operations and what they were measured for."""
-        names = set(csvfile.header(head))
-        return bool(_operations(names)) and (names >= _NETWORK or names >= _COMPUTE)
+        return _known(csvfile.header(head))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each size, or for each operator and number of tokens."""
         names = csvfile.header(source.head)
-        if len(set(names)) != len(names) or not _operations(names):
-            raise InputError(f"{source.shown}: no median of an operation, or two columns of one name")
+        if len(set(names)) != len(names) or not _known(names):
+            raise InputError(f"{source.shown}: not the header of a profile, or two columns of one name")
         for block in csvfile.blocks(source):
             if set(names) >= _NETWORK:
                 yield _collectives(source, block, names, options)
@@ -63,7 +62,11 @@ class Vidur:
         )
 
 
-def _operations(names: Sequence[str] | set[str]) -> list[str]:
+def _known(names: Sequence[str]) -> bool:
+    return bool(_operations(names)) and (set(names) >= _NETWORK or set(names) >= _COMPUTE)
+
+
+def _operations(names: Sequence[str]) -> list[str]:
     return sorted(found[1] for found in map(_MEDIAN.fullmatch, names) if found)
 
 
