@@ -66,9 +66,8 @@ class Planner(ABC):
 
     def _candidate(self, view: View, plan: Plan) -> Candidate:
         now = self.estimator.iteration(plan, view.forecast.links(), view.slowdown)
-        return Candidate(
-            plan, self.estimator.tokens_per_iteration / now.iter_s, now.iter_s, now.utilisation, now.usd
-        )
+        rate = self.estimator.tokens(plan) / now.iter_s
+        return Candidate(plan, rate, now.iter_s, now.utilisation, now.usd)
 
 
 def fastest(estimator: Estimator, view: View, plans: Iterable[Plan]) -> list[Plan]:

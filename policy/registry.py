@@ -32,11 +32,20 @@ POLICIES: dict[str, Entry] = {
     "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis"),
     "sailor": Entry("policy.sailor:Sailor", "Sailor-style program over regions, graded by the referee"),
     "sailor-native": Entry("policy.sailor:SailorNative", "the same, picked by Sailor's own formula"),
-    "alpa": Entry("policy.alpa:Alpa", "Alpa-style program over layer blocks and meshes, graded by the referee"),
+    "alpa": Entry(
+        "policy.alpa:Alpa", "Alpa-style program over layer blocks and meshes, graded by the referee"
+    ),
     "alpa-native": Entry("policy.alpa:AlpaNative", "the same by Alpa's own value, links neglected"),
     "megatron": Entry("policy.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"),
+    "megatron-flat": Entry("policy.megatron_flat:MegatronFlat", "the same rule, blind to where domains end"),
+    "zero": Entry("policy.zero:Zero", "DeepSpeed's ZeRO: data parallelism alone, shards inside domains"),
+    "diloco": Entry("policy.diloco:DiLoCo", "a replica in each domain, local SGD with the best fixed H"),
     "mast": Entry("policy.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"),
     "atlas": Entry("policy.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"),
+    "crosspipe": Entry(
+        "policy.crosspipe:CrossPipe",
+        "CrossPipe-style: the schedule for a given stage map, or data parallelism",
+    ),
     "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
     "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
     "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),

@@ -99,7 +99,7 @@ def outer_bytes(job: JobSpec, plan: Plan, number: int) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def token_efficiency(parameters: int, inner_steps: int, replicas: int) -> float:
     """eta: tokens of synchronous training that a token of local SGD is worth, in (0, 1]."""
-    if inner_steps == 1:
+    if inner_steps == 1 or replicas == 1:
         return 1.0
     excess = _excess_at_30(replicas) + EXCESS_PER_DECADE * log10(inner_steps / 30)
     loss = LOSS * parameters**-LOSS_EXPONENT

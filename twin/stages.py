@@ -148,6 +148,10 @@ class StageModel:
             ahead = self._layer_prefix(slot, sketch)
             forward[i], backward[i] = (prefix[past] - prefix[first] for prefix in ahead)
             parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
+            if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
+                reduce, gather = self._collectives_s(parameters, slot, sketch, layouts[slot.share])
+                forward[i] = np.maximum(forward[i], gather)
+                backward[i] = np.maximum(backward[i], gather + reduce)
             sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], forward[i], backward[i])
             update[i] = self._update_s(parameters, slot, sketch)
             flight = memory.in_flight(int(warmup[i]), sketch.micro_batches, sketch.schedule)
@@ -169,9 +173,22 @@ class StageModel:
         distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
         backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
         overlap-param-gather): what remains is what does not fit there, at least one bucket in `BUCKETS`.
+        ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last
+        bucket remains.
         """
         if sketch.dp == 1:
             return np.zeros_like(parameters)
+        reduce, gather = self._collectives_s(parameters, slot, sketch, shape)
+        if sketch.zero == 0:
+            return reduce + gather
+        if sketch.zero >= 3:
+            return reduce / BUCKETS
+        return _exposed(reduce, backward) + _exposed(gather, forward)
+
+    def _collectives_s(
+        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
+    ) -> tuple[Float, Float]:
+        """Seconds to reduce (scatter) the gradients of a stage and to gather its weights, over dp."""
         gradient_bytes = (
             2.0 if self._job.model.dtype == "fp16" else 4.0
         )  # Megatron reduces bf16 gradients in fp32
@@ -183,10 +200,7 @@ class StageModel:
         def ring_s(bytes_per_parameter: float) -> Float:
             return hierarchical_all_gather_s(parameters * bytes_per_parameter, local, nodes, intra, inter)
 
-        reduce, gather = ring_s(gradient_bytes), ring_s(2.0 if sketch.zero >= 1 else gradient_bytes)
-        if sketch.zero == 0:
-            return reduce + gather
-        return _exposed(reduce, backward) + _exposed(gather, forward)
+        return ring_s(gradient_bytes), ring_s(2.0 if sketch.zero >= 1 else gradient_bytes)
 
     def _peak_bytes(
         self, parameters: Float, first: Int, past: Int, slot: Slot, sketch: Plan, flight: int
