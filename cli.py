@@ -428,6 +428,30 @@ def report(out: Output, run: str, page: Path | None, compare: bool) -> None:
 
 
 @twin.command()
+@click.argument("run")
+@click.option("--from", "start", type=float, default=0.0, metavar="SECONDS", help="Begin of the window [0].")
+@click.option("--to", "end", type=float, metavar="SECONDS", help="Its end [a minute later].")
+@click.option("--out", "file", type=FOLDER, default=Path("trace.json"), help="File to write [trace.json].")
+@with_output
+def trace(out: Output, run: str, start: float, end: float | None, file: Path) -> None:
+    """Write a window of a run as a Chrome trace: stages, micro-batches, transfers, moves.
+
+    \b
+    Example: twin trace latest --from 600 --to 660 --out trace.json
+    """
+    from replay import runs
+    from replay import trace as tracing
+
+    run_id = runs.find(out.store, run)
+    with out.console.progress() as progress:
+        made = tracing.write(
+            out.store, run_id, file, from_s=start, to_s=start + 60 if end is None else end, progress=progress
+        )
+    told = f"{made.iterations} iterations, {made.events:,} events: {made.path}; Perfetto opens it"
+    out.show(made.to_json(), lambda console: console.line(told))
+
+
+@twin.command()
 @scenario_option
 @dataset_option
 @click.option("--once", is_flag=True, help="Retrain now and return.")

@@ -5,7 +5,7 @@ Nothing here knows a recurrence: a stage is a process that runs its operations i
 link is a queue that serves one message at a time, a message is an event that triggers when it arrives.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,13 @@ from twin.pipeline import Pipeline
 
 Process = Generator[Event, Any, None]
 FORWARD, BACKWARD = "forward", "backward"
+Heard = Callable[[str, int, int, int, int], None]
+"""Is told of everything that ends: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward
+(where: the stage), down or up (a message on the wire; where: the boundary)."""
+
+
+def _deaf(what: str, where: int, micro_batch: int, start_ns: int, end_ns: int) -> None:
+    """Nobody listens."""
 
 
 def operations(schedule: str, warmup: int, micro_batches: int) -> Iterator[tuple[str, int]]:
@@ -59,11 +66,13 @@ class _Direction:
     def __post_init__(self) -> None:
         self.wire = Resource(self.env, capacity=1)
 
-    def carry(self, arrival: Event) -> Process:
-        """Carry one message; triggers `arrival` when it is there."""
+    def carry(self, arrival: Event, sent: Callable[[int, int], None]) -> Process:
+        """Carry one message; tells `sent` when it was on the wire, triggers `arrival` when it is there."""
         with self.wire.request() as turn:
             yield turn
+            start_ns = self.env.now
             yield self.env.timeout(self.occupancy_ns)
+        sent(start_ns, self.env.now)
         yield self.env.timeout(self.latency_ns)
         arrival.succeed()
 
@@ -71,8 +80,9 @@ class _Direction:
 class _Iteration:
     """One pipeline in one environment."""
 
-    def __init__(self, env: Environment, pipeline: Pipeline, plan: int) -> None:
+    def __init__(self, env: Environment, pipeline: Pipeline, plan: int, heard: Heard) -> None:
         self.env = env
+        self.heard = heard
         self.pipeline = pipeline.column(plan)
         one = self.pipeline
         last = one.stages - 1
@@ -96,6 +106,7 @@ class _Iteration:
             duration = int((one.tf if forward else one.tb)[i, 0])
             yield self.env.timeout(duration)
             stage.busy_ns += duration
+            self.heard(kind, i, k, self.env.now - duration, self.env.now)
             if not forward:
                 stage.end_ns = self.env.now
             sent = self._send(i, k, forward)
@@ -105,19 +116,19 @@ class _Iteration:
     def _send(self, i: int, k: int, forward: bool) -> Event | None:
         """Start the message of operation k of stage i; its arrival, or None at the ends of the pipeline."""
         if forward and i < len(self.down):
-            link, arrival = self.down[i], self.stages[i + 1].activations[k]
+            where, link, arrival = ("down", i), self.down[i], self.stages[i + 1].activations[k]
         elif not forward and i > 0:
-            link, arrival = self.up[i - 1], self.stages[i - 1].gradients[k]
+            where, link, arrival = ("up", i - 1), self.up[i - 1], self.stages[i - 1].gradients[k]
         else:
             return None
-        self.env.process(link.carry(arrival))
+        self.env.process(link.carry(arrival, lambda start, end: self.heard(*where, k, start, end)))
         return arrival
 
 
-def simulate(pipeline: Pipeline, plan: int = 0) -> Timeline:
-    """Run one iteration of plan `plan` of `pipeline` event by event."""
+def simulate(pipeline: Pipeline, plan: int = 0, heard: Heard = _deaf) -> Timeline:
+    """Run one iteration of plan `plan` of `pipeline` event by event; `heard` is told of every operation."""
     env = Environment(initial_time=0)
-    iteration = _Iteration(env, pipeline, plan)
+    iteration = _Iteration(env, pipeline, plan, heard)
     for i in range(pipeline.stages):
         env.process(iteration.run_stage(i))
     env.run()

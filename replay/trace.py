@@ -1,0 +1,268 @@
+"""A window of a run as a Chrome trace: what every stage and every link did, micro-batch by micro-batch.
+
+The log holds iterations, not operations. Each iteration of the window is simulated again by the referee
+under the links that the world had when it began; if a link changed on the way its operations are stretched
+to the length that was logged, and say so. The file is the trace event format (JSON object form): complete
+events ("X") on one track a stage and one a direction of a link, instants ("i") for decisions, counters ("C")
+for telemetry, names as metadata ("M"); times in microseconds of simulated time. Perfetto and chrome://tracing
+open it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest import durable
+from ingest.errors import UsageError
+from ingest.progress import SILENT, Progress
+from ingest.units import NS_PER_S, to_ns
+from replay import runner, runs
+from replay.events import Event
+from replay.header import from_payload
+from replay.log import RunReader
+from replay.observation import plan_from_json
+from twin import referee
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.timing import boundaries, stage_domains
+from twin.wan import WanTrace
+
+Json = dict[str, Any]
+Slice = tuple[str, int, int, int, int]
+"""(what, where, micro-batch, start_ns, end_ns) of an operation, as the referee tells it."""
+MOST = 500_000
+"""Operations that a file may hold; viewers become slow beyond."""
+RUN, LINKS = 1, 2
+"""Process numbers of the run's own track and of the links; domain k is `DOMAINS` + k."""
+DOMAINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A written trace."""
+
+    run_id: str
+    path: Path
+    from_s: float
+    to_s: float
+    iterations: int
+    events: int
+    stretched: int  # iterations in which a link changed
+
+    def to_json(self) -> Json:
+        """The object of `twin trace --json`."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("run_id", "path")}
+        return {"schema": "twin.trace/1", "run": self.run_id, "path": str(self.path), **own}
+
+
+def write(
+    store: Path, run_id: str, out: Path, *, from_s: float, to_s: float, progress: Progress = SILENT
+) -> Traced:
+    """Write the trace of [from_s, to_s] of a run to `out`, replacing what is there.
+
+    Raises:
+        NotFoundError: no such run, or its data set has left the lake. UsageError: no such window, or more
+        than `MOST` operations in it. StorageError: the file cannot be written.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    stage, _ = runner.restage(store, from_payload(reader.header()), ())
+    if not 0 <= from_s < to_s:
+        raise UsageError(f"--from {from_s:g} --to {to_s:g}: write a window, such as --from 0 --to 60")
+    drawing = Drawing(stage, to_ns(from_s), to_ns(to_s), progress)
+    for event in reader.events():
+        drawing.add(event)
+    events = [*drawing.names(), *drawing.events]
+    body = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"run": run_id}}
+    durable.replace(out, json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
+    return Traced(run_id, out, from_s, to_s, drawing.iterations, len(events), drawing.stretched)
+
+
+@dataclass
+class _Job:
+    """What is known of a job on the way through the log."""
+
+    estimator: Estimator
+    plan: Plan | None = None
+
+
+@dataclass
+class Drawing:
+    """Takes the events of a run in order; draws those of the window."""
+
+    stage: runner.Stage
+    from_ns: int
+    to_ns: int
+    progress: Progress = SILENT
+    events: list[Json] = field(default_factory=list)
+    iterations: int = 0
+    stretched: int = 0
+
+    def __post_init__(self) -> None:
+        self._jobs: dict[str, _Job] = {}
+        self._names = [domain.name for domain in self.stage.setup.cluster.domains]
+        self._slowdown = np.ones(len(self._names))
+        self._tracks: dict[tuple[int, int], str] = {(RUN, 0): "run", (RUN, 1): "decisions"}
+        self._take: dict[str, Callable[[Event], None]] = {
+            "plan_applied": self._plan_applied,
+            "iteration_done": self._iteration_done,
+            "time_lost": self._time_lost,
+            "decided": self._decided,
+            "link_observed": self._link_observed,
+            "link_failed": self._link,
+            "link_restored": self._link,
+            "domain_slowed": self._slowed,
+        }
+        self.progress.start(None, "iterations")
+
+    def add(self, event: Event) -> None:
+        """One more event of the log."""
+        take = self._take.get(event.type)
+        if take is not None:
+            take(event)
+
+    def names(self) -> Iterator[Json]:
+        """Metadata: what processes and tracks are called."""
+        processes = {RUN: "run", LINKS: "links"} | {DOMAINS + k: name for k, name in enumerate(self._names)}
+        used = {pid for pid, _ in self._tracks} | {event["pid"] for event in self.events}
+        for pid in sorted(used):
+            yield _named("process_name", pid, 0, processes[pid])
+        for (pid, tid), name in sorted(self._tracks.items()):
+            yield _named("thread_name", pid, tid, name)
+
+    def _job(self, name: str) -> _Job:
+        if name not in self._jobs:
+            context = runner.context_of(self.stage.header, self.stage.setup, name)
+            self._jobs[name] = _Job(context.estimator)
+        return self._jobs[name]
+
+    def _plan_applied(self, event: Event) -> None:
+        said, job = event.payload, self._job(event.job)
+        job.plan = plan_from_json(said["plan"])
+        if said["pause_ns"]:
+            start = event.sim_ns - said["pause_ns"]
+            moved = {f"{self._names[i]}>{self._names[j]}": size for i, j, size in said["moved_bytes"]}
+            self._slice("move", RUN, 0, start, event.sim_ns, {"plan": str(job.plan), "moved_bytes": moved})
+
+    def _iteration_done(self, event: Event) -> None:
+        said, start = event.payload, event.payload["start_ns"]
+        number = said["first"]
+        for count, length in said["durations"]:
+            # Only the iterations that touch the window are looked at one by one.
+            first = max(0, (self.from_ns - start) // length)
+            last = min(count, -(-(self.to_ns - start) // length))
+            for n in range(first, last):
+                self._iteration(event.job, number + n, start + n * length, length)
+            start, number = start + count * length, number + count
+
+    def _iteration(self, job: str, number: int, start_ns: int, length_ns: int) -> None:
+        known = self._job(job)
+        assert known.plan is not None, "an iteration follows a plan"
+        self.iterations += 1
+        self.progress.advance()
+        label = f"iteration {number}" + (f" of {job}" if job else "")
+        self._slice(label, RUN, 0, start_ns, start_ns + length_ns, {"plan": str(known.plan)})
+        found = simulate(known.estimator, known.plan, self.stage.setup.wan, start_ns, self._slowdown)
+        if found is None:  # it began while a link was dead: nothing is known of its inside
+            return
+        operations, whole_ns = found
+        ratio = length_ns / whole_ns
+        self.stretched += whole_ns != length_ns
+        shown = {} if whole_ns == length_ns else {"stretched": round(ratio, 4)}
+        domains, crossings = stage_domains(known.plan), boundaries(known.plan)
+        for what, where, k, begin, end in operations:
+            name, pid, tid = self._place(what, where, domains, crossings)
+            if pid:
+                at, to = start_ns + round(begin * ratio), start_ns + round(end * ratio)
+                self._slice(name if k < 0 else f"{name} {k}", pid, tid, at, to, shown)
+        if len(self.events) > MOST:
+            raise UsageError(
+                f"more than {MOST:,} operations between {self.from_ns / NS_PER_S:g} s and "
+                f"{self.to_ns / NS_PER_S:g} s: ask for a shorter window"
+            )
+
+    def _place(
+        self, what: str, where: int, domains: list[int], crossings: list[tuple[int, int] | None]
+    ) -> tuple[str, int, int]:
+        """Name and track of an operation; process 0: it is not shown (a message inside a domain)."""
+        if what not in ("down", "up"):
+            pid = DOMAINS + domains[where]
+            self._tracks.setdefault((pid, where), f"stage {where}")
+            return what, pid, where
+        pair = crossings[where]
+        if pair is None:
+            return what, 0, 0
+        i, j = pair if what == "down" else pair[::-1]
+        tid = i * len(self._names) + j
+        self._tracks.setdefault((LINKS, tid), f"{self._names[i]} > {self._names[j]}")
+        return "activations" if what == "down" else "gradients", LINKS, tid
+
+    def _time_lost(self, event: Event) -> None:
+        said = event.payload
+        self._slice(
+            f"lost: {said['reason']}", RUN, 0, said["start_ns"], said["start_ns"] + said["lost_ns"], {}
+        )
+
+    def _decided(self, event: Event) -> None:
+        said = event.payload
+        told = {"reason": said["reason"], "trigger": said["observation"].get("trigger")}
+        self._instant(f"decision {said['number']}: {said['action']}", RUN, 1, event.sim_ns, told)
+
+    def _link(self, event: Event) -> None:
+        i, j = event.payload["src"], event.payload["dst"]
+        what = event.type.replace("_", " ")
+        self._instant(f"{what}: {self._names[i]} > {self._names[j]}", RUN, 1, event.sim_ns, {})
+
+    def _link_observed(self, event: Event) -> None:
+        at_ns = event.payload["sampled_ns"]
+        if self.from_ns <= at_ns <= self.to_ns:
+            for i, j, bandwidth_bps, _ in event.payload["samples"]:
+                name = f"{self._names[int(i)]} > {self._names[int(j)]} Gb/s"
+                self.events.append(
+                    {
+                        "name": name,
+                        "ph": "C",
+                        "ts": at_ns / 1e3,
+                        "pid": LINKS,
+                        "args": {"measured": bandwidth_bps / 1e9},
+                    }
+                )
+
+    def _slowed(self, event: Event) -> None:
+        self._slowdown[event.payload["domain"]] = event.payload["factor"]
+
+    def _slice(self, name: str, pid: int, tid: int, start_ns: int, end_ns: int, args: Json) -> None:
+        if end_ns > self.from_ns and start_ns < self.to_ns:
+            own = {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3, "pid": pid, "tid": tid}
+            self.events.append({"name": name, "cat": name.split()[0], "ph": "X", **own, "args": args})
+
+    def _instant(self, name: str, pid: int, tid: int, at_ns: int, args: Json) -> None:
+        if self.from_ns <= at_ns <= self.to_ns:
+            own = {"ts": at_ns / 1e3, "pid": pid, "tid": tid, "s": "t"}
+            self.events.append({"name": name, "ph": "i", **own, "args": args})
+
+
+def simulate(
+    estimator: Estimator, plan: Plan, wan: WanTrace, start_ns: int, slowdown: NDArray[np.float64]
+) -> tuple[list[Slice], int] | None:
+    """Operations of an iteration under the links at `start_ns`, and its length in nanoseconds; None while a
+    used link is dead. What follows a stage's last backward is one operation, "update", of micro-batch -1."""
+    # Replicas are one pipeline a domain, which the kernel times and the referee does not know.
+    pipeline = None if plan.sync is not None else estimator.pipeline(plan, wan.at(start_ns), slowdown)
+    if pipeline is None:
+        return None
+    found: list[Slice] = []
+    timeline = referee.simulate(pipeline, 0, lambda *operation: found.append(operation))
+    for stage, end_ns in enumerate(timeline.end_ns):
+        tail = int(pipeline.tail[stage, 0])
+        if tail:
+            found.append(("update", stage, -1, end_ns, end_ns + tail))
+    return found, timeline.iteration_ns
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> Json:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

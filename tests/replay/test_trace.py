@@ -1,0 +1,146 @@
+"""The trace view: valid by the format's rules, and what it shows is what the log says happened."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.errors import UsageError
+from replay import runner, runs, trace
+from replay.events import Event
+from replay.log import RunReader
+from tests.replay.toys import toy_run, without_lake
+from tests.worlds import toy_scenario
+
+Json = dict[str, Any]
+WANTED = {
+    "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
+    "i": {"name", "ts", "pid", "tid", "s", "args"},
+    "C": {"name", "ts", "pid", "args"},
+    "M": {"name", "pid", "tid", "args"},
+}
+TICK_US = 2e-3  # times are nanoseconds over a thousand: two roundings
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        without_lake(patch)
+        folder = tmp_path_factory.mktemp("store")
+        toy_run(folder, "greedy")
+        return folder
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+
+
+def traced(store: Path, from_s: float, to_s: float) -> tuple[trace.Traced, Json]:
+    (run_id,) = [run for run in runs.all_ids(store) if "greedy" in run]
+    made = trace.write(store, run_id, store / "trace.json", from_s=from_s, to_s=to_s)
+    return made, json.loads(made.path.read_text())
+
+
+def problems(body: Json) -> Iterator[str]:
+    """What is wrong by the rules of the trace event format."""
+    events = body["traceEvents"]
+    for event in events:
+        if set(event) - {"ph"} != WANTED.get(event["ph"]):
+            yield f"{event}: keys"
+        if event["ph"] != "M" and not event["ts"] >= 0:
+            yield f"{event}: time"
+        if event["ph"] == "i" and event["s"] not in "gpt":
+            yield f"{event}: scope"
+        if event["ph"] == "C" and not all(isinstance(value, float) for value in event["args"].values()):
+            yield f"{event}: a counter counts"
+    tracks = {(e["pid"], e["tid"]) for e in events if e["ph"] in "Xi"}
+    yield from (
+        f"{t}: no name" for t in tracks - {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    )
+    processes = {e["pid"] for e in events}
+    yield from (
+        f"{p}: no name" for p in processes - {e["pid"] for e in events if e["name"] == "process_name"}
+    )
+    slices = sorted(
+        (e for e in events if e["ph"] == "X"), key=lambda e: (e["pid"], e["tid"], e["ts"], -e["dur"])
+    )
+    for _, track in groupby(slices, key=lambda e: (e["pid"], e["tid"])):
+        yield from overlapping(track)
+
+
+def overlapping(track: Iterable[Json]) -> Iterator[str]:
+    """Slices of one track that neither nest nor follow each other."""
+    ends: list[float] = []
+    for event in track:
+        if event["dur"] < 0:
+            yield f"{event}: ends before it begins"
+        while ends and ends[-1] <= event["ts"] + TICK_US:
+            ends.pop()
+        if ends and event["ts"] + event["dur"] > ends[-1] + TICK_US:
+            yield f"{event}: overlaps"
+        ends.append(event["ts"] + event["dur"])
+
+
+@pytest.mark.parametrize(("from_s", "to_s"), [(0, 60), (190, 330), (590, 700)])
+def test_a_trace_is_valid(store: Path, from_s: float, to_s: float) -> None:
+    made, body = traced(store, from_s, to_s)
+    assert list(problems(body)) == []
+    assert made.events == len(body["traceEvents"]) and made.iterations > 0
+    assert json.loads(json.dumps(made.to_json()))["schema"] == "twin.trace/1"
+
+
+def test_iterations_are_those_of_the_log_and_hold_every_micro_batch(store: Path) -> None:
+    _, body = traced(store, 0, 60)
+    (run_id,) = runs.all_ids(store)
+    done = next(e for e in RunReader(runs.folder(store, run_id)).events() if e.type == "iteration_done")
+    slices = [e for e in body["traceEvents"] if e["ph"] == "X"]
+    first = next(e for e in slices if e["name"] == "iteration 0")
+    assert first["dur"] == pytest.approx(done.payload["durations"][0][1] / 1e3)
+    inside = [e for e in slices if e["pid"] >= trace.DOMAINS and e["ts"] + e["dur"] <= first["dur"] + TICK_US]
+    assert max(e["ts"] + e["dur"] for e in inside) == pytest.approx(first["dur"])
+    plan = plan_of(RunReader(runs.folder(store, run_id)).events())
+    stages, every = sum(share["pp"] for share in plan["shares"]), plan["micro_batches"]
+    assert Counter(e["cat"] for e in inside) == {
+        "forward": stages * every,
+        "backward": stages * every,
+        "update": stages,
+    }
+    sent = [e for e in slices if e["pid"] == trace.LINKS and e["ts"] < first["dur"]]
+    assert len([e for e in sent if e["cat"] == "activations"]) == every * (len(plan["shares"]) - 1)
+
+
+def plan_of(events: Iterable[Event]) -> Json:
+    return next(e.payload["plan"] for e in events if e.type == "plan_applied")  # type: ignore[no-any-return]
+
+
+def test_moves_decisions_and_a_change_on_the_way_are_shown(store: Path) -> None:
+    made, body = traced(store, 0, 600)
+    (run_id,) = runs.all_ids(store)
+    events = list(RunReader(runs.folder(store, run_id)).events())
+    moves = [e for e in events if e.type == "plan_applied" and e.payload["pause_ns"]]
+    shown = [e for e in body["traceEvents"] if e["name"] == "move"]
+    assert [e["dur"] for e in shown] == [pytest.approx(m.payload["pause_ns"] / 1e3) for m in moves]
+    decided = sum(e.type == "decided" for e in events)
+    assert sum(e["name"].startswith("decision ") for e in body["traceEvents"]) == decided
+    assert made.stretched >= 1  # the links step in the middle of an iteration
+    assert any("stretched" in e["args"] for e in body["traceEvents"] if e["ph"] == "X")
+
+
+def test_a_run_of_the_event_engine_has_a_trace(tmp_path: Path) -> None:
+    done = runner.run(tmp_path, policy="static", scenario=toy_scenario(), engine="des")
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=30)
+    assert list(problems(json.loads(made.path.read_text()))) == []
+
+
+def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for window in ((-1.0, 5.0), (5.0, 5.0), (9.0, 5.0)):
+        with pytest.raises(UsageError, match="write a window"):
+            traced(store, *window)
+    monkeypatch.setattr(trace, "MOST", 100)
+    with pytest.raises(UsageError, match="shorter window"):
+        traced(store, 0, 60)
