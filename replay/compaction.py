@@ -21,6 +21,10 @@ PIECE_EVENTS = 100_000
 """Events in a merged file; one more segment may be in it."""
 
 
+MANY_FILES = 16
+"""Data files from which on a finished run is worth compacting."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """How many data files and bytes a run took before and takes now."""
@@ -55,6 +59,12 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
         _refuse(run_dir, verification.verify(run_dir))
         after = before if before.compacted else _merge(run_dir, before, piece_events, disk)
         return Compaction(len(before.pieces), len(after.pieces), _size(before), _size(after))
+
+
+def tidy(run_dir: Path) -> None:
+    """Compact a run that has just ended, if it is in many files."""
+    if len(recovery.walk(run_dir).pieces) >= MANY_FILES:
+        compact(run_dir)
 
 
 def _merge(run_dir: Path, before: Contents, piece_events: int, disk: Disk) -> Contents:

@@ -11,6 +11,7 @@ from ingest.units import NS_PER_S
 from policy import registry
 from policy.protocol import Context, Decision, Policy
 from replay import champion, runs
+from replay.compaction import tidy
 from replay.coordinator import LATE, Coordinator
 from replay.events import Event
 from replay.header import Engine, Header, code_version, environment, from_payload
@@ -133,6 +134,7 @@ def run(
         play(prepared, record, progress)
     finally:
         record.close()
+    tidy(runs.folder(store, run_id))
     return result(store, run_id)
 
 
@@ -155,6 +157,7 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
         )
     with RunWriter.open(reader.run_dir) as writer:
         play(prepared, writer, progress)
+    tidy(reader.run_dir)
     return result(store, run_id, "resumed; every stored event was computed again and compared")
 
 

@@ -13,7 +13,7 @@ from histories import history
 from ingest.durable import DISK, Disk
 from ingest.errors import DamageError, LockedError, StorageError, TwinError, UsageError
 from replay import contents, recovery, sql
-from replay.compaction import Compaction, compact
+from replay.compaction import Compaction, compact, tidy
 from replay.log import RunReader, RunWriter, recover
 
 EVENTS, PER_FLUSH, PIECE = 48, 5, 20
@@ -208,6 +208,15 @@ def test_a_reader_is_not_disturbed(tmp_path: Path, finished: tuple[Path, str, st
     rows += [table.num_rows for table in started]
     assert sum(rows) == EVENTS + 1, "a reader that began before goes on in the merged files"
     assert len(seen) > 30 and set(seen) == {EVENTS + 1}
+
+
+def test_a_run_in_many_files_is_tidied(run: Path, finished: tuple[Path, str, str], tmp_path: Path) -> None:
+    tidy(run)
+    assert len(list(run.glob("*.parquet"))) == 11, "not worth it"
+    digest, head = workload.write(tmp_path / "many", 40, 2)
+    tidy(tmp_path / "many")
+    assert_same(tmp_path / "many", (tmp_path / "many", digest, head))
+    assert len(list((tmp_path / "many").glob("*.parquet"))) == 1
 
 
 def test_the_report(run: Path) -> None:
