@@ -11,10 +11,10 @@ parts, and around the path itself until that no longer helps. Over this set the 
 best route,
   at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding inside a domain is
   free;
-* free knobs (schedule, warm-up depth, point-to-point mode, routes) are always turned right;
+* free knobs (schedule, warm-up depth, point-to-point mode, routes, H of local SGD) are always turned right;
 * GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
 
-A world with jitter draws iterations that are shorter than nominal too: its bound holds on average, not strictly.
+A world with jitter also draws iterations shorter than nominal: there the bound holds on average only.
 
 The event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the
 kernel engine.
@@ -152,7 +152,8 @@ def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
     for n, (leg, family) in enumerate(zip(paths.legs, paths.on_leg, strict=True)):
         done = _done(made, family.rate, leg)
         each_s, each_usd = per_iteration(estimator, family.plan, None)
-        usd, busy_s = usd + done * each_usd, busy_s + done * each_s
+        run = done * estimator.tokens_per_iteration / estimator.tokens(family.plan)
+        usd, busy_s = usd + run * each_usd, busy_s + run * each_s
         if n:
             moved = estimator.move(paths.on_leg[n - 1].plan, family.plan, open_links(estimator.cluster.size))
             usd += egress_usd(estimator, moved.bytes)

@@ -10,6 +10,7 @@ from ingest.units import BITS_PER_BYTE, NS_PER_S
 from policy.rates import States, iteration_ns, per_second, route_bps
 from twin.domain import Cluster
 from twin.estimate import Estimator
+from twin.moving import holders
 from twin.plan import Plan
 from twin.wan import WanTrace
 
@@ -46,8 +47,9 @@ class Grid:
         return np.diff(self.edges_s)
 
     def rate(self, estimator: Estimator, plan: Plan) -> Float:
-        """Iterations per second of `plan` in every slot (S,)."""
-        return per_second(iteration_ns(estimator, plan, self.states))[self.state]
+        """Iterations per second of `plan` in every slot (S,), weighed by the tokens that they are worth."""
+        worth = estimator.tokens(plan) / estimator.tokens_per_iteration
+        return worth * per_second(iteration_ns(estimator, plan, self.states))[self.state]
 
 
 def grid(wan: WanTrace, decision_times_ns: Sequence[int], restart_s: float) -> Grid:
@@ -105,11 +107,13 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
     """
     size = estimator.cluster.size
     pairs = [(i, j) for i in range(size) for j in range(size) if i != j]
-    home = np.array([[share.domain for share in plan.shares for _ in range(share.layers)] for plan in plans])
+    held = [[[owner[0] for owner in layer] for layer in holders(plan)] for plan in plans]
+    first = np.array([[domains[0] for domains in layers] for layers in held])
+    has = np.array([[[k in domains for domains in layers] for k in range(size)] for layers in held])
     weight = np.array([layer.parameters for layer in estimator.job.model.layers()], dtype=np.float64)
     sizes = []
     for i, j in pairs:
-        leaving, arriving = (home == i) * weight, (home == j).astype(np.float64)
+        leaving, arriving = (first == i) * ~has[:, j] * weight, has[:, j].astype(np.float64)
         sizes.append(leaving @ arriving.T)
     distinct, index = np.unique(np.round(np.array(sizes)), return_inverse=True)
     bits = distinct * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE

@@ -51,7 +51,7 @@ class Pool:
             if plan in self._seen:
                 continue
             self._seen.add(plan)
-            key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero)
+            key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None)
             rate = self.made.rate(self.estimator, plan)
             old = self._families.get(key)
             assert old is None or not needs_restart(old.plan, plan)

@@ -16,7 +16,7 @@ from policy.horizon import Horizon, Outages, ahead, outcomes, per_iteration
 from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
-from policy.search import build, explore
+from policy.search import Pool, build, explore
 from policy.static import base_plan
 from twin.domain import LinkState, Matrix
 from twin.plan import Plan
@@ -31,7 +31,8 @@ class Tuning:
     margin: float  # in units of the objective, that a move must gain over holding
     per_forecast: int = 6  # candidates taken from each forecast's search
     outage_s: float = 600.0  # a dead link is expected back after this, or after as long again as it was dead
-    same: float = 0.05  # links that differ by less than this share are not searched again
+    same: float = 0.05  # links that differ by less than this share are not searched again,
+    drifted: float = 0.3  # and only around what was found when they differ by less than this
 
 
 TUNED = Tuning(horizon_s=3600.0, margin=0.01)
@@ -39,22 +40,31 @@ TUNED = Tuning(horizon_s=3600.0, margin=0.01)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """The last search of one part of the horizon: what it was for and what it found."""
+    """What the last search of one part of the horizon found, the links it was for, and those of the last
+    wide one.
+    """
 
     links: LinkState
+    wide: LinkState
     free_gpus: tuple[int, ...]
     slowdown: Matrix
     plans: tuple[Plan, ...]
 
-    def covers(self, links: LinkState, view: View, same: float) -> bool:
-        """Whether a search for `links` now would be for nearly the same."""
-        off = ~np.eye(len(links.latency_s), dtype=np.bool_)
-        near = (
-            np.abs(links.bandwidth_bps[off] - self.links.bandwidth_bps[off])
-            <= same * self.links.bandwidth_bps[off]
-        )
-        machines = self.free_gpus == view.free_gpus and np.array_equal(self.slowdown, view.slowdown)
-        return machines and bool(near.all())
+    def suits(self, view: View) -> bool:
+        """Whether the machines are still those of the search."""
+        return self.free_gpus == view.free_gpus and np.array_equal(self.slowdown, view.slowdown)
+
+
+def _differ(a: LinkState, b: LinkState) -> float:
+    """Largest relative difference between the bandwidths of two states; infinite where one lives and one
+    is dead.
+    """
+    off = ~np.eye(len(a.latency_s), dtype=np.bool_)
+    first, second = a.bandwidth_bps[off], b.bandwidth_bps[off]
+    both = (first > 0) & (second > 0)
+    if not np.array_equal(first > 0, second > 0):
+        return float("inf")
+    return float(np.abs(first[both] / second[both] - 1).max(initial=0.0))
 
 
 class Mpc:
@@ -119,10 +129,18 @@ class Mpc:
         self, view: View, part: int, links: LinkState, objective: Objective, running: Plan | None
     ) -> Sequence[Plan]:
         """The best plans of one link state, at most one for each shape, by the objective without moving."""
-        before = self._searched.get(part)
-        if before is not None and before.covers(links, view, self.tuning.same):
+        before, tuning = self._searched.get(part), self.tuning
+        if before is not None and before.suits(view) and _differ(links, before.links) <= tuning.same:
             return before.plans
-        pool = explore(self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running)
+        if before is not None and before.suits(view) and _differ(links, before.wide) <= tuning.drifted:
+            wide, pool = before.wide, Pool(self.estimator, links, view.free_gpus, view.slowdown)
+            for plan in dict.fromkeys([*before.plans, *([running] if running else [])]):
+                pool.climb_from(plan)
+        else:
+            wide = links
+            pool = explore(
+                self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
+            )
         found: list[tuple[float, int, Plan]] = []
         for ns, shape, cuts in pool.best_by_shape()[: 6 * self.tuning.per_forecast]:
             plan = build(self.estimator, shape, cuts)
@@ -130,7 +148,7 @@ class Mpc:
             seconds = ns / NS_PER_S
             found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), len(found), plan))
         plans = tuple(plan for _, _, plan in sorted(found)[: self.tuning.per_forecast])
-        self._searched[part] = _Searched(links, view.free_gpus, view.slowdown, plans)
+        self._searched[part] = _Searched(links, wide, view.free_gpus, view.slowdown, plans)
         return plans
 
     def _objective(self, view: View, horizon: Horizon) -> Objective:

@@ -75,6 +75,18 @@ class Pool:
                 return self.scores[shape, here], here
             here = best
 
+    def climb_from(self, plan: Plan) -> None:
+        """Climb from the cuts of a plan, if it can run with the GPUs that live."""
+        if plan.sync is not None:
+            return  # replicas have no cuts
+        shape = shape_of(plan)
+        legal = all(
+            pair in choices(self.estimator, domain, shape.dp, self.free_gpus)
+            for domain, pair in zip(shape.order, shape.inner, strict=True)
+        )
+        if legal:
+            self.climb(shape, plan.cuts)
+
     def ranked(self) -> list[tuple[int, Shape, tuple[int, ...]]]:
         """Everything that runs, fastest first, ties in a fixed order."""
         return sorted((ns, shape, cuts) for (shape, cuts), ns in self.scores.items() if ns != DEAD)
@@ -122,7 +134,7 @@ def explore(
     candidates = orders(alive) if len(alive) <= ENUMERATE_UP_TO else _beam(pool, alive, short)
     _screen(pool, candidates, short)
     if start is not None:
-        _climb_from(pool, start)
+        pool.climb_from(start)
     for _, shape, cuts in _finalists(pool):
         pool.climb(shape, cuts)
     for _, shape, cuts in pool.best_by_shape()[:1]:
@@ -235,17 +247,6 @@ def _screen(pool: Pool, candidates: Iterable[tuple[int, ...]], short: dict[int, 
                 shape = concrete(pool.estimator, profile, either, pool.free_gpus)
                 if shape is not None:
                     pool.start(shape)
-
-
-def _climb_from(pool: Pool, plan: Plan) -> None:
-    shape = shape_of(plan)
-    legal = all(
-        pair in choices(pool.estimator, domain, shape.dp, pool.free_gpus)
-        for domain, pair in zip(shape.order, shape.inner, strict=True)
-    )
-    if legal:
-        pool.score(shape, np.array([plan.cuts], dtype=np.int64))
-        pool.climb(shape, plan.cuts)
 
 
 def _finalists(pool: Pool) -> list[tuple[int, Shape, tuple[int, ...]]]:

@@ -1,0 +1,120 @@
+from math import exp, inf
+
+import numpy as np
+import pytest
+
+from policy.horizon import Outages, ahead, egress_usd, outcomes, pause_s, per_iteration
+from policy.objective import Objective, Outcome
+from policy.search import best_plans
+from tests.policy.cases import random_case
+from twin.estimate import Estimator, Move
+from twin.view import Forecast
+
+NONE = Outages(np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+def forecast(
+    bandwidth: list[float], sd: float = 0.0, horizons: tuple[float, ...] = (0.0, 60.0, 600.0)
+) -> Forecast:
+    """Two domains whose links have `bandwidth[h]` at horizon h."""
+    rows = np.array([[[inf, b], [b, inf]] for b in bandwidth])
+    spread = np.full_like(rows, sd) * (1 - np.eye(2))
+    return Forecast(np.array(horizons), rows, spread, np.array([[0.0, 0.02], [0.02, 0.0]]))
+
+
+def test_slices_meet_midway_and_the_last_holds() -> None:
+    made = ahead(forecast([1e9, 2e9, 3e9]), 3600.0, NONE)
+    assert made.edges_s.tolist() == [0.0, 30.0, 330.0, 3600.0]
+    assert [links.bandwidth_bps[0, 1] for links in made.middle] == [1e9, 2e9, 3e9]
+    assert made.length_s == 3600.0
+
+
+def test_horizons_beyond_the_end_are_left_out() -> None:
+    assert ahead(forecast([1e9, 2e9, 3e9]), 60.0, NONE).edges_s.tolist() == [0.0, 60.0]
+
+
+def test_uncertainty_is_two_states_one_deviation_apart() -> None:
+    made = ahead(forecast([1e9, 1e9, 1e9], sd=0.3), 600.0, NONE)
+    first = made.states.bandwidth_bps[:2, 0, 1]
+    assert first == pytest.approx([1e9 * exp(-0.3), 1e9 * exp(0.3)])
+    assert made.states.bandwidth_bps[0, 0, 0] == inf
+
+
+def test_a_dead_link_comes_back_where_it_is_expected() -> None:
+    back = np.array([[0.0, 500.0], [0.0, 0.0]])
+    made = ahead(forecast([0.0, 0.0, 0.0]), 3600.0, Outages(back, np.full((2, 2), 4e9)))
+    assert 500.0 in made.edges_s
+    alive = [float(links.bandwidth_bps[0, 1]) for links in made.middle]
+    assert alive == [4e9 if start >= 500.0 else 0.0 for start in made.edges_s[:-1]]
+    assert all(links.bandwidth_bps[1, 0] == 0.0 for links in made.middle)
+
+
+def case() -> tuple[Estimator, list]:
+    estimator, state = random_case(2, size=2)
+    free = [domain.gpus for domain in estimator.cluster.domains]
+    plans = [plan for plan, _ in best_plans(estimator, state, free_gpus=free, top=40)]
+    return estimator, plans
+
+
+def test_holding_under_constant_links_brings_what_the_estimator_says() -> None:
+    estimator, plans = case()
+    made = ahead(forecast([2e9, 2e9, 2e9]), 1000.0, NONE)
+    for plan in plans[:5]:
+        (held,) = outcomes(estimator, [plan], made, running=plan, restart_s=11.35, slowdown=None)
+        now = estimator.iteration(plan, made.middle[0])
+        assert held.iter_s == pytest.approx(now.iter_s)
+        assert held.utilisation == pytest.approx(now.utilisation)
+        assert held.usd == pytest.approx(now.usd)
+
+
+def test_a_move_costs_its_pause_and_its_bytes() -> None:
+    estimator, plans = case()
+    made = ahead(forecast([2e9, 2e9, 2e9]), 1000.0, NONE)
+    old = plans[0]
+    new = next(plan for plan in plans if estimator.move(old, plan, made.middle[0]).bytes[0, 1] > 0)
+    move = estimator.move(old, new, made.middle[0])
+    (held,) = outcomes(estimator, [new], made, running=new, restart_s=20.0, slowdown=None)
+    (moved,) = outcomes(estimator, [new], made, running=old, restart_s=20.0, slowdown=None)
+    pause = move.seconds - estimator.restart_s + 20.0
+    assert moved.iter_s == pytest.approx(held.iter_s * 1000.0 / (1000.0 - pause))
+    iterations = 1000.0 / moved.iter_s
+    assert (moved.usd - held.usd) * iterations == pytest.approx(egress_usd(estimator, move.bytes))
+
+
+def test_a_move_longer_than_the_horizon_brings_nothing() -> None:
+    estimator, plans = case()
+    made = ahead(forecast([2e9, 2e9, 2e9]), 10.0, NONE)
+    other = next(plan for plan in plans if plan.shares != plans[0].shares)
+    (moved,) = outcomes(estimator, [other], made, running=plans[0], restart_s=11.35, slowdown=None)
+    assert moved.iter_s == inf
+    dead = ahead(forecast([0.0, 0.0, 0.0]), 1000.0, NONE)
+    over = next(plan for plan in plans if len(plan.shares) == 2)
+    (stalled,) = outcomes(estimator, [over], dead, running=plans[0], restart_s=11.35, slowdown=None)
+    assert stalled.iter_s == inf
+
+
+def test_free_knobs_pause_nothing() -> None:
+    estimator, _ = case()
+    assert pause_s(estimator, Move(np.zeros((2, 2)), 0.0), 11.35) == 0.0
+
+
+def test_prices_count_between_domains_only() -> None:
+    estimator, plans = case()
+    moved = np.array([[7e9, 1e9], [2e9, 9e9]])
+    assert egress_usd(estimator, moved) == pytest.approx(0.02 * 3)
+    assert per_iteration(estimator, plans[0], None) == per_iteration(estimator, plans[0], np.ones(2))
+
+
+def test_pure_speed_orders_by_time_alone() -> None:
+    objective = Objective((1.0, 0.0, 0.0), Outcome(10.0, 0.5, 2.0))
+    assert objective.value(Outcome(8.0, 0.1, 9.0)) == pytest.approx(0.2)
+    assert objective.value(Outcome(8.0, 0.1, 9.0)) > objective.value(Outcome(8.1, 0.9, 0.0))
+    assert objective.value(Outcome(inf, 0.9, 0.0)) == -inf
+
+
+def test_each_weight_counts_in_units_of_the_base() -> None:
+    base = Outcome(10.0, 0.5, 2.0)
+    assert Objective((0.0, 1.0, 0.0), base).value(Outcome(99.0, 0.7, 5.0)) == pytest.approx(0.7)
+    assert Objective((0.0, 0.0, 1.0), base).value(Outcome(99.0, 0.7, 5.0)) == pytest.approx(-2.5)
+    free = Objective((0.0, 0.0, 1.0), Outcome(10.0, 0.5, 0.0))
+    assert free.value(Outcome(10.0, 0.5, 3.0)) == pytest.approx(-3.0)

@@ -1,0 +1,54 @@
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from policy.rates import States, crossings, iteration_ns, per_second, route_bps
+from policy.search import best_plans
+from tests.policy.cases import links, random_case
+from twin.domain import Cluster, LinkState
+from twin.estimate import DEAD, Estimator
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_the_estimator_state_by_state(seed: int) -> None:
+    estimator, state = random_case(seed, size=3)
+    rng = np.random.default_rng(seed)
+    free = [domain.gpus for domain in estimator.cluster.domains]
+    states = [links(3, rng) for _ in range(5)]
+    dead = states[0].bandwidth_bps.copy()
+    dead[rng.integers(3), rng.integers(3)] = 0.0
+    states += [replace(states[0], bandwidth_bps=dead), states[1]]
+    slowdown = rng.uniform(1.0, 2.0, 3)
+    for plan, _ in best_plans(estimator, state, free_gpus=free, top=12):
+        expected = [estimator.iter_ns(plan, s, slowdown) for s in states]
+        assert iteration_ns(estimator, plan, States.of(states), slowdown).tolist() == expected
+
+
+def test_routes_and_limits_of_domains_count() -> None:
+    estimator, state = random_case(0, size=3)
+    domains = estimator.cluster.domains
+    limited = (replace(domains[0], egress_bps=5e8), *domains[1:])
+    narrow = Estimator(Cluster(limited, estimator.cluster.usd_per_gb), estimator.job)
+    plan = narrow.make((0, 1), (3, estimator.n_layers - 3), 1, ((1, 1), (1, 1)), 1)
+    relayed = replace(plan, routes=((0, 2, 1),))
+    states = States.of([state])
+    for one in (plan, relayed):
+        assert iteration_ns(narrow, one, states).tolist() == [narrow.iter_ns(one, state)]
+    assert route_bps(narrow.cluster, states, ((0, 1),))[0] <= 5e8
+    assert route_bps(narrow.cluster, states, ((1, 2), (2, 0)))[0] == min(
+        state.bandwidth_bps[1, 2], state.bandwidth_bps[2, 0]
+    )
+
+
+def test_a_dead_link_has_no_rate_and_a_single_domain_needs_none() -> None:
+    estimator, state = random_case(1, size=2)
+    dark = LinkState(np.where(np.eye(2) > 0, inf, 0.0), state.latency_s)
+    states = States.of([state, dark])
+    over = estimator.make((0, 1), (3, estimator.n_layers - 3), 1, ((1, 1), (1, 1)), 1)
+    alone = estimator.make((0,), (estimator.n_layers,), 1, ((1, 1),), 1)
+    assert iteration_ns(estimator, over, states)[1] == DEAD
+    assert crossings(estimator, over, states).alive.tolist() == [True, False]
+    assert per_second(iteration_ns(estimator, over, states))[1] == 0.0
+    assert len(set(iteration_ns(estimator, alone, states).tolist())) == 1
