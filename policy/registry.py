@@ -48,6 +48,7 @@ POLICIES: dict[str, Entry] = {
     ),
     "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
     "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
+    "sla-morl": Entry("policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic"),
     "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),
 }
 
