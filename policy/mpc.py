@@ -17,6 +17,7 @@ from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
 from policy.search import Pool, build, explore
+from policy.shapes import Shape
 from policy.static import base_plan
 from twin.domain import LinkState, Matrix
 from twin.plan import Plan
@@ -53,6 +54,15 @@ class _Searched:
     def suits(self, view: View) -> bool:
         """Whether the machines are still those of the search."""
         return self.free_gpus == view.free_gpus and np.array_equal(self.slowdown, view.slowdown)
+
+
+def _varied(pool: Pool, fastest: int) -> list[tuple[int, Shape, tuple[int, ...]]]:
+    """The fastest shapes, and the fastest one of every order: prices differ by order, not by speed."""
+    ranked = pool.best_by_shape()
+    by_order: dict[tuple[int, ...], tuple[int, Shape, tuple[int, ...]]] = {}
+    for entry in ranked:
+        by_order.setdefault(entry[1].order, entry)
+    return list(dict.fromkeys([*ranked[:fastest], *by_order.values()]))
 
 
 def _differ(a: LinkState, b: LinkState) -> float:
@@ -142,12 +152,12 @@ class Mpc:
                 self.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
             )
         found: list[tuple[float, int, Plan]] = []
-        for ns, shape, cuts in pool.best_by_shape()[: 6 * self.tuning.per_forecast]:
+        for ns, shape, cuts in _varied(pool, 6 * tuning.per_forecast):
             plan = build(self.estimator, shape, cuts)
             busy_s, usd = per_iteration(self.estimator, plan, view.slowdown)
             seconds = ns / NS_PER_S
             found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), len(found), plan))
-        plans = tuple(plan for _, _, plan in sorted(found)[: self.tuning.per_forecast])
+        plans = tuple(plan for _, _, plan in sorted(found)[: tuning.per_forecast])
         self._searched[part] = _Searched(links, wide, view.free_gpus, view.slowdown, plans)
         return plans
 

@@ -1,0 +1,233 @@
+"""`static`, `single`, `greedy` and `mpc`, each by what defines it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ingest.errors import InfeasibleError
+from ingest.units import NS_PER_S
+from policy.greedy import Greedy
+from policy.mpc import Mpc, Tuning
+from policy.protocol import Context, Policy
+from policy.search import best_plans
+from policy.single import Single
+from policy.static import Static, equal_cuts, megatron_sizes
+from tests.policy.cases import cluster, model
+from tests.worlds import toy_setup
+from twin.domain import Cluster
+from twin.estimate import Estimator
+from twin.job import JobSpec
+from twin.plan import Plan
+from twin.view import Forecast, View
+
+SPEED = (1.0, 0.0, 0.0)
+HORIZONS_S = (0.0, 60.0, 600.0)
+
+
+def estimator(size: int = 3, gpus: int = 4, blocks: int = 8) -> Estimator:
+    return Estimator(cluster(size, [gpus] * size), JobSpec(model(blocks), 64, (1, 2), zero=1))
+
+
+def started(policy: Policy, made: Estimator, weights: tuple[float, float, float] = SPEED) -> Policy:
+    policy.reset(Context(made, 60.0, 11.35, weights, np.random.default_rng(0)))
+    return policy
+
+
+def view(
+    made: Estimator,
+    bps: float | tuple[float, ...] = 3e9,
+    *,
+    plan: Plan | None = None,
+    free: tuple[int, ...] | None = None,
+    trigger: str = "period",
+    now_s: float = 0.0,
+    sd: float = 0.0,
+) -> View:
+    """All links alike; a tuple gives the bandwidth at each horizon."""
+    size = made.cluster.size
+    levels = bps if isinstance(bps, tuple) else (bps,) * len(HORIZONS_S)
+    off = ~np.eye(size, dtype=bool)
+    rows = np.stack([np.where(off, level, np.inf) for level in levels])
+    seen = Forecast(
+        np.array(HORIZONS_S), rows, np.where(off, sd, 0.0) + 0 * rows.clip(max=0), np.where(off, 0.02, 0.0)
+    )
+    alive = free or tuple(domain.gpus for domain in made.cluster.domains)
+    return View(int(now_s * NS_PER_S), trigger, seen, plan, alive, np.ones(size), 100.0, 0.0)
+
+
+def dead(seen: View, *pairs: tuple[int, int]) -> View:
+    bandwidth = seen.forecast.bandwidth_bps.copy()
+    for i, j in pairs:
+        bandwidth[:, i, j] = 0.0
+    return replace(seen, forecast=replace(seen.forecast, bandwidth_bps=bandwidth))
+
+
+# -- static
+
+
+def test_static_cuts_evenly_in_index_order() -> None:
+    made = estimator()  # 10 layers over 3 domains
+    plan = started(Static(), made).decide(view(made)).plan
+    assert plan is not None
+    assert plan.order == (0, 1, 2)
+    assert [share.layers for share in plan.shares] == [4, 3, 3]
+    assert len({(share.tp, share.pp) for share in plan.shares}) == 1
+
+
+def test_static_takes_the_smallest_tensor_width_that_fits() -> None:
+    sizes = list(megatron_sizes(estimator(gpus=8), (0, 1), (8, 8, 8)))
+    assert next((dp, inner[0]) for dp, inner, _ in sizes) == (8, (1, 1))
+    assert [tp for _, ((tp, _), *_), _ in sizes] == sorted(tp for _, ((tp, _), *_), _ in sizes)
+    larger = toy_setup(2, model="llama2-13b").job.model
+    big = Estimator(cluster(2, [8, 8], 8), JobSpec(larger, 16, (1,), zero=0))
+    plan = equal_cuts(big, (0, 1), (8, 8))
+    assert plan.shares[0].tp > 1  # 6.5 G parameters x 18 bytes are too many for one GPU
+
+
+def test_static_holds_through_everything_that_leaves_its_plan_legal() -> None:
+    made, policy = estimator(), started(Static(), estimator())
+    plan = policy.decide(view(made)).plan
+    for bps in (1e8, 1e11):
+        assert policy.decide(view(made, bps, plan=plan)).plan is None
+
+
+def test_static_replans_by_the_same_rule_when_a_domain_is_gone() -> None:
+    made = estimator()
+    policy = started(Static(), made)
+    plan = policy.decide(view(made)).plan
+    again = policy.decide(view(made, plan=plan, free=(4, 0, 4), trigger="failure")).plan
+    assert again is not None and again.order == (0, 2)
+    assert [share.layers for share in again.shares] == [5, 5]
+    assert policy.decide(view(made, plan=again, free=(4, 4, 4), trigger="repair")).plan is None
+
+
+def test_static_goes_round_a_dead_link_where_the_rule_can() -> None:
+    made = estimator()
+    policy = started(Static(), made)
+    plan = policy.decide(view(made)).plan
+    again = policy.decide(dead(view(made, plan=plan, trigger="failure"), (0, 1), (1, 0))).plan
+    assert again is not None and again.order == (0, 2)
+
+
+def test_static_says_how_much_memory_is_missing() -> None:
+    setup = toy_setup(2, model="llama3-405b")
+    made = Estimator(setup.cluster, setup.job)
+    with pytest.raises(InfeasibleError, match=r"llama3-405b over 2 domains .* GiB"):
+        started(Static(), made).decide(view(made))
+
+
+# -- single
+
+
+def test_single_takes_the_fastest_domain_and_stays() -> None:
+    base = estimator()
+    domains = list(base.cluster.domains)
+    domains[1] = replace(domains[1], gpus=8)
+    made = Estimator(Cluster(tuple(domains), base.cluster.usd_per_gb), base.job)
+    policy = started(Single(), made)
+    plan = policy.decide(view(made)).plan
+    assert plan is not None and plan.order == (1,)
+    assert policy.decide(view(made, 1e11, plan=plan)).plan is None
+    moved = policy.decide(view(made, plan=plan, free=(4, 0, 4), trigger="failure")).plan
+    assert moved is not None and moved.order in ((0,), (2,))
+
+
+def test_single_says_what_the_closest_domain_lacks() -> None:
+    setup = toy_setup(2, model="llama3-70b")
+    made = Estimator(setup.cluster, setup.job)
+    with pytest.raises(InfeasibleError, match=r"llama3-70b fits in no single domain: d0 .* needs .* GiB"):
+        started(Single(), made).decide(view(made))
+
+
+# -- greedy
+
+
+def test_greedy_is_the_best_plan_now_whatever_it_costs() -> None:
+    made = estimator()
+    policy = started(Greedy(), made)
+    fast, slow = view(made, 1e11), view(made, 1e8)
+    first = policy.decide(fast).plan
+    assert first is not None and len(first.shares) == 3
+    second = policy.decide(replace(slow, plan=first)).plan
+    assert second is not None and len(second.shares) == 1
+    back = policy.decide(replace(fast, plan=second)).plan
+    assert back == first
+    assert policy.decide(replace(fast, plan=first)).plan is None
+
+
+# -- mpc
+
+
+def test_mpc_starts_with_the_best_plan_of_constant_links() -> None:
+    made = estimator()
+    seen = view(made, 5e9)
+    decision = started(Mpc(), made).decide(seen)
+    best, ns = best_plans(made, seen.forecast.links(), free_gpus=(4, 4, 4), top=1)[0]
+    assert decision.plan == best
+    assert decision.predicted_iter_s == pytest.approx(ns / NS_PER_S)
+
+
+def test_mpc_does_not_follow_a_dip_that_the_forecast_takes_back() -> None:
+    made = estimator()
+    policy = started(Mpc(), made)
+    plan = policy.decide(view(made, 1e11)).plan
+    assert plan is not None and len(plan.shares) > 1
+    dip = view(made, (1e8, 9.9e10, 1e11), plan=plan, now_s=60.0)
+    assert policy.decide(dip).plan is None
+    assert started(Greedy(), made).decide(dip).plan is not None
+
+
+def test_mpc_moves_when_the_change_is_there_to_stay() -> None:
+    made = estimator()
+    policy = started(Mpc(), made)
+    plan = policy.decide(view(made, 1e11)).plan
+    decision = policy.decide(view(made, 1e8, plan=plan, now_s=60.0))
+    assert decision.plan is not None and len(decision.plan.shares) == 1
+    assert decision.extra["gain"] > decision.extra["margin"]
+
+
+def test_mpc_weighs_the_price_of_moving_against_the_horizon() -> None:
+    made = estimator()
+    plan = started(Mpc(), made).decide(view(made, 1e11)).plan
+    worse = view(made, 1e9, plan=plan, now_s=60.0)
+    hasty, patient = Tuning(30.0, 0.0), Tuning(36000.0, 0.0)
+    assert started(Mpc(hasty), made).decide(worse).plan is None
+    assert started(Mpc(patient), made).decide(worse).plan is not None
+
+
+def test_mpc_keeps_within_its_margin() -> None:
+    made = estimator()
+    plan = started(Mpc(), made).decide(view(made, 1e11)).plan
+    worse = view(made, 1e9, plan=plan, now_s=60.0)
+    assert started(Mpc(Tuning(36000.0, 1e9)), made).decide(worse).plan is None
+
+
+def test_mpc_waits_for_a_link_that_has_just_died() -> None:
+    made = estimator()
+    policy = started(Mpc(Tuning(3600.0, 0.01, outage_s=10.0)), made)
+    plan = policy.decide(view(made, 1e11)).plan
+    assert plan is not None and len(plan.shares) == 3
+    a, b, _ = plan.order
+    cut = dead(view(made, 1e11, plan=plan, trigger="failure"), (a, b), (b, a))
+    assert policy.decide(replace(cut, now_ns=60 * NS_PER_S)).plan is None
+    late = policy.decide(replace(cut, now_ns=3000 * NS_PER_S)).plan
+    assert late is not None and not {(a, b), (b, a)} & set(zip(late.order, late.order[1:], strict=False))
+
+
+def test_mpc_follows_the_weights() -> None:
+    made = estimator()
+    seen = view(made, 1e11)
+    fast = started(Mpc(), made, SPEED).decide(seen).plan
+    cheap = started(Mpc(), made, (0.0, 0.0, 1.0)).decide(seen).plan
+    assert fast is not None and len(fast.shares) > 1
+    assert cheap is not None and len(cheap.shares) == 1
+
+
+def test_mpc_expects_less_of_uncertain_links() -> None:
+    made = estimator()
+    sure = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 1e11)).candidates}
+    vague = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 1e11, sd=0.8)).candidates}
+    spanning = [plan for plan in sure if plan in vague and len(plan.shares) > 1]
+    assert spanning
+    assert all(vague[plan] > sure[plan] for plan in spanning)
