@@ -40,12 +40,11 @@ class Delays:
         assert count is not None and layers is not None
         gradients = GRADIENT_BYTES * job.model.parameters / stages / tp
         activations = float(count * job.message_bytes(micro_batch))
-        bps = np.minimum(links.bandwidth_bps, links.bandwidth_bps.T)
+        bps = np.maximum(np.minimum(links.bandwidth_bps, links.bandwidth_bps.T), 1.0)  # dead: a bit a second
         latency = np.maximum(links.latency_s, links.latency_s.T)
         np.fill_diagonal(bps, [domain.inter_node_bps for domain in domains])
         latency = latency + np.diag([domain.inter_node_latency_s for domain in domains])
-        with np.errstate(divide="ignore"):
-            rate = BITS_PER_BYTE / bps
+        rate = BITS_PER_BYTE / bps
         return cls(2.0 * (latency + gradients / dp * rate), latency + activations * rate)
 
 
