@@ -106,7 +106,8 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
     then). Resharding inside a domain is taken as free.
     """
     size = estimator.cluster.size
-    pairs = [(i, j) for i in range(size) for j in range(size) if i != j]
+    used = sorted({domain for plan in plans for domain in plan.order})
+    pairs = [(i, j) for i in used for j in used if i != j]
     held = [[[owner[0] for owner in layer] for layer in holders(plan)] for plan in plans]
     first = np.array([[domains[0] for domains in layers] for layers in held])
     has = np.array([[[k in domains for domains in layers] for k in range(size)] for layers in held])
@@ -117,11 +118,11 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
         sizes.append(leaving @ arriving.T)
     distinct, index = np.unique(np.round(np.array(sizes)), return_inverse=True)
     bits = distinct * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
-    first, _ = _blocks(made)
+    block, _ = _blocks(made)
     shape = (len(pairs), len(plans), len(plans))
     ways = [dict.fromkeys([((i, j),), *(plan.route(i, j) for plan in plans)]) for i, j in pairs]
     return Moves(
-        first, index.reshape(shape).astype(np.int32), _least_seconds(estimator.cluster, made, ways, bits)
+        block, index.reshape(shape).astype(np.int32), _least_seconds(estimator.cluster, made, ways, bits)
     )
 
 

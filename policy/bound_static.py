@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingest.units import NS_PER_S
 from policy.bound_grid import Grid, optimistic
 from policy.rates import States, crossings, iteration_ns, per_second
-from policy.search import build
+from policy.search import ENUMERATE_UP_TO, build
 from policy.shapes import Cuts, Shape, choices, concrete, orders, profiles
 from twin.costs import open_links
 from twin.domain import LinkState
@@ -60,6 +60,8 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
     Plans that do not fit in memory are left out.
     """
     free = [domain.gpus for domain in estimator.cluster.domains]
+    if len(free) > ENUMERATE_UP_TO:
+        return []
     found: list[Plan] = []
     for order in orders(tuple(range(estimator.cluster.size))):
         for dp in range(1, max(free) + 1):
@@ -79,9 +81,11 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
 
 
 def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
-    """The best fixed plan; `known` is a good one to start from."""
+    """The best fixed plan; `known` is one to start from, and the answer where there are too many domains."""
     lengths = made.lengths_s
     best, value = known, float(lengths @ made.rate(estimator, known))
+    if estimator.cluster.size > ENUMERATE_UP_TO:
+        return Fixed(best, value, 0, False)
     shapes = every_shape(estimator)
     covered = sum(_count(shape, estimator.n_layers) for shape in shapes)
     candidates, complete = _sieved(estimator, made, shapes, value)

@@ -184,6 +184,21 @@ def test_free_knobs_are_one_family() -> None:
     assert len(pool.families[0].plans) == 2
 
 
+def test_more_domains_than_can_be_enumerated() -> None:
+    setup = restless_setup(6, 1)
+    tokens, used = run(setup, "static")
+    bound = bound_of(setup, used)
+    assert not bound.exact and not bound.static_exact and bound.enumerated == 0
+    assert tokens <= bound.static_tokens <= bound.tokens * (1 + 1e-12)
+
+
+def test_a_domain_alone_in_its_plans_needs_no_links() -> None:
+    setup = toy_setup(2, bps=1e6)
+    bound = bound_of(setup, [])
+    assert len(bound.timeline) == 1 and len(bound.static_plan.shares) == 1
+    assert bound.egress_usd == 0
+
+
 def test_a_model_that_fits_nowhere_has_no_bound() -> None:
     setup = toy_setup(2, model="llama3-405b")
     with pytest.raises(InfeasibleError, match="405b"):
