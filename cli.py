@@ -405,12 +405,15 @@ def compact(out: Output, run: str) -> None:
 @click.argument("run")
 @click.option("--out", "page", type=FOLDER, help="File to write [reports/RUN.html in the store].")
 @click.option("--compare/--alone", default=False, help="Set the baselines and the bound beside it [no].")
+@click.option("--vs", "other", metavar="RUN", help="Set one other run beside it, figure by figure.")
 @with_output
-def report(out: Output, run: str, page: Path | None, compare: bool) -> None:
+def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:
     """Write one self-contained HTML page about a run.
 
     \b
-    Example: twin report latest
+    Examples:
+      twin report latest
+      twin report latest --compare --vs tri-7b-static
     """
     from replay import report as writer
     from replay import runs
@@ -422,7 +425,12 @@ def report(out: Output, run: str, page: Path | None, compare: bool) -> None:
             from replay.compare import beside
 
             comparison = beside(out.store, run_id, progress=progress)
-        path = writer.write(out.store, run_id, page, comparison)
+        versus = None
+        if other is not None:
+            from replay.whatif import pair
+
+            versus = pair(out.store, runs.find(out.store, other), run_id)
+        path = writer.write(out.store, run_id, page, comparison, versus)
     result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
     out.show(result, lambda console: console.line(str(path)))
 

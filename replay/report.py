@@ -5,23 +5,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.durable import replace
+from replay import front, report_decisions, report_versus, runs
 from replay import report_charts as charts
-from replay import report_decisions, runs
 from replay import report_page as page
 from replay.log import RunReader
 from replay.report_data import tell
+from replay.report_model import looks
 
 if TYPE_CHECKING:  # a report needs no policy, so it does not import them
     from replay.compare import Comparison
+    from replay.whatif import WhatIf
 
 HERE = Path(__file__).parent
 REPORTS = "reports"
 
 
-def write(store: Path, run_id: str, out: Path | None = None, comparison: "Comparison | None" = None) -> Path:
+def write(
+    store: Path,
+    run_id: str,
+    out: Path | None = None,
+    comparison: "Comparison | None" = None,
+    versus: "WhatIf | None" = None,
+) -> Path:
     """Write the page about a run and return its path, `<store>/reports/<run>.html` unless `out` is given.
 
-    An older page of the same name is replaced: it can always be made again.
+    An older page of the same name is replaced: it can always be made again. `comparison` sets all policies
+    of its world beside it, `versus` one other run.
 
     Raises:
         NotFoundError: there is no such run, or it was stopped before anything was stored.
@@ -29,22 +38,28 @@ def write(store: Path, run_id: str, out: Path | None = None, comparison: "Compar
         StorageError: the page cannot be written.
     """
     target = out or store / REPORTS / f"{run_id}.html"
-    replace(target, render(store, run_id, comparison).encode())
+    replace(target, render(store, run_id, comparison, versus).encode())
     return target
 
 
-def render(store: Path, run_id: str, comparison: "Comparison | None" = None) -> str:
+def render(
+    store: Path, run_id: str, comparison: "Comparison | None" = None, versus: "WhatIf | None" = None
+) -> str:
     """The page as one HTML document."""
     reader = RunReader(runs.folder(store, run_id))
     reader.header()  # says what is wrong where nothing is stored
     story, kpis = tell(reader.events())
+    looked = looks(store, reader, len(story.choices))
     sections = (
         page.head(story, run_id),
         page.cards(kpis),
         page.comparison(comparison, run_id),
+        report_versus.versus(versus),
+        report_versus.front(front.points(store, run_id), run_id, _bound(comparison)),
         charts.plan_over_time(story),
         charts.iterations(story),
-        charts.time_spent(story),
+        charts.time_spent(story, looked),
+        charts.binding(story, looked),
         charts.links(story),
         charts.traffic(story),
         charts.money(story),
@@ -59,3 +74,11 @@ def render(store: Path, run_id: str, comparison: "Comparison | None" = None) -> 
         f"<title>{escape(run_id)}</title><style>{style}</style></head>"
         f"<body><main>{''.join(sections)}</main><script>{script}</script></body></html>\n"
     )
+
+
+def _bound(comparison: "Comparison | None") -> tuple[float, float] | None:
+    """(USD, seconds) per token of the clairvoyant bound."""
+    bound = comparison.bound if comparison is not None else None
+    if comparison is None or bound is None or not bound.tokens:
+        return None
+    return bound.egress_usd / bound.tokens, comparison.wall_s / bound.tokens

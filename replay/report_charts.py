@@ -1,15 +1,21 @@
 """The charts of the report: each function takes a story and returns a section (HTML), or "" without data."""
 
 import math
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import groupby
 
 from ingest.units import GB
 from replay.report_data import Pair, Series, Story
 from replay.report_decisions import plan_line
+from replay.report_model import Look, waiting
 from replay.report_svg import Chart, colour, legend, number
 
 LINKS_SHOWN = 12
+BINDINGS = 6
+"""Kinds of binding cycle that have a colour of their own."""
 Z80 = 1.2816
 """Standard deviations on either side that hold 80 % of a normal distribution."""
 
@@ -25,16 +31,66 @@ WHERE_TIME_WENT = (
 """(key in the story, meaning, colour)."""
 
 
-def time_spent(story: Story) -> str:
-    """One bar: where the simulated time went."""
+def time_spent(story: Story, looked: Sequence[Look] = ()) -> str:
+    """A waterfall: from the simulated time, step by step, down to the time in which GPUs computed."""
     total = sum(story.time_s.values())
     if not total:
         return ""
-    spent = [(story.time_s.get(key, 0.0), meaning, colour) for key, meaning, colour in WHERE_TIME_WENT]
-    shown = [entry for entry in spent if entry[0] > 0]
-    bar = "".join(f'<i class="k{colour}" style="flex:{value / total:.6f}"></i>' for value, _, colour in shown)
-    names = legend((f"{meaning}: {value / total:.2%}", colour) for value, meaning, colour in shown)
-    return f'<h2>Where the time went</h2><div class="bar" aria-hidden="true">{bar}</div>{names}'
+    spent = [(story.time_s.get(key, 0.0), meaning, kind) for key, meaning, kind in WHERE_TIME_WENT[1:]]
+    lost = [entry for entry in spent if entry[0] > 0]
+    steps = [*lost, *_waits(story, looked)]
+    rows, left = [_step("simulated time", 0.0, total, total, 7)], total
+    for value, meaning, kind in steps:
+        rows.append(_step(meaning, left - value, left, total, kind))
+        left -= value
+    rows.append(_step("computing, mean over the domains in the plan", 0.0, left, total, 2))
+    return f'<h2>Where the time went</h2><div class="fall">{"".join(rows)}</div>'
+
+
+def _waits(story: Story, looked: Sequence[Look]) -> list[tuple[float, str, int]]:
+    """What iterations waited for; split by the cost models where they are at hand."""
+    waited = max(0.0, story.time_s.get("training", 0.0) - story.computing_s)
+    shares = waiting(looked)
+    if shares is None:
+        return [(waited, "in iterations: waiting for other stages, messages, gradients", 1)]
+    return [
+        (waited * shares[0], "in iterations: stages waiting for each other (by the model)", 1),
+        (waited * shares[1], "in iterations: messages between domains, gradients (by the model)", 0),
+    ]
+
+
+def _step(meaning: str, low: float, high: float, total: float, kind: int) -> str:
+    share = (high - low) / total
+    bar = f'<i class="{colour(kind)}" style="left:{low / total:.3%};width:{share:.3%}"></i>'
+    figures = f"<b>{high - low:,.4g} s · {share:.2%}</b>"
+    return f'<div><span>{meaning}</span>{figures}<div class="lane">{bar}</div></div>'
+
+
+def binding(story: Story, looked: Sequence[Look]) -> str:
+    """What bound the iteration time under the links as the filter saw them, decision by decision."""
+    if not looked:
+        return ""
+    words = [_named(look.binding, story.names) for look in looked]
+    often = [text for text, _ in Counter(words).most_common(BINDINGS)]
+    chart = Chart(story.end_s, 1.0, "")
+    ends = [look.time_s for look in looked[1:]] + [story.end_s]
+    for text, group in groupby(zip(words, looked, ends, strict=True), key=lambda entry: entry[0]):
+        spans = list(group)
+        css = colour(often.index(text)) if text in often else "other"
+        chart.box(spans[0][1].time_s, spans[-1][2], 0, 1, css, text)
+    names = legend((text, k) for k, text in enumerate(often))
+    note = (
+        '<p class="small-text soft">The slowest cycle of the pipeline decides its pace: one stage alone, or '
+        "the round of stages and messages between two domains.</p>"
+    )
+    strip = chart.html("<strong>Binding cycle</strong> at each decision", small=True, label="binding cycle")
+    return f'<h2>What bound the pace</h2>{note}{names}<div class="strip">{strip}</div>'
+
+
+def _named(text: str, names: Sequence[str]) -> str:
+    """A binding with the names of the domains for their numbers; without the period, which differs always."""
+    plain = re.sub(r"\s*[:,]?\s*[0-9.]+ (?:ns|us|ms|s)\b", "", text)
+    return re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], plain)
 
 
 def plan_over_time(story: Story) -> str:
@@ -166,7 +222,7 @@ def _heat(story: Story, sums: dict[Pair, int], what: str) -> str:
 def _heat_cell(size: int, highest: int, own: bool) -> str:
     if own or not size:
         return f'<td class="n none">{"" if own else "0"}</td>'
-    return f'<td class="n cell" style="--v:{0.08 + 0.6 * size / highest:.3f}">{size / GB:,.1f}</td>'
+    return f'<td class="n cell" style="--v:{0.08 + 0.42 * size / highest:.3f}">{size / GB:,.1f}</td>'
 
 
 def _faults(story: Story, chart: Chart) -> None:

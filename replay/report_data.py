@@ -55,6 +55,7 @@ class Choice:
     trigger: str
     details: Json
     wall: Json
+    outcome: list[float] = field(default_factory=lambda: [0.0, 0.0])  # iterations until the next, seconds
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Story:
     traffic: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))  # bytes, training
     moved: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))  # bytes, moves
     time_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # where the time went
+    computing_s: float = 0.0  # of the time in iterations, mean over the domains in the plan
     choices: list[Choice] = field(default_factory=list)
     outages: list[tuple[Pair, float, float]] = field(default_factory=list)
     faults: list[tuple[float, str]] = field(default_factory=list)
@@ -179,12 +181,22 @@ class _Teller:
         stalled_s = payload["stalled_ns"] / 1e9
         story.time_s["stalled"] += stalled_s
         story.time_s["training"] += start_s - payload["start_ns"] / 1e9 - stalled_s
+        active_ns = sum(payload["active_ns"])
+        length_s = start_s - payload["start_ns"] / 1e9
+        story.computing_s += length_s * sum(payload["compute_ns"]) / active_ns if active_ns else 0.0
+        self._outcome(payload["count"], length_s)
         for k, (compute_ns, active_ns) in enumerate(
             zip(payload["compute_ns"], payload["active_ns"], strict=True)
         ):
             if active_ns:
                 story.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns)
         self._charge(event, payload)
+
+    def _outcome(self, count: int, length_s: float) -> None:
+        """What came of the last decision."""
+        if self.story.choices:
+            self.story.choices[-1].outcome[0] += count
+            self.story.choices[-1].outcome[1] += length_s
 
     def _time_lost(self, event: Event, payload: Json) -> None:
         self.story.time_s[payload["reason"]] += payload["lost_ns"] / 1e9

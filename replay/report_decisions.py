@@ -55,6 +55,9 @@ def _choice(choice: Choice, story: Story) -> str:
         facts.append(("fallback", escape(details["fallback"])))
     if details["predicted_iter_s"] is not None:
         facts.append(("expected iteration", f"{details['predicted_iter_s']:.4g} s"))
+    iterations, seconds = choice.outcome
+    if iterations:
+        facts.append(("mean iteration until the next", f"{seconds / iterations:.4g} s ({iterations:.0f})"))
     if "latency_s" in choice.wall:
         facts.append(("decided in", f"{choice.wall['latency_s'] * 1e3:.3g} ms"))
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)

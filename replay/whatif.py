@@ -179,21 +179,49 @@ def what_if(
         record.close()
     base = list(reader.events()) if until_s is None else _cut(store, played, reader, header, progress)
     other = list(RunReader(runs.folder(store, name)).events())
-    end_ns = int(header.world["end_ns"])
+    found = paired(run_id, base, name, other, int(header.world["end_ns"]))
+    return replace(found, from_decision=from_decision, until_s=until_s, notes=notes)
+
+
+def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
+    """Two finished runs of the store beside each other, whatever they were made for.
+
+    Raises:
+        NotFoundError: no such run. InputError: one is not finished, or their worlds differ in length.
+    """
+    both = [RunReader(runs.folder(store, run)) for run in (base_run, run_id)]
+    headers = [from_payload(reader.header()) for reader in both]
+    unfinished = [reader.run_dir.name for reader in both if not reader.finished]
+    if unfinished:
+        raise InputError(f"{unfinished[0]}: the run is not finished")
+    ends = [int(header.world["end_ns"]) for header in headers]
+    if ends[0] != ends[1]:
+        raise InputError(
+            f"{base_run} and {run_id} last {ends[0] / NS_PER_S:g} s and {ends[1] / NS_PER_S:g} s: "
+            "only runs of the same length are set beside each other"
+        )
+    found = paired(base_run, list(both[0].events()), run_id, list(both[1].events()), ends[0])
+    same = [canonical({**header.world, "engine": header.engine}) for header in headers]
+    return found if same[0] == same[1] else replace(found, notes=("the two runs are of different worlds",))
+
+
+def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], end_ns: int) -> WhatIf:
+    """The comparison of two runs from their events."""
+    ours, theirs = (from_payload(events[0].payload) for events in (base, other))
     return WhatIf(
-        base_run=run_id,
-        run_id=name,
-        policy=policy,
-        base_policy=played.policy,
-        from_decision=from_decision,
-        until_s=until_s,
+        base_run=base_run,
+        run_id=run_id,
+        policy=theirs.policy,
+        base_policy=ours.policy,
+        from_decision=0,
+        until_s=None,
         divergence=divergence(base, other),
         base=of_events(base),
         other=of_events(other),
         verdicts=judge.judge(
-            [judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)], seed=header.seed
+            [judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)], seed=theirs.seed
         ),
-        notes=notes,
+        notes=(),
     )
 
 

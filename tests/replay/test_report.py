@@ -1,6 +1,7 @@
 """The report: self-contained, complete, from events alone."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,15 @@ import pytest
 from histories import history, started, totals, write
 
 from ingest.errors import NotFoundError
-from replay import report
+from replay import report, report_versus, runner, whatif
+from replay import report_charts as charts
+from replay.front import Point, marked, points
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
 from replay.report_data import SERIES_POINTS, Series, tell
 from replay.report_svg import Chart, number, ticks, time_unit
+from tests.replay.toys import toy_run, without_lake
+from tests.worlds import toy_scenario
 
 RUN = "made-up-mpc-s0"
 
@@ -213,3 +218,58 @@ def test_a_chart_clips_to_its_box() -> None:
     )
     empty = Chart(0.0, 0.0, "s")
     assert (empty.x(1.0), empty.y(1.0)) == (0.0, 300.0)
+
+
+def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    mine, other = toy_run(tmp_path, "greedy"), toy_run(tmp_path, "static")
+    found = whatif.pair(tmp_path, other.run_id, mine.run_id)
+    text = report.write(tmp_path, mine.run_id, versus=found).read_text(encoding="utf-8")
+    balance = Balance()
+    balance.feed(text)
+    assert balance.open == []
+    assert "<h2>greedy beside static</h2>" in text and "They part at decision 0" in text
+    assert f"{mine.kpis.tokens / 1e6:,.4g}" in text and f"{other.kpis.tokens / 1e6:,.4g}" in text
+    assert all(v.kpi in report_versus.JUDGED for v in found.verdicts)
+    assert text.count('class="dots big') == 2 and '<span class="this">greedy</span>' in text
+    assert "<h2>What bound the pace</h2>" in text and 'aria-label="binding cycle"' in text
+    assert "by the model" in text  # the waterfall splits what iterations waited for
+    assert report.render(tmp_path, other.run_id).count("<h2>Time and money</h2>") == 1
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    def point(name: str, seconds: float, usd: float) -> Point:
+        return Point(name, name, (), seconds, usd)
+
+    a, b, c, d, e = (
+        point(*figures) for figures in (("a", 5, 0), ("b", 3, 2), ("c", 3, 3), ("d", 6, 0), ("e", 1, 9))
+    )
+    found = marked([e, d, c, b, a])
+    assert [p.policy for p in found] == ["a", "d", "b", "c", "e"]
+    assert {p.policy for p in found if p.best} == {"a", "b", "e"}
+    twins = marked([a, replace(a, run_id="x")])
+    assert all(p.best for p in twins)
+
+
+def test_points_are_runs_of_this_world_with_any_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lake(monkeypatch)
+    base = toy_run(tmp_path, "mpc")
+    cheap = toy_scenario(weights={"efficiency": 0.0, "utilisation": 0.0, "cost": 1.0})
+    other = runner.run(tmp_path, policy="mpc", scenario=cheap)
+    toy_run(tmp_path, "mpc", seed=9)  # another world
+    whatif.what_if(tmp_path, base.run_id, "static")  # a what-if is no run of its own
+    found = points(tmp_path, base.run_id)
+    assert {p.run_id for p in found} == {base.run_id, other.run_id}
+    text = report.render(tmp_path, base.run_id)
+    assert re.search(r"mpc \(0/0/1\)", text)
+
+
+def test_the_waterfall_ends_where_computing_begins(store: Path) -> None:
+    story, _ = tell(RunReader(store / "runs" / RUN).events())
+    text = charts.time_spent(story)
+    seconds = [float(value.replace(",", "")) for value in re.findall(r"<b>([0-9,.e+]+) s", text)]
+    assert seconds[0] == pytest.approx(3600.0) and len(seconds) >= 4
+    assert sum(seconds[1:]) == pytest.approx(3600.0, rel=1e-3)
+    assert seconds[-1] == pytest.approx(story.computing_s, rel=1e-3)

@@ -1,0 +1,172 @@
+"""Sections that set a run beside others: every figure of two runs, and the front of time and money."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from replay.front import Point
+from replay.report_svg import HEIGHT, WIDTH, number, ticks
+
+if TYPE_CHECKING:  # a report needs no policy, so it does not import them
+    from replay.whatif import WhatIf
+
+FIGURES = (
+    ("time_per_token_s", "time per token, µs", 1e6),
+    ("tokens", "tokens, millions", 1e-6),
+    ("utilisation", "utilisation of the domains in the plan, %", 100.0),
+    ("mean_iteration_s", "mean iteration, s", 1.0),
+    ("egress_usd", "egress, USD", 1.0),
+    ("usd_per_token", "egress, USD per 10⁹ tokens", 1e9),
+    ("gpu_usd", "GPU time held, USD", 1.0),
+    ("energy_j", "energy, kWh", 1 / 3.6e6),
+    ("wan_bytes", "sent for training, GB", 1e-9),
+    ("moved_bytes", "sent for moves, GB", 1e-9),
+    ("moves", "moves", 1.0),
+    ("paused_s", "paused by moves, s", 1.0),
+    ("lost_s", "without progress, s", 1.0),
+    ("load_stability", "load stability, %", 100.0),
+    ("decision_p99_s", "decision latency p99, ms", 1e3),
+)
+"""(key figure, words, factor)."""
+JUDGED = {
+    "tokens": ("tokens, % of the other run's", 100.0),
+    "utilisation": ("utilisation, points", 100.0),
+    "usd_per_token": ("egress saved, USD per 10⁹ tokens", 1e9),
+}
+"""Key figure of a verdict -> words, factor."""
+
+
+def versus(found: "WhatIf | None") -> str:
+    """This run and another one: figures, differences, intervals, and where the two part."""
+    if found is None:
+        return ""
+    base, other = found.base.to_json(), found.other.to_json()
+    rows = "".join(_figure(words, base[name], other[name], scale) for name, words, scale in FIGURES)
+    heads = "".join(
+        f'<th class="n">{escape(text)}</th>'
+        for text in (found.base_policy, found.policy, "difference", "share")
+    )
+    table = f'<div class="scroll"><table class="wrap"><tr><th>figure</th>{heads}</tr>{rows}</table></div>'
+    judged = "".join(
+        f'<tr><td>{JUDGED[v.kpi][0]}</td><td class="n">{_judged(v.kpi, v.mean)}</td>'
+        f'<td class="n">{_judged(v.kpi, v.low)} … {_judged(v.kpi, v.high)}</td>'
+        f"<td>{'better' if v.better else 'worse' if v.worse else 'not told apart'}</td></tr>"
+        for v in found.verdicts
+    )
+    intervals = (
+        '<div class="scroll"><table class="wrap"><tr><th>paired over blocks</th><th class="n">mean</th>'
+        f'<th class="n">95 % interval</th><th>{escape(found.policy)} is</th></tr>{judged}</table></div>'
+        '<p class="small-text soft">Mean over blocks of equal length; positive: better.</p>'
+    )
+    title = f"<h2>{escape(found.policy)} beside {escape(found.base_policy)}</h2>"
+    return f"{title}{_parting(found)}{table}{intervals}"
+
+
+def _judged(kpi: str, value: float) -> str:
+    scaled = value * JUDGED[kpi][1]
+    return f"{scaled:+,.0f}" if abs(scaled) >= 1e4 else f"{scaled:+,.3g}"
+
+
+def _figure(words: str, base: float | None, other: float | None, scale: float) -> str:
+    cells = [_scaled(base, scale), _scaled(other, scale), "–", "–"]
+    if base is not None and other is not None:
+        cells[2] = f"{(other - base) * scale:+,.4g}"
+        cells[3] = f"{(other - base) / base:+.1%}" if base else "–"
+    shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+    return f"<tr><td>{words}</td>{shown}</tr>"
+
+
+def _scaled(value: float | None, scale: float) -> str:
+    return "–" if value is None else f"{value * scale:,.4g}"
+
+
+def _parting(found: "WhatIf") -> str:
+    split = found.divergence
+    if split is None:
+        return '<p class="small-text soft">The two never have different plans.</p>'
+    return (
+        f'<p class="small-text soft">They part at decision {split.number}, {split.at_s:,.0f} s '
+        f"({escape(split.trigger)}): {escape(found.base_policy)} has {escape(split.base or 'no plan')}, "
+        f"{escape(found.policy)} {escape(split.other or 'no plan')}.</p>"
+    )
+
+
+def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = None) -> str:
+    """Time against egress per token of every run in this world; the line joins those that nothing beats."""
+    if len(found) < 2:
+        return ""
+    spots = [_Spot(p.usd_per_token, p.seconds_per_token, *_label(p, found, run)) for p in found]
+    if bound is not None:
+        spots.append(_Spot(*bound, "bound", "bound", "the clairvoyant bound"))
+    right = max(max(spot.usd for spot in spots) * 1.12e9, 1e-9)
+    low, top = (
+        factor * one(spot.seconds for spot in spots) * 1e6 for factor, one in ((0.92, min), (1.08, max))
+    )
+
+    def place(usd: float, seconds: float) -> tuple[float, float]:
+        x, y = usd * 1e9 / right, (seconds * 1e6 - low) / (top - low)
+        return round(WIDTH * x, 1), round(HEIGHT * (1 - y), 1)
+
+    marks, labels = [], []
+    for value in ticks(right, 5):
+        labels.append(f'<span class="tx" style="left:{value / right:.2%}">{number(value)}</span>')
+    for value in [tick for tick in ticks(top, 8) if tick > low]:
+        y = place(0, value / 1e6)[1]
+        marks.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
+        labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:g}</span>')
+    best = "L".join("{} {}".format(*place(p.usd_per_token, p.seconds_per_token)) for p in found if p.best)
+    marks.append(f'<path class="line" d="M{best}"/>')
+    for spot in spots:
+        x, y = place(spot.usd, spot.seconds)
+        title = f"<title>{escape(spot.title)}</title>"
+        marks.append(f'<path class="dots big {spot.css}" d="M{x} {y}h0">{title}</path>')
+    labels += _names([(*place(spot.usd, spot.seconds), spot) for spot in spots])
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
+        f'aria-label="time against egress per token">{"".join(marks)}</svg>'
+    )
+    axis = '<span class="ux">egress, USD per 10⁹ tokens</span>'
+    plot = f'<div class="plot tall">{svg}{"".join(labels)}{axis}</div>'
+    told = "<strong>Lower left is better</strong>; the line joins the runs that no other beats in both"
+    caption = f"<figcaption><i>µs/token</i>{told}</figcaption>"
+    return f'<h2>Time and money</h2><figure class="chart">{caption}{plot}</figure>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A mark of the plot."""
+
+    usd: float
+    seconds: float
+    name: str
+    css: str
+    title: str
+
+
+def _label(point: Point, found: Sequence[Point], run: str) -> tuple[str, str, str]:
+    """Name, class and title; weights are part of the name where a policy was run with several."""
+    several = len({p.weights for p in found if p.policy == point.policy}) > 1
+    weights = f" ({'/'.join(f'{w:g}' for w in point.weights)})" if several else ""
+    css = "this" if point.run_id == run else "front" if point.best else "raw"
+    return point.policy + weights, css, point.run_id
+
+
+def _names(placed: Sequence[tuple[float, float, _Spot]]) -> list[str]:
+    """Names beside their marks; marks that lie together share one label."""
+    groups: list[list[tuple[float, float, _Spot]]] = []
+    for x, y, spot in placed:
+        near = (group for group in groups if abs(group[0][0] - x) < 60 and abs(group[0][1] - y) < 18)
+        group = next(near, None)
+        if group is None:
+            groups.append([(x, y, spot)])
+        else:
+            group.append((x, y, spot))
+    return [_name(group) for group in groups]
+
+
+def _name(group: Sequence[tuple[float, float, _Spot]]) -> str:
+    x, y, _ = group[0]
+    side, at = ("left", x / WIDTH) if x < 0.7 * WIDTH else ("right", 1 - x / WIDTH)
+    names = ", ".join(f'<span class="{spot.css}">{escape(spot.name)}</span>' for _, _, spot in group)
+    return f'<div class="name" style="{side}:calc({at:.2%} + 9px);top:{y / HEIGHT:.2%}">{names}</div>'
