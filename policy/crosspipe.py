@@ -4,17 +4,18 @@ replicas across sites.
 After CrossPipe (Chen et al. 2025; recipe 3): the map is given (Megatron's, in domain order), and what is
 chosen is how micro-batches flow over links with latency and bandwidth, within the memory that GPUs have; the
 alternative is a replica in each site with gradients exchanged in every iteration, 2 alpha + 2 N beta, and the
-faster of the two runs. Adapted: of its schedules the twin's plans can say one-forward-one-backward with a
-deeper warm-up in front of every wide-area boundary, which hides latency as CrossPipe's solution does, and
-GPipe's order, with micro-batches of every allowed size (its sub-blocks); its split of the backward into two
-halves (zero bubble) and its waves are not among them. The referee's own event-exact times stand for its
-simulation. Solved again when the class of a link in use changes (its bandwidth, to the nearest power of two),
-as the paper does for a new profile of the network.
+faster of the two runs. Tried are all schedules that a plan can have on this map: one-forward-one-backward and
+CrossPipe's greedy order with less or more activations stored in front of a wide-area boundary, GPipe's order,
+each with micro-batches of every allowed size (its sub-blocks). Interleaving needs another map and its waves
+are not among the twin's schedules. The referee's times stand for its simulation. Solved again when the class
+of a link in use changes (its bandwidth, to the nearest power of two), as the paper does for a new profile of
+the network.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 
@@ -26,11 +27,11 @@ from policy.protocol import Context
 from policy.replicated import replicated
 from twin import replicas
 from twin.domain import LinkState
-from twin.plan import Plan, Sync
+from twin.plan import Plan, Schedule, Sync
 from twin.view import View
 
 DEEPER = (0, 1, 2, 3, 4, 6, 8, 12, 16)
-"""Extra warm-up depths per boundary ahead that are tried."""
+"""Extra warm-up depths that are tried."""
 GRADIENTS = Sync(1, 4.0)
 Class = tuple[int, ...]
 
@@ -92,10 +93,13 @@ class CrossPipe(Planner):
 
 
 def _schedules(mapped: Plan) -> Iterator[Plan]:
-    """The plan under every schedule that it can have; depth matters to 1F1B only."""
-    for extra in DEEPER if len(mapped.shares) > 1 else DEEPER[:1]:
-        yield replace(mapped, schedule="1f1b", extra_warmup=extra)
-    yield replace(mapped, schedule="gpipe", extra_warmup=0)
+    """The plan under every schedule of its map; how much is stored ahead matters to all but GPipe's."""
+    for schedule in get_args(Schedule):
+        if schedule == "gpipe":
+            yield replace(mapped, schedule="gpipe", extra_warmup=0)
+        elif schedule != "interleaved":
+            for extra in DEEPER if len(mapped.shares) > 1 else DEEPER[:1]:
+                yield replace(mapped, schedule=schedule, extra_warmup=extra)
 
 
 def link_class(plan: Plan, links: LinkState) -> Class:
