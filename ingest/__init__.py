@@ -1,1 +1,1 @@
-"""Formats to canonical tables to a Parquet lake; also what every layer shares: errors, units, durable files."""
+"""Formats to canonical tables to a Parquet lake; and what all layers share: errors, units, durable files."""

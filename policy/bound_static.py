@@ -117,7 +117,8 @@ class _Parts:
         """`count` equal parts; empty ones are left out."""
         scaled = made.edges_s[:-1] / made.edges_s[-1] * count
         _, part = np.unique(np.minimum(scaled, count - 1).astype(np.int64), return_inverse=True)
-        return cls(np.bincount(part, weights=made.lengths_s), optimistic(made, part, int(part.max()) + 1))
+        seconds: Float = np.bincount(part, weights=made.lengths_s).astype(np.float64)
+        return cls(seconds, optimistic(made, part, int(part.max()) + 1))
 
     def work(self, estimator: Estimator, shape: Shape, cuts: Cuts) -> Float:
         """Most iterations of each row of cuts over the window (P,)."""

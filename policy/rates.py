@@ -59,9 +59,11 @@ def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
     with np.errstate(divide="ignore"):
         occupancy = size * BITS_PER_BYTE / bandwidth * NS_PER_S
-    alive = (occupancy < LONGEST_NS).all(axis=0) & (latency < LONGEST_NS).all(axis=0)
-    whole = (np.rint(np.where(alive, ns, 0.0)).astype(np.int64) for ns in (occupancy, latency))
-    return Crossings(*whole, alive)
+    alive: NDArray[np.bool_] = ((occupancy < LONGEST_NS) & (latency < LONGEST_NS)).all(axis=0)
+    whole_occupancy, whole_latency = (
+        np.rint(np.where(alive, ns, 0.0)).astype(np.int64) for ns in (occupancy, latency)
+    )
+    return Crossings(whole_occupancy, whole_latency, alive)
 
 
 def route_bps(cluster: Cluster, states: States, route: Sequence[tuple[int, int]]) -> Float:

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ingest.errors import InfeasibleError, NotFoundError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
@@ -198,7 +196,7 @@ def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
     return clairvoyance.clairvoyant(
         Estimator(setup.cluster, setup.job),
         setup.wan,
-        np.array(sorted(times), dtype=np.int64),
+        sorted(times),
         restart_s=setup.scenario.moving.restart_s,
         used_plans=tuple(plans),
     )

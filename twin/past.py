@@ -2,8 +2,8 @@
 
 The past is looked at as telemetry will look at the window: the link in force is read at regular steps. A
 trace that is measured in blocks and holds in between is therefore learned as what it is in this world, levels
-that last; fitting the bare samples instead takes the scatter inside a block for all there is (on the held-out part
-of cloudpilot-iperf3 that trebles the error of the filtered present).
+that last; fitting the bare samples instead takes the scatter inside a block for all there is (on the held-out
+part of cloudpilot-iperf3 that trebles the error of the filtered present).
 """
 
 import numpy as np

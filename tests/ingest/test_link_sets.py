@@ -94,7 +94,8 @@ def test_latency_tables_sections_and_weeks_that_stand_in_two_files(sets: Sets) -
     eight = "Dallas Toronto Washington_DC Frankfurt London Osaka Sydney Sao_Paulo".replace(" ", "','")
     among = f"('{eight}')".replace("_", " ")
     mean, least, most = sets.one(
-        f"SELECT avg(rtt_s), min(rtt_s), max(rtt_s) {here(NAMES[2], f'AND src IN {among} AND dst IN {among}')}"
+        "SELECT avg(rtt_s), min(rtt_s), max(rtt_s) "
+        + here(NAMES[2], f"AND src IN {among} AND dst IN {among}")
     )
     assert (mean, least, most) == (pytest.approx(0.153, abs=1e-3), 0.012, 0.335)
 

@@ -142,7 +142,8 @@ def test_vidur_medians_and_nodes(sets: Sets) -> None:
     assert times[8, 1] == pytest.approx(0.675e-3, rel=0.01)
     assert times[16, 2] == pytest.approx(7.19e-3, rel=0.01)
     assert times[2, 2] == pytest.approx(11.4e-3, rel=0.01)
-    mlp = "gpu_model = 'H100' AND model = 'llama2-7b' AND layer = 'mlp_up_proj' AND seq = 4096 AND source_row = 1"
+    model = "gpu_model = 'H100' AND model = 'llama2-7b'"
+    mlp = f"{model} AND layer = 'mlp_up_proj' AND seq = 4096 AND source_row = 1"
     assert sets.one(f"SELECT forward_s FROM layer_profiles WHERE {mlp}") == pytest.approx(0.987e-3)
 
 
