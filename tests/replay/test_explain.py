@@ -65,7 +65,7 @@ def test_an_explanation_has_every_part(tmp_path: Path, run_id: str) -> None:
     assert told.reasons and told.chosen is not None and told.chosen.startswith("d0:") and told.binding
     assert set(told.reward) == {"efficiency", "utilisation", "cost", "total", "move_s"}
     assert told.reward["move_s"] > 11
-    assert set(told.baselines) == {"static", "single", "greedy", "mpc"}
+    assert set(told.baselines) >= {"static", "single", "greedy", "mpc"}
     assert all(answer["answer"] for answer in told.baselines.values())
     assert np.sum(told.traffic_bytes) == 0  # a single domain sends nothing
     shown = json.loads(json.dumps(told.to_json(), allow_nan=False))
@@ -78,3 +78,29 @@ def test_asking_leaves_the_rehearsal_as_it_was(tmp_path: Path, run_id: str) -> N
     first = rehearsal.ask(recorded.view)
     rehearsal.ask(replace(recorded.view, free_gpus=(4, 0, 0)))
     assert rehearsal.ask(recorded.view) == first
+
+
+@pytest.mark.parametrize("policy", ["hippo", "mpc"])
+def test_the_thresholds_of_real_policies_flip_their_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """Asked again just beyond each threshold the policy answers as said, just short of it as it did."""
+    without_lake(monkeypatch)
+    played = toy_run(tmp_path, policy).run_id
+    stage, recorded = decisions.stage_of(tmp_path, played), decisions.find(tmp_path, played, 1)
+    rehearsal = decisions.again(stage, recorded)
+    usual = explain.answer(rehearsal.ask(recorded.view), recorded.view)
+    assert recorded.view.plan is not None
+    i, j = recorded.view.plan.order[:2]
+    points = explain.tipping_points(rehearsal, recorded.view, [(i, j)])
+    assert points, "a link four times slower must matter to whoever pipelines over it"
+    for point in points:
+        factor = point.threshold_bps / point.seen_bps
+        beyond = rehearsal.ask(scaled(recorded.view, point.link, factor))
+        assert explain.answer(beyond, recorded.view) == point.answer != usual
+        back = 1 + 2 * explain.PRECISION
+        short = rehearsal.ask(
+            scaled(recorded.view, point.link, factor * (back if point.direction == "below" else 1 / back))
+        )
+        assert explain.answer(short, recorded.view) == usual
+        assert f"would {point.answer} if B(d{i}->d{j})" in point.sentence(("d0", "d1", "d2"))
