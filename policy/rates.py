@@ -59,7 +59,8 @@ def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
     with np.errstate(divide="ignore"):
         occupancy = size * BITS_PER_BYTE / bandwidth * NS_PER_S
-    alive: NDArray[np.bool_] = ((occupancy < LONGEST_NS) & (latency < LONGEST_NS)).all(axis=0)
+    fine = (occupancy < LONGEST_NS) & (latency < LONGEST_NS)
+    alive = np.logical_and.reduce(fine, axis=0)
     whole_occupancy, whole_latency = (
         np.rint(np.where(alive, ns, 0.0)).astype(np.int64) for ns in (occupancy, latency)
     )
