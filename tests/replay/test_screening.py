@@ -117,7 +117,9 @@ def test_most_events_of_a_run_are_proven() -> None:
 def test_walls_types_and_versions_are_looked_at() -> None:
     good = ("link_failed", '{"dst":1,"src":0}')
     assert sound(table([good])).all()
-    assert not sound(table([good], wall='{"b": 1}')).any()
+    assert sound(table([good], wall='{"latency_s":0.25}')).all()
+    for wall in ('{"b": 1}', "{", "", '{"b":1,"a":1}', '{"a":1.50}', '{"a":0.10000000000000001}', "[" * 4000):
+        assert not sound(table([good], wall=wall)).any()
     assert "canonical" in next(faults(table([good], wall='{"b": 1}'), "x"))[1]
     assert list(faults(table([good], wall='{"b":1}'), "x")) == []
     assert "unknown" in next(faults(table([("link_burnt", "{}")]), "x"))[1]
