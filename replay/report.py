@@ -12,7 +12,7 @@ from replay.log import RunReader
 from replay.report_data import tell
 from replay.report_model import looks
 
-if TYPE_CHECKING:  # a report needs no policy, so it does not import them
+if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.compare import Comparison
     from replay.whatif import WhatIf
 

@@ -8,7 +8,7 @@ from replay.kpis import Kpis
 from replay.report_data import Story
 from replay.report_svg import number, time_unit
 
-if TYPE_CHECKING:  # a report needs no policy, so it does not import them
+if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.compare import Comparison
 
 

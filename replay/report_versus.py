@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from replay.front import Point
 from replay.report_svg import HEIGHT, WIDTH, number, ticks
 
-if TYPE_CHECKING:  # a report needs no policy, so it does not import them
+if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.whatif import WhatIf
 
 FIGURES = (
