@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from ingest.units import NS_PER_S, transmission_s
 from twin.domain import Cluster, LinkState
 from twin.kernel import LONGEST_NS
+from twin.pipeline import boundary_count
 from twin.placement import Layout
-from twin.plan import Plan
+from twin.plan import Plan, Share
 
 Int = NDArray[np.int64]
 
@@ -18,7 +20,7 @@ Int = NDArray[np.int64]
 @dataclass(frozen=True, slots=True, eq=False)
 class Crossings:
     """Occupancy and latency of each boundary, downstream (`of`, `lf`) and upstream (`ob`, `lb`): (S - 1, 1)
-    ns."""
+    ns; with chunks (S, 1), the last one joining the last stage to the first."""
 
     of: Int
     lf: Int
@@ -26,9 +28,9 @@ class Crossings:
     lb: Int
 
     @classmethod
-    def none(cls, stages: int) -> "Crossings":
+    def none(cls, stages: int, chunks: int = 1) -> "Crossings":
         """Boundaries that cost nothing."""
-        zero = np.zeros((stages - 1, 1), np.int64)
+        zero = np.zeros((boundary_count(stages, chunks), 1), np.int64)
         return cls(zero, zero, zero, zero)
 
 
@@ -40,18 +42,27 @@ def crossings(
     Over a wide-area link the dp pipelines of the plan share the bandwidth in lockstep: occupancy dp*A/B.
     Inside a domain every GPU sends its own tensor slice, A/tp, over its own port.
     """
-    rows: list[tuple[float, float, float, float]] = []
+
+    def wide(i: int, j: int) -> tuple[float, float, float, float]:
+        size, there, back = plan.dp * message_bytes, plan.route(i, j), plan.route(j, i)
+        return (*_wide(size, cluster, links, there), *_wide(size, cluster, links, back))
+
+    def inside(share: Share, crosses: bool) -> tuple[float, ...]:
+        domain = cluster.domains[share.domain]
+        bps = domain.inter_node_bps if crosses else domain.intra_node_bps
+        latency = domain.inter_node_latency_s if crosses else domain.intra_node_latency_s
+        return (transmission_s(message_bytes / share.tp, bps), latency) * 2
+
+    rows: list[tuple[float, ...]] = []
     for n, (share, shape) in enumerate(zip(plan.shares, layouts, strict=True)):
         if n:
-            i, j = plan.shares[n - 1].domain, share.domain
-            size = plan.dp * message_bytes
-            there, back = plan.route(i, j), plan.route(j, i)
-            rows.append((*_wide(size, cluster, links, there), *_wide(size, cluster, links, back)))
-        domain = cluster.domains[share.domain]
-        for crosses in shape.crosses:
-            bps = domain.inter_node_bps if crosses else domain.intra_node_bps
-            latency = domain.inter_node_latency_s if crosses else domain.intra_node_latency_s
-            rows.append((transmission_s(message_bytes / share.tp, bps), latency) * 2)
+            rows.append(wide(plan.shares[n - 1].domain, share.domain))
+        rows += [inside(share, crosses) for crosses in shape.crosses]
+    if plan.chunks > 1:
+        only = len(plan.shares) == 1
+        rows.append(
+            inside(plan.shares[0], layouts[0].around) if only else wide(plan.order[-1], plan.order[0])
+        )
     ns = np.array(rows).reshape(-1, 4).T * NS_PER_S
     if not np.all(ns < LONGEST_NS):
         return None
@@ -73,3 +84,10 @@ def route_bps(cluster: Cluster, links: LinkState, route: Sequence[tuple[int, int
         min(float(links.bandwidth_bps[i, j]), cluster.domains[i].egress_bps, cluster.domains[j].ingress_bps)
         for i, j in route
     )
+
+
+def shared_boundary(domains: Sequence[int]) -> int:
+    """Between two domains the way back from the last stage to the first takes the reverse of the link that
+    joins them: the boundary that has that link, -1 where there are not two; `domains` (S,) of the stages."""
+    changes = [b for b, (i, j) in enumerate(pairwise(domains)) if i != j]
+    return changes[0] if len(changes) == 1 else -1

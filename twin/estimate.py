@@ -7,6 +7,7 @@ both always mean the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from ingest.errors import InfeasibleError
 from ingest.units import GB, NS_PER_S, to_s
 from twin import cycle, energy, feasible, kernel, moving, placement, replicas
-from twin.boundaries import Crossings, crossings
+from twin.boundaries import Crossings, crossings, shared_boundary
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
@@ -117,8 +118,13 @@ class Estimator:
             for domain, layers, (tp, pp) in zip(order, layer_counts, inner, strict=True)
         )
         job = self.job
+        if job.chunks > 1 and (trouble := feasible.chunk_problem(shares, count, job.chunks)):
+            raise InfeasibleError(trouble)
         extra = job.extra_warmup if extra_warmup is None else extra_warmup
-        return Plan(shares, dp, micro_batch, count, job.schedule, extra, job.p2p, job.recompute, job.zero)
+        return Plan(
+            shares, dp, micro_batch, count, job.schedule, extra, job.p2p, job.recompute, job.zero,
+            chunks=job.chunks,
+        )  # fmt: skip
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
         """Why `plan` cannot run; empty when it can. `free_gpus` (K,): GPUs alive per domain."""
@@ -181,7 +187,8 @@ class Estimator:
         if plan.sync is not None:
             return self._replicas(plan, links, slowdown)
         costs = self._plan_costs(plan)
-        free = self._timing(plan, costs, Crossings.none(len(costs.slots)), slowdown, sync=False)
+        nothing = Crossings.none(len(costs.slots), plan.chunks)
+        free = self._timing(plan, costs, nothing, slowdown, sync=False)
         busy_s = (free.busy_ns + free.tail)[:, 0] / NS_PER_S
         across = self._crossings(plan, links)
         if across is None:
@@ -231,14 +238,18 @@ class Estimator:
 
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
-        domains, on every link of its route; of replicas what an iteration's share of their exchange sends."""
+        domains, once a chunk, and once less back from the last domain to the first, on every link of its
+        route; of replicas what an iteration's share of their exchange sends."""
         if plan.sync is not None:
             return replicas.wan_bytes(self.job, plan, self.cluster.size)
         sent = np.zeros((self.cluster.size, self.cluster.size))
         size = self.job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
-        for i, j in zip(plan.order, plan.order[1:], strict=False):
+        passes = [(i, j, plan.chunks) for i, j in pairwise(plan.order)]
+        if len(plan.shares) > 1:
+            passes.append((plan.order[-1], plan.order[0], plan.chunks - 1))
+        for i, j, times in passes:
             for link in (*plan.route(i, j), *plan.route(j, i)):
-                sent[link] += size
+                sent[link] += size * times
         return sent
 
     def move(self, old: Plan | None, new: Plan, links: LinkState) -> Move:
@@ -334,9 +345,10 @@ class Estimator:
         fits = all(
             dp * tp * pp <= self.cluster.domains[k].gpus for k, (tp, pp) in zip(order, inner, strict=True)
         )
-        if not fits or self.job.micro_batches(dp, micro_batch) is None:
+        count, chunks = self.job.micro_batches(dp, micro_batch), self.job.chunks
+        if not fits or count is None or (chunks > 1 and count % sum(pp for _, pp in inner)):
             return None
-        return self.make(order, [pp for _, pp in inner], dp, inner, micro_batch)
+        return self.make(order, [pp * chunks for _, pp in inner], dp, inner, micro_batch)
 
     def _fits(self, costs: StageCosts) -> NDArray[np.bool_]:
         have = np.array([self.cluster.domains[slot.domain].gpu.memory_bytes for slot in costs.slots])
@@ -364,12 +376,15 @@ class Estimator:
         self, plan: Plan, costs: StageCosts, crossings: Crossings, slowdown: Slowdown, *, sync: bool = True
     ) -> Pipeline:
         """What the kernel reads: every duration rounded once."""
-        slow: Any = 1.0 if slowdown is None else slowdown[[slot.domain for slot in costs.slots]][:, None]
+        domains = [slot.domain for slot in costs.slots]
+        slow: Any = 1.0 if slowdown is None else np.tile(slowdown[domains], plan.chunks)[:, None]
         tail = costs.update_s + (costs.sync_s if sync else 0.0)
         return Pipeline(
             _ns(costs.forward_s * slow), _ns(costs.backward_s * slow),
             crossings.of, crossings.lf, crossings.ob, crossings.lb, _ns(tail),
-            costs.warmup, plan.micro_batches, plan.schedule, plan.p2p,
+            costs.warmup, plan.micro_batches, plan.schedule, plan.p2p, plan.chunks,
+            shared_boundary(domains) if plan.chunks > 1 else -1,
+            None if costs.weight_s is None else _ns(costs.weight_s * slow),
         )  # fmt: skip
 
     def _crossings(self, plan: Plan, links: LinkState) -> Crossings | None:

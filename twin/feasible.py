@@ -32,6 +32,16 @@ def shape_problems(
     return tuple(found)
 
 
+def chunk_problem(shares: Sequence[Share], micro_batches: int, chunks: int) -> str | None:
+    """Why these shares cannot run interleaved with so many chunks a stage."""
+    stages = sum(share.pp for share in shares)
+    if micro_batches % stages:
+        return f"interleaved: {micro_batches} micro-batches are not a multiple of {stages} stages"
+    if any(share.layers < share.pp * chunks for share in shares):
+        return f"interleaved: a share has fewer layers than chunks, {chunks} in each stage"
+    return None
+
+
 def _share_problems(
     cluster: Cluster, job: JobSpec, share: Share, dp: int, free_gpus: Sequence[int] | None
 ) -> list[str]:

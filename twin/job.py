@@ -12,7 +12,8 @@ class JobSpec:
     """One training job. `micro_batches_allowed` lists the micro-batch sizes a plan may choose from.
 
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
-    default depth added to 1F1B's warm-up in front of each wide-area boundary.
+    default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
+    with the interleaved schedule.
     """
 
     model: Transformer
@@ -24,8 +25,13 @@ class JobSpec:
     zero: int = 0
     bytes_per_moved_parameter: float = 14.0
     extra_warmup: int = 0
+    chunks: int = 1
 
     def __post_init__(self) -> None:
+        if (self.schedule == "interleaved") != (self.chunks > 1) or self.chunks < 1:
+            raise UsageError(
+                f"schedule {self.schedule} with chunks {self.chunks}: interleaved needs 2 or more, others 1"
+            )
         if self.global_batch < 1:
             raise UsageError(f"global_batch is {self.global_batch}; it must be at least 1")
         if not self.micro_batches_allowed or min(self.micro_batches_allowed) < 1:

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from twin import ordered
 from twin.pipeline import Pipeline
 
 Int = NDArray[np.int64]
@@ -121,7 +122,10 @@ def _run(rows, warmup, m, gpipe, blocking, totals):  # type: ignore[no-untyped-d
 
 
 def iteration_ns(pipeline: Pipeline) -> Int:
-    """Iteration time (P,) of each plan of `pipeline`, nanoseconds."""
+    """Iteration time (P,) of each plan of `pipeline`, nanoseconds; of schedules without recurrences here
+    `twin.ordered` has the kernel."""
+    if pipeline.schedule not in ("gpipe", "1f1b") or pipeline.order is not None:
+        return ordered.iteration_ns(pipeline)
     totals = np.empty(pipeline.plans, np.int64)
     one = pipeline
     rows = (one.tf, one.tb, one.of, one.lf, one.ob, one.lb, one.tail)

@@ -93,7 +93,8 @@ def gathered_bytes(parameters: float, zero: int) -> float:
 def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
     """Micro-batches whose activations a stage holds at the peak: warm-up depth + 1 in 1F1B, all in GPipe.
 
-    With the standard depth of stage i (from 0) that is min(m, S - i).
+    With the standard depth of stage i (from 0) that is min(m, S - i). Interleaved, depth and micro-batches
+    are those of single chunks. CrossPipe gives every stage the budget of the first (`warmup` is its depth).
     """
     return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
 

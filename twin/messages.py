@@ -5,6 +5,7 @@ or goes, continues at the new rate; it waits while a link is dead. Callbacks ins
 iterations is millions of messages.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from simpy import Environment, Event
@@ -22,13 +23,15 @@ class Fabric:
         self.env = env
         self._occupancy_ns = occupancy_ns
         self._latency_ns = latency_ns
-        self.arrived: Callable[[], None] = _nobody
         self._queue = 0
+        self._receivers: deque[Callable[[], None]] = deque()
         self._turn = 0
         self._work = Work(0, 0)
 
-    def send(self) -> None:
-        """One more message to carry; messages occupy the direction one after the other."""
+    def send(self, arrived: Callable[[], None]) -> None:
+        """One more message to carry; messages occupy the direction one after the other. `arrived` is called
+        when it is there."""
+        self._receivers.append(arrived)
         self._queue += 1
         if self._queue == 1:
             self._begin()
@@ -64,7 +67,7 @@ class Fabric:
         """The message on the wire has left it."""
 
     def _arrive(self, _: Event) -> None:
-        self.arrived()
+        self._receivers.popleft()()
 
 
 class Wire(Fabric):
@@ -103,10 +106,10 @@ class Wire(Fabric):
             self._queue = 0
             self._release()
 
-    def send(self) -> None:
+    def send(self, arrived: Callable[[], None]) -> None:
         """One more message to carry, unless the wire has been dropped."""
         if self._live:
-            super().send()
+            super().send(arrived)
 
     def _begin(self) -> None:
         self._network.open(self._flows)
@@ -114,7 +117,3 @@ class Wire(Fabric):
 
     def _release(self) -> None:
         self._network.close(self._flows)
-
-
-def _nobody() -> None:
-    """Nobody listens yet."""

@@ -1,7 +1,7 @@
 """A pipeline running: every forward, backward and message of every micro-batch is an event of the world.
 
-The same semantics as `twin.referee` (spec 3.4). Messages of one direction arrive in the order in which they
-were sent, so counters stand for inboxes.
+The same semantics as `twin.referee` (spec 3.4), with the operations of `twin.orders`. Messages of one
+direction arrive in the order in which they were sent, so counters stand for inboxes.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from simpy import Event
 from twin.links import Pair
 from twin.messages import Fabric, Wire
 from twin.network import Network
-from twin.referee import FORWARD, operations
+from twin.orders import BACKWARD, FORWARD, WEIGHT, Operation, operations
 from twin.timing import PlanTiming
 
 Factors = NDArray[np.float64] | None
@@ -23,47 +23,38 @@ Factors = NDArray[np.float64] | None
 class Stage:
     """Runs its operations in order; starts one when the stage is free and its message has arrived."""
 
-    def __init__(self, run: "Run", index: int, down: Fabric | None, up: Fabric | None) -> None:
+    def __init__(self, run: "Run", index: int, todo: list[Operation]) -> None:
         pipeline = run.timing.pipeline
         self._run = run
         self._env = run.env
-        self._down = down
-        self._up = up
+        self._index = index
         self._blocking = pipeline.blocking
         self._every = pipeline.micro_batches
-        self.operations = [
-            kind == FORWARD
-            for kind, _ in operations(pipeline.schedule, int(pipeline.warmup[index]), self._every)
-        ]
-        self._forward_ns = self._backward_ns = self._tail_ns = 0
+        self._chunks = pipeline.chunks
+        self.operations = todo
+        self._lasts_ns: list[list[int]] = []
+        self._tail_ns = 0
 
-    def _compute(self, duration_ns: int, done: Callable[[Event], None]) -> None:
-        self._free = False
-        self.busy_ns += duration_ns
-        self._env.timeout(duration_ns).callbacks.append(done)
-
-    def pace(self, forward_ns: int, backward_ns: int, tail_ns: int) -> None:
-        """Durations of the operations that begin from now on."""
-        self._forward_ns = forward_ns
-        self._backward_ns = backward_ns
+    def pace(self, lasts_ns: list[list[int]], tail_ns: int) -> None:
+        """Durations by kind and chunk of the operations that begin from now on."""
+        self._lasts_ns = lasts_ns
         self._tail_ns = tail_ns
 
     def begin(self, first: bool, last: bool) -> None:
         """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody."""
-        self.done = self._forwards = self._backwards = self.busy_ns = 0
-        self._activations = self._every if first else 0
-        self._gradients = self._every if last else 0
+        self.done = self.busy_ns = 0
+        self._taken = [[0] * self._chunks for _ in range(2)]
+        self._arrived = [[0] * self._chunks for _ in range(2)]
+        if first:
+            self._arrived[FORWARD][0] = self._every
+        if last:
+            self._arrived[BACKWARD][-1] = self._every
         self._free = True
         self.advance()
 
-    def activation_arrived(self) -> None:
-        """The next micro-batch has come down the pipeline."""
-        self._activations += 1
-        self.advance()
-
-    def gradient_arrived(self) -> None:
-        """The next micro-batch's gradient has come up the pipeline."""
-        self._gradients += 1
+    def take(self, kind: int, chunk: int) -> None:
+        """The next micro-batch, or its gradient, has come to one of the chunks."""
+        self._arrived[kind][chunk] += 1
         self.advance()
 
     def released(self) -> None:
@@ -76,27 +67,22 @@ class Stage:
         """Start the next operation if it can start."""
         if not self._free or self.done == len(self.operations):
             return
-        if self.operations[self.done]:
-            if self._activations > self._forwards:
-                self._compute(self._forward_ns, self._forward_done)
-        elif self._gradients > self._backwards:
-            self._compute(self._backward_ns, self._backward_done)
+        kind, chunk, _ = self.operations[self.done]
+        if kind == WEIGHT or self._arrived[kind][chunk] > self._taken[kind][chunk]:
+            duration = self._lasts_ns[kind][chunk]
+            self._free = False
+            self.busy_ns += duration
+            self._env.timeout(duration).callbacks.append(self._ended)
 
-    def _forward_done(self, _: Event) -> None:
-        self._forwards += 1
-        self._pass_on(self._down)
-
-    def _backward_done(self, _: Event) -> None:
-        self._backwards += 1
-        if self._backwards == self._every:
-            self._env.timeout(self._tail_ns).callbacks.append(self._run.stage_done)
-        self._pass_on(self._up)
-
-    def _pass_on(self, direction: Fabric | None) -> None:
+    def _ended(self, _: Event) -> None:
+        kind, chunk, _k = self.operations[self.done]
         self.done += 1
-        self._free = direction is None or not self._blocking
-        if direction is not None:
-            direction.send()
+        if self.done == len(self.operations):
+            self._env.timeout(self._tail_ns).callbacks.append(self._run.stage_done)
+        if kind != WEIGHT:
+            self._taken[kind][chunk] += 1
+        sent = kind != WEIGHT and self._run.send(self._index, kind, chunk)
+        self._free = not (sent and self._blocking)
         self.advance()
 
 
@@ -111,18 +97,33 @@ class Run:
         self.timing = timing
         self.live = True
         self._ended = ended
+        pipeline = timing.pipeline
         pairs = timing.boundaries
         back = [pair and (pair[1], pair[0]) for pair in pairs]
-        down = [self._direction(network, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
-        up = [self._direction(network, pair, b, "ob", "lb") for b, pair in enumerate(back)]
-        self._wires = [direction for direction in (*down, *up) if isinstance(direction, Wire)]
+        wires: dict[Pair, Wire] = {}
+        self._down = [self._direction(network, wires, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
+        self._up = [self._direction(network, wires, pair, b, "ob", "lb") for b, pair in enumerate(back)]
+        self._wires = list(wires.values())
         self._factors: Factors = None
-        ends = zip([*down, None], [None, *up], strict=True)
-        self.stages = [Stage(self, i, below, above) for i, (below, above) in enumerate(ends)]
-        for b, (there, returning) in enumerate(zip(down, up, strict=True)):
-            sender, receiver = self.stages[b], self.stages[b + 1]
-            there.arrived = self._arrival(receiver.activation_arrived, sender.released)
-            returning.arrived = self._arrival(sender.gradient_arrived, receiver.released)
+        self._parts = pipeline.stages * pipeline.chunks
+        self.stages = [Stage(self, i, todo) for i, todo in enumerate(operations(pipeline))]
+
+    def send(self, i: int, kind: int, chunk: int) -> bool:
+        """Stage i passes on what it has made of one of its chunks; False at the ends of the pipeline."""
+        count = len(self.stages)
+        part = chunk * count + i
+        target = part + 1 if kind == FORWARD else part - 1
+        if not 0 <= target < self._parts:
+            return False
+        sender, receiver = self.stages[i], self.stages[target % count]
+
+        def arrived() -> None:
+            if self.live:
+                receiver.take(kind, target // count)
+                sender.released()
+
+        (self._down if kind == FORWARD else self._up)[min(part, target) % count].send(arrived)
+        return True
 
     def begin(self, factors: Factors = None) -> None:
         """Start an iteration now, in which domain k computes `factors[k]` times slower than usual."""
@@ -135,9 +136,12 @@ class Run:
     def pace(self, timing: PlanTiming) -> None:
         """Other compute durations from the next operation on."""
         self.timing = timing
-        tf, tb = timing.compute(self._factors)
+        paced = timing.paced(self._factors)
+        weight = 0 * paced.tf if paced.tw is None else paced.tw
+        every, tails = len(self.stages), paced.tail[:, 0].tolist()
+        rows = [row[:, 0].tolist() for row in (paced.tf, paced.tb - weight, weight)]
         for i, stage in enumerate(self.stages):
-            stage.pace(int(tf[i, 0]), int(tb[i, 0]), int(timing.pipeline.tail[i, 0]))
+            stage.pace([row[i::every] for row in rows], tails[i])
 
     def drop(self) -> None:
         """No iteration of this run is needed any more."""
@@ -163,17 +167,13 @@ class Run:
         return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
 
     def _direction(
-        self, network: Network, pair: Pair | None, boundary: int, occupancy: str, latency: str
-    ) -> Fabric:
-        if pair is not None:
-            return Wire(network, self.timing.routes[pair], self.timing.message_bytes)
-        fixed = [int(getattr(self.timing.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
-        return Fabric(self.env, *fixed)
-
-    def _arrival(self, receive: Callable[[], None], release: Callable[[], None]) -> Callable[[], None]:
-        def arrived() -> None:
-            if self.live:
-                receive()
-                release()
-
-        return arrived
+        self, network: Network, wires: dict[Pair, Wire], pair: Pair | None, boundary: int, occupancy: str,
+        latency: str,
+    ) -> Fabric:  # fmt: skip
+        """One direction of a boundary; boundaries over the same domains in the same direction share one."""
+        if pair is None:
+            fixed = [int(getattr(self.timing.pipeline, name)[boundary, 0]) for name in (occupancy, latency)]
+            return Fabric(self.env, *fixed)
+        if pair not in wires:
+            wires[pair] = Wire(network, self.timing.routes[pair], self.timing.message_bytes)
+        return wires[pair]

@@ -14,6 +14,7 @@ from twin.boundaries import route_bps
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
 from twin.plan import Plan, Share
+from twin.stages import chunk_bounds, slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,11 +29,6 @@ class Move:
     seconds: float
 
 
-def homes(plan: Plan) -> tuple[int, ...]:
-    """Domain of every layer, in layer order."""
-    return tuple(share.domain for share in plan.shares for _ in range(share.layers))
-
-
 def stage_layers(share: Share) -> tuple[int, ...]:
     """Layers per stage of a share: as even as can be, the remainder to the last stages."""
     base, rest = divmod(share.layers, share.pp)
@@ -41,13 +37,17 @@ def stage_layers(share: Share) -> tuple[int, ...]:
 
 def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     """Who holds each layer: (domain, tp, GPUs of its stage in rank order)."""
-    result: list[tuple[int, int, tuple[int, ...]]] = []
+    stages = []
     for share in plan.shares:
         width = plan.dp * share.tp
-        for stage, count in enumerate(stage_layers(share)):
-            gpus = share.gpus[stage * width : (stage + 1) * width]
-            result += [(share.domain, share.tp, gpus)] * count
-    return tuple(result)
+        for stage in range(share.pp):
+            stages.append((share.domain, share.tp, share.gpus[stage * width : (stage + 1) * width]))
+    counts = [count for share in plan.shares for count in stage_layers(share)]
+    if plan.chunks > 1:
+        inner = [(share.tp, share.pp) for share in plan.shares]
+        cuts = np.array([plan.cuts], np.int64)
+        counts = np.diff(chunk_bounds(cuts, slots(plan.order, inner), plan.chunks)[:, 0]).tolist()
+    return tuple(stages[part % len(stages)] for part, count in enumerate(counts) for _ in range(count))
 
 
 def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:
@@ -59,11 +59,12 @@ def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], .
 
 def needs_restart(old: Plan | None, new: Plan) -> bool:
     """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for
-    free: schedule, warm-up depth, point-to-point mode and how often replicas are made equal."""
+    free: schedule (not its chunks), warm-up depth, point-to-point mode and how often replicas are made
+    equal."""
     if old is None:
         return False
-    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None) != (
-        new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None,
+    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None, old.chunks) != (
+        new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None, new.chunks,
     )  # fmt: skip
 
 

@@ -12,13 +12,15 @@ class Layout:
     """What the groups of a share span.
 
     `dp_local[q]`, `dp_nodes[q]`: ranks of a data-parallel group of stage q in one node, and nodes it spans.
-    `crosses[q]`: whether stages q and q + 1 talk between nodes. `tp_split`: a tensor group spans nodes.
+    `crosses[q]`: whether stages q and q + 1 talk between nodes, `around` whether the last and the first
+    would. `tp_split`: a tensor group spans nodes.
     """
 
     dp_local: tuple[int, ...]
     dp_nodes: tuple[int, ...]
     crosses: tuple[bool, ...]
     tp_split: bool
+    around: bool
 
 
 def packed(dp: int, tp: int, pp: int) -> Gpus:
@@ -40,10 +42,12 @@ def layout(gpus: Gpus, domain: Domain, dp: int, tp: int, pp: int) -> Layout:
         spans = [len({at(q, d, t) for d in range(dp)}) for t in range(tp)]
         dp_nodes.append(max(spans))
         dp_local.append(max(1, dp // max(spans)))
-    crosses = tuple(
-        any(at(q, d, t) != at(q + 1, d, t) for d in range(dp) for t in range(tp)) for q in range(pp - 1)
-    )
-    return Layout(tuple(dp_local), tuple(dp_nodes), crosses, tp_split)
+
+    def apart(a: int, b: int) -> bool:
+        return any(at(a, d, t) != at(b, d, t) for d in range(dp) for t in range(tp))
+
+    crosses = tuple(apart(q, q + 1) for q in range(pp - 1))
+    return Layout(tuple(dp_local), tuple(dp_nodes), crosses, tp_split, apart(pp - 1, 0))
 
 
 def choices(domain: Domain, dp: int, heads: int, layers: int) -> tuple[tuple[int, int], ...]:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-Schedule = Literal["gpipe", "1f1b"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "crosspipe"]
 PointToPoint = Literal["blocking", "overlapped"]
 Recompute = Literal["none", "selective", "full"]
 
@@ -51,6 +51,9 @@ class Plan:
     A layer is one entry of `Transformer.layers()`: embedding, blocks, output head. `micro_batches` is m, the
     number of micro-batches each of the `dp` pipelines runs in one iteration. `routes` lists the directed
     relays: (i, k, j) sends what goes from domain i to j through k; what is not listed goes directly.
+
+    `chunks` v belongs to the interleaved schedule: every stage holds v parts of the model instead of one, and
+    the pipeline passes all stages v times, back from the last to the first in between.
     """
 
     shares: tuple[Share, ...]
@@ -64,6 +67,7 @@ class Plan:
     zero: int = 0
     routes: tuple[tuple[int, ...], ...] = ()
     sync: Sync | None = None
+    chunks: int = 1
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -85,6 +89,25 @@ class Plan:
             raise ValueError("replicas hold the same layers")
         if min(self.dp, self.micro_batch, self.micro_batches) < 1:
             raise ValueError("dp, micro_batch and micro_batches are at least 1")
+        self._check_chunks()
+
+    def _check_chunks(self) -> None:
+        if (self.schedule == "interleaved") != (self.chunks > 1):
+            raise ValueError(
+                f"{self.chunks} chunks, {self.schedule}: two or more go with interleaved, one else"
+            )
+        pipeline = self.replicas == 1
+        stages = self.stages if pipeline else max(share.pp for share in self.shares)
+        if self.chunks > 1 and self.micro_batches % stages:
+            raise ValueError(
+                f"interleaved, {self.micro_batches} micro-batches: not a multiple of {stages} stages"
+            )
+        for share in self.shares:
+            if share.layers < share.pp * self.chunks:
+                raise ValueError(
+                    f"domain {share.domain}: {share.layers} layers cannot fill {share.pp} stages "
+                    f"of {self.chunks} chunks"
+                )
 
     def _check_routes(self) -> None:
         for route in self.routes:
@@ -133,8 +156,8 @@ class Plan:
         return sum(share.pp for share in self.shares)
 
     def with_schedule(self, schedule: Schedule, p2p: PointToPoint) -> "Plan":
-        """The same split under another schedule."""
-        return replace(self, schedule=schedule, p2p=p2p)
+        """The same split under another schedule, one that needs no chunks."""
+        return replace(self, schedule=schedule, p2p=p2p, chunks=1)
 
     def __str__(self) -> str:
         between = " > " if self.sync is None else " | "
@@ -142,16 +165,19 @@ class Plan:
         via = "".join(f" via {'-'.join(map(str, route))}" for route in self.routes)
         size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
         every = "" if self.sync is None else f" H{self.sync.inner_steps}"
-        return f"{shares} {size} {self.schedule}/{self.p2p}{every}{via}"
+        chunks = f" v{self.chunks}" if self.chunks > 1 else ""
+        return f"{shares} {size} {self.schedule}{chunks}/{self.p2p}{every}{via}"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, field by field; `routes` and `sync` only where there are any."""
+    """The plan as JSON values, field by field; `routes`, `sync` and `chunks` only where there are any."""
     fields = asdict(plan)
     routes = fields.pop("routes")
     if routes:
         fields["routes"] = [list(route) for route in routes]
     if fields["sync"] is None:
         del fields["sync"]
+    if plan.chunks == 1:
+        del fields["chunks"]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

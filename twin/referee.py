@@ -1,38 +1,32 @@
 """The event form of an iteration: SimPy processes for stages and links. Slow, plain, and the measure of the
 kernel.
 
-Nothing here knows a recurrence: a stage is a process that runs its operations in order, a direction of a
-link is a queue that serves one message at a time, a message is an event that triggers when it arrives.
+Nothing here knows a recurrence: a stage is a process that runs its operations in order (`twin.orders`), a
+direction of a link is a queue that serves one message at a time, a message is an event that triggers when it
+arrives.
 """
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 from simpy import Environment, Event, Resource
 
+from twin import orders
+from twin.clock import At
+from twin.orders import BACKWARD, FORWARD, KINDS, WEIGHT
 from twin.pipeline import Pipeline
 
 Process = Generator[Event, Any, None]
-FORWARD, BACKWARD = "forward", "backward"
 Heard = Callable[[str, int, int, int, int], None]
-"""Is told of everything that ends: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward
-(where: the stage), down or up (a message on the wire; where: the boundary)."""
+"""Is told of everything that ends: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward,
+weight (where: the stage), down or up (a message on the wire; where: the boundary)."""
+LAST = 3
+"""SimPy's own events of an instant have lower ranks."""
 
 
 def _deaf(what: str, where: int, micro_batch: int, start_ns: int, end_ns: int) -> None:
     """Nobody listens."""
-
-
-def operations(schedule: str, warmup: int, micro_batches: int) -> Iterator[tuple[str, int]]:
-    """Operations of one stage in order: (forward or backward, micro-batch)."""
-    if schedule == "gpipe":
-        warmup = micro_batches
-    yield from ((FORWARD, k) for k in range(warmup))
-    for k in range(micro_batches):
-        if warmup + k < micro_batches:
-            yield (FORWARD, warmup + k)
-        yield (BACKWARD, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +40,21 @@ class Timeline:
 
 @dataclass(slots=True)
 class _Stage:
-    """One stage's inboxes (a message event per micro-batch), and what it has done so far."""
+    """What one stage has done so far."""
 
-    activations: list[Event]
-    gradients: list[Event]
     busy_ns: int = 0
     end_ns: int = 0
 
 
 @dataclass
 class _Direction:
-    """One direction of one link: messages queue, occupy it in turn, and arrive a latency later."""
+    """One direction of one boundary: its messages queue for the wire, occupy it in turn, and arrive a
+    latency later."""
 
     env: Environment
+    wire: Resource
     occupancy_ns: int
     latency_ns: int
-    wire: Resource = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.wire = Resource(self.env, capacity=1)
 
     def carry(self, arrival: Event, sent: Callable[[int, int], None]) -> Process:
         """Carry one message; tells `sent` when it was on the wire, triggers `arrival` when it is there."""
@@ -83,12 +73,24 @@ class _Iteration:
     def __init__(self, env: Environment, pipeline: Pipeline, plan: int, heard: Heard) -> None:
         self.env = env
         self.heard = heard
-        self.pipeline = pipeline.column(plan)
-        one = self.pipeline
-        last = one.stages - 1
-        self.down = [_Direction(env, int(one.of[b, 0]), int(one.lf[b, 0])) for b in range(last)]
-        self.up = [_Direction(env, int(one.ob[b, 0]), int(one.lb[b, 0])) for b in range(last)]
-        self.stages = [_Stage(self._inbox(i > 0), self._inbox(i < last)) for i in range(one.stages)]
+        self.pipeline = one = pipeline.column(plan)
+        self.stages = [_Stage() for _ in range(one.stages)]
+        self.operations = orders.operations(one)
+        self.down = self._directions("of", "lf")
+        self.up = self._directions("ob", "lb")
+        if one.shared >= 0:
+            self.down[-1].wire, self.up[-1].wire = self.up[one.shared].wire, self.down[one.shared].wire
+        parts = one.stages * one.chunks
+        self.inboxes = {
+            FORWARD: [self._inbox(part > 0) for part in range(parts)],
+            BACKWARD: [self._inbox(part < parts - 1) for part in range(parts)],
+        }
+
+    def _directions(self, occupancy: str, latency: str) -> list[_Direction]:
+        rows = zip(
+            *(getattr(self.pipeline, name)[:, 0].tolist() for name in (occupancy, latency)), strict=True
+        )
+        return [_Direction(self.env, Resource(self.env, capacity=1), *row) for row in rows]
 
     def _inbox(self, fed: bool) -> list[Event]:
         """A message per micro-batch; the ends of the pipeline wait for nothing."""
@@ -97,31 +99,38 @@ class _Iteration:
             message.succeed()
         return inbox
 
+    def _duration_ns(self, kind: int, part: int) -> int:
+        one = self.pipeline
+        weight = 0 if one.tw is None else int(one.tw[part, 0])
+        return {FORWARD: int(one.tf[part, 0]), BACKWARD: int(one.tb[part, 0]) - weight, WEIGHT: weight}[kind]
+
     def run_stage(self, i: int) -> Process:
         """Compute in order; pass results on."""
         one, stage = self.pipeline, self.stages[i]
-        for kind, k in operations(one.schedule, int(one.warmup[i]), one.micro_batches):
-            forward = kind == FORWARD
-            yield (stage.activations if forward else stage.gradients)[k]
-            duration = int((one.tf if forward else one.tb)[i, 0])
+        for kind, chunk, k in self.operations[i]:
+            part = chunk * one.stages + i
+            if kind != WEIGHT:
+                yield self.inboxes[kind][part][k]
+            duration = self._duration_ns(kind, part)
             yield self.env.timeout(duration)
             stage.busy_ns += duration
-            self.heard(kind, i, k, self.env.now - duration, self.env.now)
-            if not forward:
-                stage.end_ns = self.env.now
-            sent = self._send(i, k, forward)
+            self.heard(KINDS[kind], i, k, self.env.now - duration, self.env.now)
+            stage.end_ns = self.env.now
+            if one.shared >= 0:  # two stages may use one wire at one instant: the first in the pipeline first
+                yield At(self.env, 0, LAST + i)
+            sent = None if kind == WEIGHT else self._send(kind, part, k)
             if sent is not None and one.blocking:
                 yield sent
 
-    def _send(self, i: int, k: int, forward: bool) -> Event | None:
-        """Start the message of operation k of stage i; its arrival, or None at the ends of the pipeline."""
-        if forward and i < len(self.down):
-            where, link, arrival = ("down", i), self.down[i], self.stages[i + 1].activations[k]
-        elif not forward and i > 0:
-            where, link, arrival = ("up", i - 1), self.up[i - 1], self.stages[i - 1].gradients[k]
-        else:
+    def _send(self, kind: int, part: int, k: int) -> Event | None:
+        """Start the message of an operation; its arrival, or None at the ends of the pipeline."""
+        target = part + 1 if kind == FORWARD else part - 1
+        if not 0 <= target < len(self.inboxes[kind]):
             return None
-        self.env.process(link.carry(arrival, lambda start, end: self.heard(*where, k, start, end)))
+        where = min(part, target) % self.pipeline.stages
+        what, link = ("down", self.down[where]) if kind == FORWARD else ("up", self.up[where])
+        arrival = self.inboxes[kind][target][k]
+        self.env.process(link.carry(arrival, lambda start, end: self.heard(what, where, k, start, end)))
         return arrival
 
 

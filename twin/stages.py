@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from twin import memory
+from twin import memory, orders
 from twin.collectives import Path, hierarchical_all_gather_s
 from twin.compute import ComputeModel
 from twin.domain import Domain
@@ -18,9 +18,12 @@ from twin.job import JobSpec
 from twin.pipeline import warmup_depths
 from twin.placement import Layout
 from twin.plan import Plan, Recompute
+from twin.transformer import Transformer
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Spans = Sequence[tuple[Int, Int]]
+"""First layer and past the last (P,) of each chunk that a stage holds."""
 
 OPTIMISER_BYTES = 30.0
 """Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
@@ -46,7 +49,9 @@ class StageCosts:
     """Per stage and plan (S, P): seconds of one micro-batch, seconds after the last backward, peak bytes
     per GPU.
 
-    `warmup` (S,): depths of 1F1B. `filled` (P,): plans that give every stage a layer.
+    `forward_s` and `backward_s` are (v S, P) where stages hold v chunks, chunk after chunk. `weight_s`: the
+    part of the backward that is the weight gradient, where the schedule runs it on its own. `warmup` (S,):
+    depths of 1F1B. `filled` (P,): plans that give every stage a layer.
     """
 
     slots: tuple[Slot, ...]
@@ -57,6 +62,7 @@ class StageCosts:
     peak_bytes: Float
     warmup: Int
     filled: NDArray[np.bool_]
+    weight_s: Float | None = None
 
     def where(self, chosen: NDArray[np.bool_]) -> "StageCosts":
         """Only the plans `chosen` (P,)."""
@@ -64,6 +70,7 @@ class StageCosts:
             self, forward_s=self.forward_s[:, chosen], backward_s=self.backward_s[:, chosen],
             sync_s=self.sync_s[:, chosen], update_s=self.update_s[:, chosen],
             peak_bytes=self.peak_bytes[:, chosen], filled=self.filled[chosen],
+            weight_s=None if self.weight_s is None else self.weight_s[:, chosen],
         )  # fmt: skip
 
 
@@ -89,6 +96,27 @@ def stage_bounds(cuts: Int, positions: Sequence[Slot]) -> Int:
     return np.stack([*rows, cuts[:, -1]])
 
 
+def chunk_bounds(cuts: Int, positions: Sequence[Slot], chunks: int) -> Int:
+    """First layer of every chunk in the order in which a micro-batch meets them, and N at the end
+    (v S + 1, P): stage i's chunk c is row c S + i.
+
+    A share divides its blocks evenly over the chunks of its stages, the remainder to the last ones; the
+    embedding joins the very first chunk, the head the very last.
+    """
+    first, last = positions[0].share, positions[-1].share
+    rows: list[Int] = []
+    for chunk in range(chunks):
+        for slot in positions:
+            blocks = (
+                cuts[:, slot.share + 1] - cuts[:, slot.share] - (slot.share == first) - (slot.share == last)
+            )
+            base, rest = np.divmod(blocks, slot.pp * chunks)
+            rows.append(base + (chunk * slot.pp + slot.inner >= slot.pp * chunks - rest))
+    rows[0] = rows[0] + 1
+    rows[-1] = rows[-1] + 1
+    return np.concatenate([cuts[:, :1].T, cuts[:, 0] + np.cumsum(rows, axis=0)])
+
+
 def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
     """1F1B warm-up depths: the standard ones, deeper by `extra` for each wide-area boundary still ahead.
 
@@ -98,6 +126,36 @@ def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
     """
     share = np.array([slot.share for slot in positions])
     return warmup_depths(len(positions), micro_batches, extra * (share[-1] - share))
+
+
+def weight_share(model: Transformer) -> Float:
+    """Share of each layer's backward, recompute not counted, that is its weight gradient (N,).
+
+    A product costs as much for its weights as for its input; the attention core (4 s^2 h per sequence, twice
+    that backward) has no weights; the embedding has nothing but its table.
+    """
+    flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()], np.float64)
+    core = np.zeros_like(flops)
+    core[1:-1] = 4.0 * model.seq**2 * model.hidden
+    share: Float = np.maximum(flops - core, 0.0) / (2 * np.maximum(flops, 1.0))
+    share[0] = 1.0
+    return share
+
+
+def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
+    """Micro-batches of a whole stage whose activations stage i holds at the peak."""
+    if sketch.schedule == "interleaved":
+        chunks, m = sketch.chunks, sketch.micro_batches
+        depth = orders.interleaved_warmup(len(warmup), chunks, m, stage)
+        return memory.in_flight(depth, chunks * m, "interleaved") / chunks
+    depth = int(warmup[0 if sketch.schedule == "crosspipe" else stage])
+    return memory.in_flight(depth, sketch.micro_batches, sketch.schedule)
+
+
+def _of_layers(prefix: Float, held: Spans) -> Float:
+    """Sum over the layers that a stage holds (P,), from a prefix sum over layers."""
+    total: Float = sum(prefix[past] - prefix[first] for first, past in held)  # type: ignore[assignment]
+    return total
 
 
 def _exposed(seconds: Float, beside: Float) -> Float:
@@ -117,19 +175,21 @@ class StageModel:
         self._domains = tuple(domains)
         self._job = job
         self._compute = compute
-        self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float]] = {}
+        self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float, Float]] = {}
         model = job.model
         self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
         blocks = np.zeros(len(model.layers()))
         blocks[1:-1] = 1.0
         self._blocks = _prefix(blocks)
 
-    def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float]:
+    def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
         key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute)
         if key not in self._times:
-            domain = self._domains[slot.domain]
-            times = self._compute(self._job.model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
-            self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s))
+            model, domain = self._job.model, self._domains[slot.domain]
+            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
+            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none")
+            weight = np.minimum(plain.backward_s * weight_share(model), times.backward_s)
+            self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s), _prefix(weight))
         return self._times[key]
 
     def costs(
@@ -139,25 +199,26 @@ class StageModel:
 
         `layouts` (n,): one per share.
         """
-        bounds = stage_bounds(cuts, positions)
-        shape = (len(positions), len(cuts))
-        forward, backward, sync, update, peak = (np.empty(shape) for _ in range(5))
+        chunks, count = sketch.chunks, len(positions)
+        bounds = stage_bounds(cuts, positions) if chunks == 1 else chunk_bounds(cuts, positions, chunks)
+        parts, shape = (chunks * count, len(cuts)), (count, len(cuts))
+        forward, backward, weight = (np.empty(parts) for _ in range(3))
+        sync, update, peak = (np.empty(shape) for _ in range(3))
         warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
+        for part in range(len(forward)):
+            times = self._layer_prefix(positions[part % count], sketch)
+            for row, prefix in zip((forward, backward, weight), times, strict=True):
+                row[part] = prefix[bounds[part + 1]] - prefix[bounds[part]]
         for i, slot in enumerate(positions):
-            first, past = bounds[i], bounds[i + 1]
-            ahead = self._layer_prefix(slot, sketch)
-            forward[i], backward[i] = (prefix[past] - prefix[first] for prefix in ahead)
-            parameters = (self._parameters[past] - self._parameters[first]) / slot.tp
-            if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
-                reduce, gather = self._collectives_s(parameters, slot, sketch, layouts[slot.share])
-                forward[i] = np.maximum(forward[i], gather)
-                backward[i] = np.maximum(backward[i], gather + reduce)
-            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], forward[i], backward[i])
+            held = [(bounds[part], bounds[part + 1]) for part in range(i, len(forward), count)]
+            parameters = _of_layers(self._parameters, held) / slot.tp
+            beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
+            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
             update[i] = self._update_s(parameters, slot, sketch)
-            flight = memory.in_flight(int(warmup[i]), sketch.micro_batches, sketch.schedule)
-            peak[i] = self._peak_bytes(parameters, first, past, slot, sketch, flight)
+            peak[i] = self._peak_bytes(parameters, held, slot, sketch, _in_flight(sketch, warmup, i))
         filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
-        return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled)
+        split = weight if sketch.schedule == "crosspipe" else None
+        return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled, split)
 
     def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
         speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
@@ -202,24 +263,23 @@ class StageModel:
 
         return ring_s(gradient_bytes), ring_s(2.0 if sketch.zero >= 1 else gradient_bytes)
 
-    def _peak_bytes(
-        self, parameters: Float, first: Int, past: Int, slot: Slot, sketch: Plan, flight: int
-    ) -> Float:
+    def _peak_bytes(self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float) -> Float:
         """Peak bytes per GPU (P,): states, activations of `flight` micro-batches, largest temporary,
         workspace."""
         model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
         n = len(model.layers())
+        first, last = held[0][0] == 0, held[-1][1] == n
         if model.tied:  # one copy where the first and the last layer share a GPU
-            parameters = parameters - ((first == 0) & (past == n)) * (model.vocab * model.hidden / slot.tp)
-        blocks = self._blocks[past] - self._blocks[first]
+            parameters = parameters - (first & last) * (model.vocab * model.hidden / slot.tp)
+        blocks = _of_layers(self._blocks, held)
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
-        stored += (first == 0) * memory.embedding_activation_bytes(model, slot.tp)
+        stored += first * memory.embedding_activation_bytes(model, slot.tp)
         head = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
         head += memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.gathered_bytes(model.block_parameters / slot.tp, sketch.zero)
         if recompute == "full":
             working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
-        temporary = np.maximum((past == n) * head, (blocks > 0) * working)
+        temporary = np.maximum(last * head, (blocks > 0) * working)
         states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
         peak: Float = states + sketch.micro_batch * stored * flight + temporary + memory.WORKSPACE_BYTES
         return peak

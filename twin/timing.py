@@ -1,13 +1,12 @@
 """The durations of a plan under the links of the running world, kept up to date crossing by crossing."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
-from twin import kernel
+from twin import kernel, orders
 from twin.costs import open_links
 from twin.estimate import Estimator
 from twin.kernel import LONGEST_NS
@@ -35,20 +34,23 @@ class PlanTiming:
         down, up = (pipeline.of.copy(), pipeline.lf.copy()), (pipeline.ob.copy(), pipeline.lb.copy())
         self.pipeline: Pipeline = replace(pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1])
         self.boundaries = boundaries(plan)
+        self._messages = _messages(plan)
         self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
         self.routes: dict[Pair, Route] = {}
         self._network = network
         self._domains = stage_domains(plan)
         self._size = estimator.cluster.size
-        self._crossings = {}
+        self._crossings: dict[Pair, list[tuple[int, bool]]] = {}
         for b, pair in enumerate(self.boundaries):
             if pair is not None:
-                self._crossings[pair] = (b, *down)
-                self._crossings[pair[1], pair[0]] = (b, *up)
+                self._crossings.setdefault(pair, []).append((b, True))
+                self._crossings.setdefault((pair[1], pair[0]), []).append((b, False))
         self._dead: set[Pair] = set()
         for pair in self._crossings:
             self.routes[pair] = plan.route(*pair)
             self.update(pair, network.alone_bps(self.routes[pair]))
+        if self.pipeline.schedule == "crosspipe":  # the order is made once, for the links of this moment
+            self.pipeline = replace(self.pipeline, order=orders.of(self.pipeline))
 
     @property
     def links(self) -> list[Pair]:
@@ -57,8 +59,8 @@ class PlanTiming:
 
     @property
     def bytes_per_iteration(self) -> float:
-        """What each crossing carries in one iteration."""
-        return float(self.message_bytes * self.pipeline.micro_batches)
+        """What each crossing carries in one iteration: the most that any does."""
+        return float(self.message_bytes * self._messages)
 
     @property
     def stalled(self) -> bool:
@@ -71,29 +73,32 @@ class PlanTiming:
 
     def update(self, crossing: Pair, rate_bps: float) -> None:
         """Messages from domain to domain now travel at this rate, with the latency of the links now."""
-        boundary, occupancy, latency = self._crossings[crossing]
         occupancy_ns = to_ns(transmission_s(self.message_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
         if occupancy_ns >= LONGEST_NS:
             self._dead.add(crossing)
             return
         self._dead.discard(crossing)
-        occupancy[boundary, 0] = occupancy_ns
-        latency[boundary, 0] = self._network.latency_ns(self.routes[crossing])
+        one, latency_ns = self.pipeline, self._network.latency_ns(self.routes[crossing])
+        for boundary, downstream in self._crossings[crossing]:
+            occupancy, latency = (one.of, one.lf) if downstream else (one.ob, one.lb)
+            occupancy[boundary, 0], latency[boundary, 0] = occupancy_ns, latency_ns
 
-    def compute(self, factors: NDArray[np.float64] | None) -> tuple[Int, Int]:
-        """Forward and backward times (S, 1) of an iteration in which domain k computes `factors[k]` times
-        slower than usual; None: as usual."""
+    def paced(self, factors: NDArray[np.float64] | None) -> Pipeline:
+        """An iteration in which domain k computes `factors[k]` times slower than usual; None: as usual."""
         one = self.pipeline
         if factors is None:
-            return one.tf, one.tb
-        scale = factors[self._domains][:, None]
-        return np.rint(one.tf * scale).astype(np.int64), np.rint(one.tb * scale).astype(np.int64)
+            return one
+        scale = np.tile(factors[self._domains], one.chunks)[:, None]
+
+        def scaled(row: Int) -> Int:
+            return np.rint(row * scale).astype(np.int64)
+
+        weight = None if one.tw is None else scaled(one.tw)
+        return replace(one, tf=scaled(one.tf), tb=scaled(one.tb), tw=weight)
 
     def busy_ns(self, factors: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Forward and backward time of one iteration in each domain (K,): mean over its stages."""
-        tf, tb = self.compute(factors)
-        busy = self.pipeline.micro_batches * (tf + tb)[:, 0].astype(np.float64)
-        return self.mean(busy)
+        return self.mean(self.paced(factors).busy_ns[:, 0].astype(np.float64))
 
     def mean(self, of_stages: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of a figure of each stage (S,) over the stages of each domain (K,); 0 without stages."""
@@ -115,12 +120,13 @@ class PlanTiming:
         one = self.pipeline
         rows = [np.repeat(row, len(times), axis=1) for row in (one.of, one.lf, one.ob, one.lb)]
         for n, (src, dst) in enumerate(self.routes):
-            boundary, down = self._crossings[src, dst][0], (src, dst) in self.boundaries
-            rows[0 if down else 2][boundary] = occupancy[n].astype(np.int64)
-            rows[1 if down else 3][boundary] = delays[n].astype(np.int64)
+            for boundary, down in self._crossings[src, dst]:
+                rows[0 if down else 2][boundary] = occupancy[n].astype(np.int64)
+                rows[1 if down else 3][boundary] = delays[n].astype(np.int64)
         wide = [np.repeat(row, len(times), axis=1) for row in (one.tf, one.tb, one.tail)]
+        weight = None if one.tw is None else np.repeat(one.tw, len(times), axis=1)
         of, lf, ob, lb = rows
-        many = replace(one, tf=wide[0], tb=wide[1], tail=wide[2], of=of, lf=lf, ob=ob, lb=lb)
+        many = replace(one, tf=wide[0], tb=wide[1], tail=wide[2], of=of, lf=lf, ob=ob, lb=lb, tw=weight)
         found = kernel.iteration_ns(many).tolist()
         return {ns: None if dead[n] else found[n] for n, ns in enumerate(times)}
 
@@ -128,11 +134,7 @@ class PlanTiming:
         """Iteration time now; None while stalled."""
         if self._dead:
             return None
-        one = self.pipeline
-        if factors is not None:
-            tf, tb = self.compute(factors)
-            one = replace(one, tf=tf, tb=tb)
-        return int(kernel.iteration_ns(one)[0])
+        return int(kernel.iteration_ns(self.paced(factors))[0])
 
 
 def stage_domains(plan: Plan) -> list[int]:
@@ -141,6 +143,17 @@ def stage_domains(plan: Plan) -> list[int]:
 
 
 def boundaries(plan: Plan) -> list[Pair | None]:
-    """The domains that each boundary between stages joins; None inside a domain."""
+    """The domains that each boundary between stages joins, with chunks also the last stage and the first;
+    None inside a domain."""
     domains = stage_domains(plan)
-    return [(a, b) if a != b else None for a, b in pairwise(domains)]
+    after = [*domains[1:], *(domains[:1] if plan.chunks > 1 else ())]
+    return [(a, b) if a != b else None for a, b in zip(domains, after, strict=False)]
+
+
+def _messages(plan: Plan) -> int:
+    """Messages of one iteration over the busiest crossing between domains: each boundary is crossed once a
+    chunk, and the way back from the last stage to the first once less."""
+    back = (
+        plan.chunks - 1 if plan.stages > 1 and len(plan.shares) == 2 else 0
+    )  # shares a link with the others
+    return plan.micro_batches * (plan.chunks + back)

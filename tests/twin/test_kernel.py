@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twin.kernel import LANES, iteration_ns
+from twin.orders import operations
 from twin.pipeline import Pipeline, warmup_depths
-from twin.referee import operations, simulate
+from twin.referee import simulate
 
 
 def single(
@@ -109,10 +110,6 @@ def test_the_same_extra_depth_everywhere_leaves_the_pace_alone_but_depth_at_the_
 
 
 def test_order_of_operations() -> None:
-    assert list(operations("1f1b", 1, 2)) == [
-        ("forward", 0),
-        ("forward", 1),
-        ("backward", 0),
-        ("backward", 1),
-    ]
-    assert [kind for kind, _ in operations("gpipe", 0, 2)] == ["forward", "forward", "backward", "backward"]
+    kinds = [[kind for kind, _, _ in row] for row in operations(single(2, 2))]
+    assert kinds == [[0, 0, 1, 1], [0, 1, 0, 1]]
+    assert [kind for kind, _, _ in operations(single(2, 2, schedule="gpipe"))[1]] == [0, 0, 1, 1]
