@@ -27,7 +27,7 @@ EXTEND = 8
 SHORTLIST = 4
 """Profiles kept for each number of domains."""
 SCREENED = 5
-"""Orders that are tried under every profile of the shortlist, in both directions."""
+"""Orders that are tried under every profile of the shortlist."""
 FINALISTS = 5
 """Shapes whose cuts are climbed; the best two of each number of domains are added."""
 
@@ -137,9 +137,9 @@ def explore(
         pool.climb_from(start)
     for _, shape, cuts in _finalists(pool):
         pool.climb(shape, cuts)
-    for _, shape, cuts in pool.best_by_shape()[:1]:
-        pool.climb(*_mirrored(estimator, shape, cuts))
     for _, shape, cuts in pool.best_by_shape()[:2]:
+        pool.climb(*_mirrored(estimator, shape, cuts))
+    for _, shape, cuts in pool.best_by_shape()[:1]:
         _climb_inner(pool, shape, cuts)
     return pool
 
@@ -237,16 +237,15 @@ def _first_score(pool: Pool, order: tuple[int, ...], short: Sequence[Profile]) -
 
 
 def _screen(pool: Pool, candidates: Iterable[tuple[int, ...]], short: dict[int, tuple[Profile, ...]]) -> None:
-    """Every order, one of the two directions of each, under its first profile; then the best of them both
-    ways under all profiles."""
+    """Every order, one of the two directions of each, under its first profile; the best ones under all of
+    them."""
     one_way = dict.fromkeys(min(order, order[::-1]) for order in candidates)
     scored = sorted((_first_score(pool, order, short[len(order)]), order) for order in one_way)
     for _, order in scored[:SCREENED]:
-        for either in dict.fromkeys((order, order[::-1])):
-            for profile in short[len(order)]:
-                shape = concrete(pool.estimator, profile, either, pool.free_gpus)
-                if shape is not None:
-                    pool.start(shape)
+        for profile in short[len(order)]:
+            shape = concrete(pool.estimator, profile, order, pool.free_gpus)
+            if shape is not None:
+                pool.start(shape)
 
 
 def _finalists(pool: Pool) -> list[tuple[int, Shape, tuple[int, ...]]]:

@@ -138,7 +138,7 @@ def test_the_future_decides_nothing(name: str) -> None:
     changed = replace(past, wan=past.wan.with_series(series, "another future"))
     one, two = (summary(decisions(created(name, setup), setup)) for setup in (past, changed))
     before = [[entry for entry in run if int(str(entry[0])) < until_s * 1e9] for run in (one, two)]
-    assert len(before[0]) > 4
+    assert len(before[0]) > 2
     assert before[0] == before[1]
 
 
