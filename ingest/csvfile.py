@@ -5,6 +5,7 @@ header; blank lines are no rows.
 """
 
 import csv
+import io
 import os
 import re
 from collections import deque
@@ -302,10 +303,11 @@ def _balanced(block: bytes, rest: bytes, *, last: bool) -> tuple[bytes, bytes]:
 
 def first_record(head: bytes, delimiter: str = ",") -> list[str]:
     """Cells of the first record after the header, for looking at types."""
-    lines = [line for line in head.removeprefix(_BOM).split(b"\n")[1:] if line.strip()]
-    if not lines:
+    _, _, records = head.removeprefix(_BOM).partition(b"\n")
+    line = next((line for line in io.BytesIO(records) if line.strip()), b"")
+    if not line:
         return []
     try:
-        return next(csv.reader([lines[0].decode("utf-8", "replace").rstrip("\r")], delimiter=delimiter), [])
+        return next(csv.reader([line.decode("utf-8", "replace").rstrip("\r\n")], delimiter=delimiter), [])
     except csv.Error:
         return []

@@ -131,7 +131,8 @@ class Unit:
         self._check()
         parts = self._writer.finish()
         meta = self.options.to_json() | {"assumptions": sorted(self._assumptions)}
-        entries = [*self._kept, *(taken.entry(self.options.digest()) for taken in self.taken)]
+        options = self.options.digest()
+        entries = [*self._kept, *(taken.entry(options) for taken in self.taken)]
         lake.commit(self.store, self.options.name, meta, parts, entries, replaces)
 
     def give_up(self) -> None:

@@ -6,6 +6,7 @@ required ones, and one more at least. Times are ISO 8601 (zone `timezone` if the
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import PurePath
 
 import pyarrow as pa
@@ -58,13 +59,20 @@ class Columns:
 def _fitting(names: Sequence[str]) -> list[str]:
     """Tables whose columns include all these names and whose required columns are among them."""
     given = set(names)
-    found = []
+    if len(given) < len(names):
+        return []
+    return [table for table, required, allowed in _shapes() if required < given <= allowed]
+
+
+@cache
+def _shapes() -> tuple[tuple[str, set[str], set[str]], ...]:
+    """Each table with the names that a file for it must have, and may have."""
+    shapes = []
     for table in Columns.tables:
         fields = [field for field in TABLES[table] if field.name not in _OWN]
         required = {field.name for field in fields if not field.nullable}
-        if required < given <= {field.name for field in fields} and len(given) == len(names):
-            found.append(table)
-    return found
+        shapes.append((table, required, {field.name for field in fields}))
+    return tuple(shapes)
 
 
 def _table(source: Source, names: Sequence[str], options: DatasetOptions) -> str:

@@ -37,6 +37,8 @@ class LatencyTables:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """There is a dated section, and in it a table of latencies in ms."""
+        if b"##" not in head:
+            return False
         lines = head.decode("utf-8", "replace").splitlines()
         dated = any(_DATE.fullmatch(line.strip()) for line in lines)
         return dated and any(_TITLE.search(cells[0]) for cells in map(_cells, lines) if cells)

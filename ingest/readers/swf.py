@@ -33,10 +33,14 @@ class Swf:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Called *.swf, or with its header comments; the first line that is no comment has 18 numbers."""
+        named = path.suffix.lower() == ".swf"
+        if not named and b"UnixStartTime" not in head:
+            return False
         lines = head.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+        if not named and not any(_BEGAN.match(line) for line in lines):
+            return False
         records = [line.split() for line in lines[:-1] or lines if line.strip() and line.strip()[0] != ";"]
-        marked = path.suffix.lower() == ".swf" or any(_BEGAN.match(line) for line in lines)
-        return marked and (not records or (len(records[0]) == _FIELDS and all(map(_number, records[0]))))
+        return not records or (len(records[0]) == _FIELDS and all(map(_number, records[0])))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each job."""
