@@ -1,0 +1,95 @@
+"""Drift: what counts as one, told once, forgotten only after calm, whatever restarts in between."""
+
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import DamageError, LockedError
+from replay import drift, retrain, runs, schedule, whatif
+from replay.drift import LINKS, SHORTFALL, Reading
+from replay.events import Event
+from replay.log import RunReader
+from tests.replay.toys import toy_run, without_lake
+from tests.worlds import toy_scenario
+
+CALM = Reading("r", 0.0, 0.0)
+BETWEEN = Reading("r", (LINKS[0] + LINKS[1]) / 2, (SHORTFALL[0] + SHORTFALL[1]) / 2)
+BY_FILTER = Reading("r", LINKS[1], None)
+BY_REWARD = Reading("r", 0.0, SHORTFALL[1])
+
+
+def decided(predicted: float | None) -> Event:
+    return Event(0, 0, "decided", 1, "", {"predicted_iter_s": predicted})
+
+
+def done(count: int, seconds: float) -> Event:
+    return Event(
+        0, 0, "iteration_done", 1, "", {"count": count, "durations": [[count, round(seconds * 1e9)]]}
+    )
+
+
+def test_shortfall_by_hand() -> None:
+    assert drift.shortfall([decided(10.0), done(3, 12.0), decided(20.0), done(1, 18.0)]) == pytest.approx(
+        54 / 50 - 1
+    )
+    assert drift.shortfall([done(3, 12.0), decided(None), done(3, 12.0)]) is None
+    assert drift.shortfall([decided(10.0)]) is None
+    old = [decided(10.0), done(1, 30.0)]
+    new = [event for _ in range(drift.DECISIONS) for event in (decided(10.0), done(1, 11.0))]
+    assert drift.shortfall(old + new) == pytest.approx(0.1)
+
+
+def test_thresholds_differ() -> None:
+    assert BY_FILTER.drifting and BY_REWARD.drifting and not BETWEEN.drifting
+    assert CALM.calm and not BETWEEN.calm and not BY_FILTER.calm and not BY_REWARD.calm
+
+
+@pytest.mark.parametrize("first", [BY_FILTER, BY_REWARD])
+def test_a_drift_is_told_once_until_it_has_been_calm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Reading
+) -> None:
+    readings = [CALM, BETWEEN, first, BETWEEN, first, CALM, BETWEEN, first, first]
+    monkeypatch.setattr(drift, "newest", lambda store, scenario: "r")
+    fired = []
+    for number, found in enumerate(readings):
+        monkeypatch.setattr(drift, "reading", lambda store, run, found=found: found)
+        told = drift.due(tmp_path, "s")
+        if told is not None:
+            fired.append(number)
+            assert drift.due(tmp_path, "s") == told  # killed before it was acted on: due again
+            drift.told(tmp_path, "s", told)
+        assert drift.due(tmp_path, "other") in (None, found)
+    assert fired == [2, 7]
+    assert drift.drifting(tmp_path, "s") and not drift.drifting(tmp_path, "other")
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    for text in ("{", '{"schema": "x"}', "[]"):
+        (tmp_path / drift.STATE).write_text(text)
+        with pytest.raises(DamageError, match=drift.STATE):
+            drift.drifting(tmp_path, "s")
+
+
+def test_experiments_are_not_the_world_of_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    assert drift.newest(tmp_path, "toy-3") is None
+    assert drift.due(tmp_path, "toy-3") is None
+    mine = toy_run(tmp_path, "static")
+    whatif.what_if(tmp_path, mine.run_id, "single")
+    assert drift.newest(tmp_path, "toy-3") == mine.run_id
+    assert drift.newest(tmp_path, "another") is None
+    found = drift.reading(tmp_path, mine.run_id)
+    assert found.unhealthy == pytest.approx(1 / 6)  # the link that steps
+    assert found.shortfall == drift.shortfall(RunReader(runs.folder(tmp_path, mine.run_id)).events())
+
+
+def test_a_watch_meets_a_retraining_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift, "due", lambda store, scenario: BY_FILTER)
+    monkeypatch.setattr(schedule.scenarios, "load", lambda name: toy_scenario())
+
+    def locked(*_: object, **__: object) -> None:
+        raise LockedError("under way")
+
+    monkeypatch.setattr(retrain, "once", locked)
+    schedule.watched(str(tmp_path), "toy-3", None)
+    assert not drift.drifting(tmp_path, "toy-3")  # not acted on yet
