@@ -21,8 +21,8 @@ def sailor_ns(pipeline: Pipeline, plan: int = 0) -> int:
     """
     one = pipeline.column(plan)
     stages = one.stages
-    compute = (one.tf + one.tb)[:, 0]
-    down, up = (one.of + one.lf)[:, 0], (one.ob + one.lb)[:, 0]
+    compute = one.busy_ns[:, 0] // one.micro_batches
+    down, up = ((row + late)[: stages - 1, 0] for row, late in ((one.of, one.lf), (one.ob, one.lb)))
     talk = np.zeros(stages, np.int64)
     if stages > 1:
         talk[:-1] += down

@@ -10,10 +10,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import GB, NS_PER_S, to_s, transmission_s
 from twin import cycle, energy, kernel
+from twin.boundaries import shared_boundary
 from twin.columns import BadCellError
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, Domain, LinkState
@@ -134,7 +136,7 @@ def _estimator(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, Link
     job = case.job
     plan = Plan(
         tuple(shares), case.dp, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
-        job.recompute, job.zero,
+        job.recompute, job.zero, chunks=case.chunks,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 
@@ -143,16 +145,19 @@ def _links(case: Case, first: list[int], width: int) -> LinkState:
     """Rate and latency of every boundary; inside a domain the ports of the stage's GPUs together."""
     stages, site, node = len(first), case.site, case.site.gpus_per_node
     bandwidth, latency = np.full((stages, stages), np.inf), np.zeros((stages, stages))
-    for i, wan in enumerate(case.wan):
-        crosses = any((first[i] + r) // node != (first[i + 1] + r) // node for r in range(width))
+    joints = [(i, i + 1, wan) for i, wan in enumerate(case.wan)]
+    if case.chunks > 1 and stages > 2:
+        joints.append((stages - 1, 0, case.around))
+    for i, j, wan in joints:
+        crosses = any((first[i] + r) // node != (first[j] + r) // node for r in range(width))
         if wan is not None:
             bps, delay = wan
         elif crosses:
             bps, delay = width * site.inter_node_bps, site.inter_node_latency_s
         else:
             bps, delay = width * site.intra_node_bps, site.intra_node_latency_s
-        bandwidth[i, i + 1] = bandwidth[i + 1, i] = bps
-        latency[i, i + 1] = latency[i + 1, i] = delay
+        bandwidth[i, j] = bandwidth[j, i] = bps
+        latency[i, j] = latency[j, i] = delay
     return LinkState(bandwidth, latency)
 
 
@@ -178,15 +183,19 @@ def _timing(case: Case, modelled: _Modelled | None) -> tuple[Pipeline, Int]:
     timing = _makespan(case) if modelled is None or measured.schedule_only else modelled.timing
     pieces: dict[str, Any] = {}
     if measured.forward_s is not None:
-        pieces["tf"] = _measured_ns("stage_forward_s", measured.forward_s)
+        pieces["tf"] = _of_chunks(case, _measured_ns("stage_forward_s", measured.forward_s))
     if measured.backward_s is not None:
-        pieces["tb"] = _measured_ns("stage_backward_s", measured.backward_s)
+        pieces["tb"] = _of_chunks(case, _measured_ns("stage_backward_s", measured.backward_s))
+        if timing.tw is not None:
+            pieces["tw"] = np.rint(pieces["tb"] * _weight_share(timing)).astype(np.int64)
     if measured.transfer_s is not None:
         occupied = _measured_ns("boundary_transfer_s", measured.transfer_s)
         pieces["of"] = pieces["ob"] = _crossing(case, occupied, timing.of)
     if measured.latency_s is not None:
         delay = _measured_ns("boundary_latency_s", measured.latency_s)
         pieces["lf"] = pieces["lb"] = _crossing(case, delay, timing.lf)
+    if case.chunks > 1:
+        pieces["shared"] = shared_boundary(case.domains)
     update = nothing if modelled is None or measured.schedule_only else modelled.update
     return replace(timing, **pieces), update
 
@@ -194,29 +203,37 @@ def _timing(case: Case, modelled: _Modelled | None) -> tuple[Pipeline, Int]:
 def _makespan(case: Case) -> Pipeline:
     """A pipeline that consists of its wide-area messages alone."""
     size = 0 if case.message_bytes is None else case.message_bytes * case.dp
-    across = [(0.0, 0.0) if wan is None else (transmission_s(size, wan[0]), wan[1]) for wan in case.wan]
+    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
+    across = [(0.0, 0.0) if wan is None else (transmission_s(size, wan[0]), wan[1]) for wan in joints]
     occupied = _measured_ns("wan_bps", tuple(transfer for transfer, _ in across))
     delay = _measured_ns("wan_latency_s", tuple(latency for _, latency in across))
-    zero = np.zeros((case.pp, 1), np.int64)
-    depths = warmup_depths(case.pp, case.micro_batches)
+    zero, parts = np.zeros((case.pp, 1), np.int64), np.zeros((case.pp * case.chunks, 1), np.int64)
     return Pipeline(
-        zero,
-        zero,
-        occupied,
-        delay,
-        occupied,
-        delay,
-        zero,
-        depths,
-        case.micro_batches,
-        case.schedule,
-        case.p2p,
-    )
+        parts, parts, occupied, delay, occupied, delay, zero, warmup_depths(case.pp, case.micro_batches),
+        case.micro_batches, case.schedule, case.p2p, case.chunks,
+        tw=zero if case.schedule == "crosspipe" else None,
+    )  # fmt: skip
+
+
+def _of_chunks(case: Case, stages: Int) -> Int:
+    """Chunks of equal length (v S, 1) of stages (S, 1)."""
+    return np.tile(np.rint(stages / case.chunks).astype(np.int64), (case.chunks, 1))
+
+
+def _weight_share(timing: Pipeline) -> NDArray[np.float64]:
+    """Weight gradient over backward (S, 1); half where no model says."""
+    assert timing.tw is not None
+    share: NDArray[np.float64] = np.where(timing.tb > 0, timing.tw / np.maximum(timing.tb, 1), 0.5)
+    return share
 
 
 def _crossing(case: Case, measured: Int, otherwise: Int) -> Int:
-    """Measured boundaries; a 0 where there is no WAN leaves the boundary as it is."""
-    kept = (measured == 0) & np.array([[wan is None] for wan in case.wan], dtype=np.bool_).reshape(-1, 1)
+    """Measured boundaries; a 0 where there is no WAN leaves the boundary as it is. The way back from the
+    last stage to the first is as slow as the slowest boundary between domains."""
+    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
+    if case.chunks > 1:
+        measured = np.vstack([measured, [[0 if case.around is None else int(measured.max())]]])
+    kept = (measured == 0) & np.array([[wan is None] for wan in joints], dtype=np.bool_).reshape(-1, 1)
     chosen: Int = np.where(kept, otherwise, measured)
     return chosen
 
@@ -276,8 +293,10 @@ def _mfu(case: Case, iter_s: float) -> float | None:
 
 
 def _wan_bytes(case: Case) -> float | None:
-    """Bytes between domains in one iteration, both directions: 2 A dp m a boundary."""
-    across = sum(wan is not None for wan in case.wan)
+    """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and once
+    less from the last stage back to the first."""
+    across = case.chunks * sum(wan is not None for wan in case.wan)
+    across += (case.chunks - 1) * (case.around is not None)
     if not across:
         return 0.0
     if case.message_bytes is None:

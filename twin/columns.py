@@ -171,7 +171,16 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
     Column("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),
-    Column("schedule", "", ", ".join(_SCHEDULES), "1f1b", one_of(*_SCHEDULES)),
+    Column(
+        "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
+        "greedy order for the latencies at hand, weight gradients on their own",
+        "1f1b; interleaved with more than one chunk", one_of(*_SCHEDULES),
+    ),
+    Column(
+        "chunks", "", "interleaved: parts of the model in each stage; the way back from the last stage to "
+        "the first takes the reverse of the wide-area link between two domains, of the slowest between more",
+        "2 with interleaved, else 1", count,
+    ),
     Column(
         "p2p", "", "blocking: the sender computes again when its message has arrived; overlapped: sends run "
         "beside compute", "blocking for gpipe and 1f1b, else overlapped", one_of(*get_args(PointToPoint)),

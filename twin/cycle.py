@@ -14,9 +14,12 @@ first).
 
 GPipe has one cycle per phase: P = max_i f_i + max_i g_i with f_i = max(tf_i, of_i), or tf_i + Lf_i when
 blocking.
+
+Interleaved and CrossPipe have no closed form here: what is named is the busiest stage or direction of a link,
+its busy time per micro-batch a lower bound of the pace.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -34,9 +37,12 @@ class Cycle:
     period_ns: Fraction
     first: int
     last: int
-    kind: str  # stage, stages, link forward, link backward, phases
+    kind: str  # stage, stages, link forward, link backward, phases; busiest stage, busiest link ...
 
     def __str__(self) -> str:
+        if self.kind.startswith("busiest"):
+            what = replace(self, kind=self.kind.removeprefix("busiest "))
+            return f"busiest: {what}"
         if self.kind == "phases":
             return f"forward paced by stage {self.first}, backward by stage {self.last}"
         if self.kind.startswith("link"):
@@ -47,7 +53,9 @@ class Cycle:
 
 
 def binding(pipeline: Pipeline, plan: int = 0) -> Cycle:
-    """The cycle that paces plan `plan` of `pipeline`."""
+    """The cycle that paces plan `plan` of `pipeline`; of schedules without a closed form what is busiest."""
+    if pipeline.schedule not in ("gpipe", "1f1b"):
+        return _busiest(pipeline.column(plan))
     rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
     one = _Rows(*(_column(row, plan) for row in rows))
     if pipeline.schedule == "gpipe":
@@ -114,6 +122,20 @@ def _gpipe(one: _Rows, blocking: bool) -> Cycle:
     return Cycle(period, forward.index(max(forward)), backward.index(max(backward)), "phases")
 
 
+def _busiest(one: Pipeline) -> Cycle:
+    """The stage, or the direction of a link, that is busy longest in an iteration."""
+    m, stages = one.micro_batches, one.stages
+    found = [
+        Cycle(Fraction(busy, m), i, i, "busiest stage") for i, busy in enumerate(one.busy_ns[:, 0].tolist())
+    ]
+    for row, way in ((one.of, "forward"), (one.ob, "backward")):
+        for b, occupied in enumerate(row[:, 0].tolist()):
+            times = one.chunks - (b == stages - 1)  # the way back to the first stage is taken once less
+            ends = b, (b + 1) % stages
+            found.append(Cycle(Fraction(occupied * times), *ends, f"busiest link {way}"))
+    return max(found, key=lambda cycle: cycle.period_ns)
+
+
 @dataclass(frozen=True, slots=True)
 class Additive:
     """The design documents' T = T_compute + T_comm + T_bubble (phase 1, section 3.1), reported as such."""
@@ -131,7 +153,7 @@ class Additive:
 def additive(pipeline: Pipeline, plan: int = 0) -> Additive:
     """Slowest stage over all micro-batches, each boundary crossed once each way, S - 1 slowest
     micro-batches."""
-    slowest = int(np.max(pipeline.tf[:, plan] + pipeline.tb[:, plan]))
+    slowest = int(np.max(pipeline.busy_ns[:, plan])) // pipeline.micro_batches
     rows = (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
     comm = sum(sum(_column(row, plan)) for row in rows)
     return Additive(pipeline.micro_batches * slowest, comm, (pipeline.stages - 1) * slowest)

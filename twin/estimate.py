@@ -346,7 +346,8 @@ class Estimator:
             dp * tp * pp <= self.cluster.domains[k].gpus for k, (tp, pp) in zip(order, inner, strict=True)
         )
         count, chunks = self.job.micro_batches(dp, micro_batch), self.job.chunks
-        if not fits or count is None or (chunks > 1 and count % sum(pp for _, pp in inner)):
+        stages = sum(pp for _, pp in inner)
+        if not fits or count is None or (chunks > 1 and (stages < 2 or count % stages)):
             return None
         return self.make(order, [pp * chunks for _, pp in inner], dp, inner, micro_batch)
 

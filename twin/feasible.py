@@ -35,6 +35,8 @@ def shape_problems(
 def chunk_problem(shares: Sequence[Share], micro_batches: int, chunks: int) -> str | None:
     """Why these shares cannot run interleaved with so many chunks a stage."""
     stages = sum(share.pp for share in shares)
+    if stages < 2:
+        return "interleaved: one stage is no pipeline"
     if micro_batches % stages:
         return f"interleaved: {micro_batches} micro-batches are not a multiple of {stages} stages"
     if any(share.layers < share.pp * chunks for share in shares):

@@ -98,9 +98,10 @@ class Plan:
             )
         pipeline = self.replicas == 1
         stages = self.stages if pipeline else max(share.pp for share in self.shares)
-        if self.chunks > 1 and self.micro_batches % stages:
+        if self.chunks > 1 and (stages < 2 or self.micro_batches % stages):
             raise ValueError(
-                f"interleaved, {self.micro_batches} micro-batches: not a multiple of {stages} stages"
+                f"interleaved: {self.micro_batches} micro-batches are no multiple of two or more stages, "
+                f"here {stages}"
             )
         for share in self.shares:
             if share.layers < share.pp * self.chunks:

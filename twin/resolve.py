@@ -68,9 +68,18 @@ class Case:
     wan: tuple[tuple[float, float] | None, ...]
     job: JobSpec | None
     schedule: Schedule
+    chunks: int
     p2p: PointToPoint
     measured: Measured
     defaults: tuple[str, ...]
+
+    @property
+    def around(self) -> tuple[float, float] | None:
+        """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain."""
+        across = [wan for wan in self.wan if wan is not None]
+        if self.chunks == 1 or not across or self.domains[0] == self.domains[-1]:
+            return None
+        return min(bps for bps, _ in across), max(latency for _, latency in across)
 
     @property
     def gpus(self) -> int:
@@ -95,14 +104,14 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     kind = cells.get("gpu_model", "A100-80")
     shaped = "hidden" in cells and "layers" in cells
     model = _model(cells, kind) if shaped or not measured.schedule_only else None
-    schedule = cells.get("schedule", "1f1b")
+    schedule, chunks = _schedule(cells, pp, micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
     domains = _domains(cells, pp, measured)
     job = None
     if model is not None:
         job = JobSpec(
             model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
-            cells.get("recompute", "full"), cells.get("zero", 0),
+            cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
@@ -114,11 +123,12 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         dp=dp,
         micro_batch=micro_batch,
         micro_batches=micro_batches,
-        counts=_counts(cells, model, pp),
+        counts=_counts(cells, model, pp, chunks),
         domains=domains,
         wan=_wan(cells, domains, measured),
         job=job,
         schedule=schedule,
+        chunks=chunks,
         p2p=p2p,
         measured=measured,
         defaults=tuple(name for name in BY_NAME if name not in cells),
@@ -141,6 +151,20 @@ def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
             "change one of them or leave dp empty",
         )  # fmt: skip
     return tp, pp, cells["dp"]
+
+
+def _schedule(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> tuple[Schedule, int]:
+    """The schedule and its chunks; each implies the other."""
+    schedule: Schedule = cells.get("schedule", "interleaved" if cells.get("chunks", 1) > 1 else "1f1b")
+    chunks: int = cells.get("chunks", 2 if schedule == "interleaved" else 1)
+    if (schedule == "interleaved") != (chunks > 1):
+        raise BadCellError("chunks", f"{chunks} with {schedule}: interleaved has 2 or more, the others 1")
+    if chunks > 1 and (pp < 2 or micro_batches % pp):
+        raise BadCellError(
+            "schedule", f"interleaved runs a multiple of pp micro-batches over two or more stages, not "
+            f"{micro_batches} over {pp}; change pp or the batch",
+        )  # fmt: skip
+    return schedule, chunks
 
 
 def _stages_of_lists(cells: Mapping[str, Cell]) -> int:
@@ -253,7 +277,7 @@ def _even(total: int, parts: int) -> list[int]:
     return [base + (i >= parts - rest) for i in range(parts)]
 
 
-def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int) -> tuple[int, ...]:
+def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunks: int) -> tuple[int, ...]:
     """Layers per stage, with embedding and head."""
     cuts: tuple[int, ...] | None = cells.get("cuts")
     if cuts is not None and len(cuts) != pp:
@@ -269,6 +293,8 @@ def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int) -> tu
         )  # fmt: skip
     if cuts is None and model.blocks < pp:
         raise BadCellError("pp", f"{model.blocks} layers cannot fill {pp} stages")
+    if chunks > 1 and min(cuts or (model.blocks // pp,)) < chunks:
+        raise BadCellError("chunks", f"{chunks} chunks in every stage are more than it has layers")
     counts = list(cuts) if cuts is not None else _even(model.blocks, pp)
     counts[0] += 1
     counts[-1] += 1
@@ -372,7 +398,7 @@ def summary(case: Case) -> dict[str, Any]:
         "gpu_model": case.site.gpu.name, "gpus": case.gpus, "gpus_per_node": case.site.gpus_per_node,
         "tp": case.tp, "pp": case.pp, "dp": case.dp, "micro_batch": case.micro_batch,
         "micro_batches": case.micro_batches, "global_batch": case.global_batch,
-        "schedule": case.schedule, "p2p": case.p2p,
+        "schedule": case.schedule, "chunks": case.chunks, "p2p": case.p2p,
         "domains": "-".join(str(k) for k in case.domains),
     }  # fmt: skip
     if case.model is not None and case.job is not None:
