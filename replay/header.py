@@ -63,7 +63,7 @@ class Header:
         """SHA-256 of what the user chose: neither code nor traces are part of it."""
         chosen = ("scenario", "window", "seed")
         config = {name: self.world[name] for name in chosen}
-        own = {
+        own: dict[str, Any] = {
             "policy": self.policy,
             "engine": self.engine,
             "checkpoint": self.checkpoint,

@@ -92,7 +92,7 @@ class Story:
     @property
     def dataset(self) -> str:
         """The WAN data set that the links came from."""
-        return self.header["dataset"] or self.header["scenario"]["wan"]["dataset"]
+        return str(self.header["dataset"] or self.header["scenario"]["wan"]["dataset"])
 
     @property
     def synthetic(self) -> bool:
