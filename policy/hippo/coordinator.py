@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from policy.hippo.config import CoordinatorConfig
-from policy.hippo.decode import GREEDY, codes_of, judge, sample
+from policy.hippo.decode import GREEDY, codes_of, sample
 from policy.hippo.features import Features, Situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
@@ -36,6 +36,9 @@ SEEDS = 2
 """Best plans whose neighbours are looked at in a narrow round."""
 LEADERS = 5
 """In a wide round: the best plan of each of so many numbers of domains."""
+TIMED = 8
+"""Neighbours that are timed exactly: the best of a round by the closed form; in a wide round, the best of
+each number of domains."""
 
 
 @dataclass
@@ -87,14 +90,13 @@ class Coordinator:
         observation = self.features.observe(situation)
         uniform = rng.random((count, 2 + 3 * self.problem.k))
         uniform[0] = GREEDY
+        same = torch.zeros(count, dtype=torch.int64)
         with torch.no_grad():
-            state = self.upper.encode(observation).rows(torch.zeros(count, dtype=torch.int64))
-            many = observation.take(torch.zeros(count, dtype=torch.int64))
-            actions = sample(self.upper, self.lower, self.problem, many, uniform, state)
-            own = actions.take(torch.zeros(1, dtype=torch.int64))
-            judged = judge(self.upper, self.lower, self.problem, observation, own)
-        log_probability = float(judged.log_prob[0] + judged.lower_log_prob[0].sum())
-        return Proposal(codes_of(actions, self.problem.k), bool(own.go[0]), log_probability)
+            state = self.upper.encode(observation).rows(same)
+        sampled = sample(self.upper, self.lower, self.problem, observation.take(same), uniform, state)
+        log_probability = float(sampled.log_prob[0] + sampled.lower_log_prob[0])
+        actions = sampled.actions
+        return Proposal(codes_of(actions, self.problem.k), bool(actions.go[0]), log_probability)
 
     def verify(
         self,
@@ -115,11 +117,17 @@ class Coordinator:
         may_hold = running is not None and bool(situation.may_hold[0])
         slowdown = situation.slowdown[0]
 
-        def score(codes: Codes) -> tuple[Expected, Float]:
-            found = expected(self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s)
+        def score(codes: Codes, rough: bool = False) -> tuple[Expected, Float]:
+            found = expected(
+                self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s, rough=rough
+            )
             return found, found.values(objective)
 
         pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
+        if not wide and len(pool) > TIMED:
+            known = int(may_hold)  # the running plan stands first and stays
+            rest = _promising(pool, score(pool, rough=True)[1], wide)
+            pool = pool.take(np.concatenate([np.arange(known), rest[rest >= known]]))
         found, values = score(pool)
         before: list[int] = []
         for _ in range(rounds):
@@ -130,6 +138,7 @@ class Coordinator:
             fresh = _without(neighbours(self.problem, pool, best), pool)
             if len(fresh) == 0:
                 break
+            fresh = fresh.take(_promising(fresh, score(fresh, rough=True)[1], wide))
             more, worth = score(fresh)
             pool, values = concatenate([pool, fresh]), np.concatenate([values, worth])
             found = _joined(found, more)
@@ -138,8 +147,8 @@ class Coordinator:
             order = np.append(order[:-1], 0)
         place = np.flatnonzero(order == 0)
         hold = int(place[0]) if may_hold else None
-        chosen = Expected(found.iter_s[order], found.utilisation[order], found.usd[order])
-        return Verdict(pool.take(order), chosen, values[order], hold, pool.take(_leaders(pool, values)))
+        leaders = pool.take(_leaders(pool, values))
+        return Verdict(pool.take(order), found.take(order), values[order], hold, leaders)
 
 
 def _leaders(codes: Codes, values: Float) -> NDArray[np.int64]:
@@ -147,6 +156,16 @@ def _leaders(codes: Codes, values: Float) -> NDArray[np.int64]:
     order = np.argsort(-values, kind="stable")
     _, first = np.unique(codes.count[order], return_index=True)
     return order[np.sort(first)[:LEADERS]]
+
+
+def _promising(codes: Codes, values: Float, wide: bool) -> NDArray[np.int64]:
+    """Which of the roughly valued plans to time exactly."""
+    order = np.argsort(-values, kind="stable")
+    if not wide:
+        return order[:TIMED]
+    count = codes.count[order]
+    kept = [order[count == n][:TIMED] for n in np.unique(count).tolist()]
+    return np.concatenate(kept)
 
 
 def _joined(a: Expected, b: Expected) -> Expected:

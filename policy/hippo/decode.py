@@ -77,6 +77,15 @@ def joined(parts: list[Actions]) -> Actions:
 
 
 @dataclass(frozen=True, eq=False)
+class Sampled:
+    """B answers just given and how likely they were, of the levels apart; see `Judged`."""
+
+    actions: Actions
+    log_prob: NDArray[np.float64]  # (B,)
+    lower_log_prob: NDArray[np.float64]  # (B,) sum over the shares
+
+
+@dataclass(frozen=True, eq=False)
 class Judged:
     """Probabilities of B answers: `upper` and its value, and per share the lower agents'."""
 
@@ -104,6 +113,14 @@ def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDA
     return chosen
 
 
+def log_chance(logits: NDArray[np.floating[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Log-probability of `index` (R,) under `logits` (R, A)."""
+    values = logits.astype(np.float64)
+    values -= values.max(1, keepdims=True)
+    chances: NDArray[np.float64] = values[np.arange(len(values)), index] - np.log(np.exp(values).sum(1))
+    return chances
+
+
 def sample(
     upper: UpperAgent,
     lower: LowerAgent,
@@ -111,7 +128,7 @@ def sample(
     observation: Observation,
     uniform: NDArray[np.float64],
     state: Encoded | None = None,
-) -> Actions:
+) -> Sampled:
     """One plan (and a hold-or-move choice) per situation; no gradients.
 
     `uniform` (B, 2 + 3 K): numbers in [0, 1) or `GREEDY`, for go, knob and then domain, layers, (tp, pp) of
@@ -119,9 +136,15 @@ def sample(
     """
     with torch.no_grad():  # not inference mode: learning uses the answers again
         state = upper.encode(observation) if state is None else state
-        go = pick(upper.go_logits(state, observation.may_hold).numpy(), uniform[:, 0])
-        knob = pick(upper.knob_logits(state, observation).numpy(), uniform[:, 1])
-        return _place(Heads(upper, lower), problem, observation, state, go, knob, uniform[:, 2:])
+        go_logits = upper.go_logits(state, observation.may_hold).numpy()
+        knob_logits = upper.knob_logits(state, observation).numpy()
+        go, knob = pick(go_logits, uniform[:, 0]), pick(knob_logits, uniform[:, 1])
+        actions, placed, arranged = _place(
+            Heads(upper, lower), problem, observation, state, go, knob, uniform[:, 2:]
+        )
+    # Shares of a held plan were never carried out: they do not count.
+    log_prob = log_chance(go_logits, go) + go * (log_chance(knob_logits, knob) + placed)
+    return Sampled(actions, log_prob, go * arranged)
 
 
 def _place(
@@ -132,8 +155,10 @@ def _place(
     go: NDArray[np.int64],
     knob: NDArray[np.int64],
     uniform: NDArray[np.float64],
-) -> Actions:
+) -> tuple[Actions, NDArray[np.float64], NDArray[np.float64]]:
+    """The plans, share after share, and the log-probability of each at the two levels."""
     masks, space = problem.masks, problem.masks.space
+    placed, arranged = np.zeros(len(go)), np.zeros(len(go))
     batch, k = len(go), observation.nodes.shape[1]
     scene, now = heads.scene(state, observation, knob), observation.current.numpy()
     used = np.zeros((batch, k), dtype=np.bool_)
@@ -148,13 +173,17 @@ def _place(
         # Finished rows step on the spot: domain 0, one layer, not recorded.
         open_[~live, 0, 0] = True
         context = heads.context(scene, used, ahead, last, space.n_layers)
-        domain = pick(heads.domain_logits(scene, context, open_, ahead, last), uniform[:, 3 * step])
-        chances = heads.layer_logits(scene, context, open_[rows, domain], domain, ahead, last)
-        layers = pick(chances, uniform[:, 3 * step + 1]) + 1
+        where = heads.domain_logits(scene, context, open_, ahead, last)
+        domain = pick(where, uniform[:, 3 * step])
+        size = heads.layer_logits(scene, context, open_[rows, domain], domain, ahead, last)
+        layers = pick(size, uniform[:, 3 * step + 1]) + 1
         legal = masks.choices(knob, used, left, behind, domain, layers)
         legal[~live, 0] = True
         features = problem.choice_features(knob, domain, layers, ahead, behind, now[rows, domain])
-        choice = pick(heads.lower_logits(features, legal), uniform[:, 3 * step + 2])
+        how = heads.lower_logits(features, legal)
+        choice = pick(how, uniform[:, 3 * step + 2])
+        placed += live * (log_chance(where, domain) + log_chance(size, layers - 1))
+        arranged += live * log_chance(how, choice)
         open_[~live] = False
         records.append(
             (
@@ -173,7 +202,7 @@ def _place(
         last = np.where(live, domain, last)
         step += 1
     parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
-    return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts)
+    return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts), placed, arranged
 
 
 def judge(

@@ -85,8 +85,7 @@ class Tables:
     pp: Int  # (C, Z, Q)
     forward: Float  # (C, Y, Q, N + 1)
     backward: Float  # (C, Y, Q, N + 1)
-    sync_fixed: Float  # (C, Y, Q, J)
-    sync_per_parameter: Float  # (C, Y, Q, J)
+    collective: Float  # (2, 2, C, Y, Q, J): reduce and gather, each fixed and per parameter
     update_per_parameter: Float  # (C, Y, Q, J)
     inner_occupancy_ns: Int  # (C, Y, Q, J)
     inner_latency_ns: Int  # (C, Y, Q, J)
@@ -162,7 +161,8 @@ class Problem:
     def encode(self, plan: Plan) -> Codes | None:
         """The plan as numbers; None where it lies outside of what is offered here (then nothing is wrong)."""
         knob = [c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)]
-        if not knob:
+        other = plan.routes or plan.sync or plan.extra_warmup or plan.schedule != self.estimator.job.schedule
+        if not knob or other:
             return None
         domain, layers, choice = (np.zeros((1, self.k), dtype=np.int64) for _ in range(3))
         domain[:] = -1
@@ -194,7 +194,7 @@ class Problem:
         j_ = max(pp for row in self.choices for inner in row for _, pp in inner)
         pp, tp = np.zeros((c_, classes, q_), np.int64), np.zeros((c_, classes, q_), np.int64)
         seconds = np.zeros((2, c_, y_, q_, self.n + 1))
-        tails = np.zeros((3, c_, y_, q_, j_))
+        collective, update = np.zeros((2, 2, c_, y_, q_, j_)), np.zeros((c_, y_, q_, j_))
         fabric = np.zeros((2, c_, y_, q_, j_), np.int64)
         most = max(k.micro_batches for k in self.knobs)
         gpipe = self.estimator.job.schedule == "gpipe"
@@ -205,8 +205,9 @@ class Problem:
                 z = self.class_of[k]
                 for q, (t, p) in enumerate(self.choices[c][z]):
                     tp[c, z, q], pp[c, z, q] = t, p
-                    seconds[:, c, y, q, 1:] = np.cumsum(self._layer_seconds(k, t, knob), axis=1)
-                    tails[:, c, y, q, :p] = self._tails(k, t, p, knob)
+                    seconds[:, c, y, q] = self._layer_seconds(k, t, knob)
+                    collective[:, :, c, y, q, :p] = self._collectives(k, t, p, knob)
+                    update[c, y, q, :p] = self._update(k, t, p, knob)
                     fabric[:, c, y, q, : p - 1] = self._fabric(k, t, p, knob)
                     fits = self._capacity(k, t, knob, flights)
                     capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
@@ -220,9 +221,8 @@ class Problem:
             pp,
             seconds[0],
             seconds[1],
-            tails[0],
-            tails[1],
-            tails[2],
+            collective,
+            update,
             fabric[0],
             fabric[1],
             prefix,
@@ -233,21 +233,31 @@ class Problem:
         return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
 
     def _layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
-        """Forward and backward seconds of every layer on its own, (2, N)."""
-        cuts = np.stack([np.arange(self.n), np.arange(self.n) + 1], axis=1)
-        costs = self._costs(k, tp, 1, knob, cuts)
-        return np.stack([costs.forward_s[0], costs.backward_s[0]])
+        """Forward and backward seconds of the first 0..N layers, (2, N + 1)."""
+        position = slots((k,), ((tp, 1),))[0]
+        forward, backward = self._model._layer_prefix(position, self._sketch(k, tp, 1, knob, 1))[:2]
+        return np.stack([forward, backward])
 
-    def _tails(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
-        """Seconds after the last backward: synchronisation is affine in a stage's parameters, the update
-        linear.
+    def _collectives(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
+        """Seconds to reduce a stage's gradients and to gather its weights, affine in the parameters of its
+        GPUs: (2, 2, pp), see `Tables.collective`. Nothing to do where dp is 1.
         """
-        cuts = np.array([[0, self.n], [0, pp]])
-        costs = self._costs(k, tp, pp, knob, cuts)
-        held = np.stack([_stage_parameters(self.estimator, cut[1], pp) for cut in cuts]) / tp
-        change, sync = held[0] - held[1], costs.sync_s.T
-        slope = np.where(change > 0, (sync[0] - sync[1]) / np.where(change > 0, change, 1), 0)
-        return np.stack([sync[0] - slope * held[0], slope, costs.update_s[:, 0] / held[0]])
+        if knob.dp == 1:
+            return np.zeros((2, 2, pp))
+        sketch = self._sketch(k, tp, pp, knob, 1)
+        shape = self._layout(k, tp, pp, knob)
+        held = np.array([0.0, 1e9])
+        seconds = [self._model._collectives_s(held, slot, sketch, shape) for slot in slots((k,), ((tp, pp),))]
+        ends = np.array(seconds)  # (pp, 2, 2): stage, reduce or gather, without and with parameters
+        return np.stack([ends[:, :, 0], (ends[:, :, 1] - ends[:, :, 0]) / held[1]], axis=-1).transpose(
+            1, 2, 0
+        )
+
+    def _update(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
+        """Seconds of the optimiser for each parameter of a GPU, (pp,)."""
+        costs = self._costs(k, tp, pp, knob, np.array([[0, self.n]]))
+        result: Float = costs.update_s[:, 0] / (_stage_parameters(self.estimator, self.n, pp) / tp)
+        return result
 
     def _fabric(self, k: int, tp: int, pp: int, knob: Knob) -> Int:
         """Occupancy and latency of the boundaries inside a share, ns (2, pp - 1)."""
@@ -285,14 +295,18 @@ class Problem:
 
     def _costs(self, k: int, tp: int, pp: int, knob: Knob, cuts: Int, flight: int = 1) -> StageCosts:
         """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches: a probe of memory."""
-        job, domain, gpus = (
-            self.estimator.job,
-            self.estimator.cluster.domains[k],
-            placement.packed(knob.dp, tp, pp),
-        )
-        layout = placement.layout(gpus, domain, knob.dp, tp, pp)
-        sketch = Plan(
-            (Share(k, pp, tp, pp, gpus),),
+        sketch = self._sketch(k, tp, pp, knob, flight)
+        layout = self._layout(k, tp, pp, knob)
+        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
+
+    def _layout(self, k: int, tp: int, pp: int, knob: Knob) -> placement.Layout:
+        domain = self.estimator.cluster.domains[k]
+        return placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
+
+    def _sketch(self, k: int, tp: int, pp: int, knob: Knob, flight: int) -> Plan:
+        job = self.estimator.job
+        return Plan(
+            (Share(k, pp, tp, pp, placement.packed(knob.dp, tp, pp)),),
             knob.dp,
             knob.micro_batch,
             flight,
@@ -301,7 +315,6 @@ class Problem:
             recompute=job.recompute,
             zero=job.zero,
         )
-        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
 
     # -- what the networks see of it
 

@@ -20,7 +20,7 @@ from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation, stack
 from policy.hippo.ppo import Loss, Multipliers, loss, normalise
 from policy.hippo.problem import Problem
-from policy.hippo.upper import UpperAgent
+from policy.hippo.upper import Encoded, UpperAgent
 
 Float = NDArray[np.float64]
 
@@ -64,27 +64,28 @@ class Practice:
         """`steps` decisions in each twin of the course, from fresh starts."""
         twins, k = course.twins(self.config), course.problem.k
         seen = twins.reset(rng)
+        observation = course.features.observe(seen)
+        state = self._encoded(observation)
         observations, actions, records = [], [], []
         lower_rewards = []
         mu = np.array([self.multipliers.values[name] for name in CONSTRAINTS])
         for _ in range(steps):
-            observation = course.features.observe(seen)
             uniform = rng.random((twins.size, 2 + 3 * k))
-            action = sample(self.upper, self.lower, course.problem, observation, uniform)
-            with torch.no_grad():
-                judged = judge(self.upper, self.lower, course.problem, observation, action)
+            sampled = sample(self.upper, self.lower, course.problem, observation, uniform, state)
+            action, value = sampled.actions, self._value(state)
             step = twins.step(codes_of(action, k), action.go.numpy() == 1)
-            with torch.no_grad():
-                after = self.upper.value(self.upper.encode(course.features.observe(step.after)))
+            later = course.features.observe(step.after)
+            state = self._encoded(later)
+            after = self._value(state)
             lower_rewards.append(self._learn_lower(course, observation, action))
             reward = REWARD_SCALE * (step.reward - step.violations @ mu)
             records.append(
                 (
                     reward,
-                    judged.value.numpy(),
-                    after.numpy(),
+                    value,
+                    after,
                     step.truncated,
-                    judged.log_prob.numpy(),
+                    sampled.log_prob,
                     step.reward,
                     step.violations,
                     step.components,
@@ -93,8 +94,20 @@ class Practice:
             )
             observations.append(observation)
             actions.append(action)
-            seen = twins.reset(rng, step.truncated) if step.truncated.any() else step.after
+            seen, observation = step.after, later
+            if step.truncated.any():
+                seen = twins.reset(rng, step.truncated)
+                observation = course.features.observe(seen)
+                state = self._encoded(observation)
         return self._rollout(course.problem, observations, actions, records, float(np.mean(lower_rewards)))
+
+    def _encoded(self, observation: Observation) -> Encoded:
+        with torch.no_grad():  # the upper agent does not learn until the rollout is over
+            return self.upper.encode(observation)
+
+    def _value(self, state: Encoded) -> NDArray[np.float32]:
+        with torch.no_grad():
+            return np.asarray(self.upper.value(state).numpy())
 
     def _rollout(
         self,
@@ -225,7 +238,7 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
     seen = twins.situation()
     uniform = np.full((count, 2 + 3 * course.problem.k), GREEDY)
     for _ in range(length):
-        action = sample(upper, lower, course.problem, course.features.observe(seen), uniform)
+        action = sample(upper, lower, course.problem, course.features.observe(seen), uniform).actions
         step = twins.step(codes_of(action, course.problem.k), action.go.numpy() == 1)
         moves += float((action.go.numpy() * seen.has_plan).mean())
         total, parts, seen = total + float(step.reward.mean()), parts + step.components.mean(0), step.after

@@ -30,21 +30,39 @@ class Expected:
         return Outcome(float(self.iter_s[row]), float(self.utilisation[row]), float(self.usd[row]))
 
     def values(self, objective: Objective) -> Float:
-        """Objective of every plan, (P,)."""
-        return np.array([objective.value(self.outcome(row)) for row in range(len(self.iter_s))])
+        """Objective of every plan, (P,): `Objective.value` on arrays."""
+        time, utilisation, cost = objective.weights
+        base = objective.base
+        usd = self.usd / base.usd if base.usd > 0 else self.usd
+        gain = (base.iter_s - self.iter_s) / base.iter_s
+        worth = time * gain + utilisation * self.utilisation - cost * usd
+        return np.where(np.isinf(self.iter_s), -np.inf, worth)
+
+    def take(self, index: NDArray[np.int64]) -> "Expected":
+        """The plans `index`."""
+        return Expected(self.iter_s[index], self.utilisation[index], self.usd[index])
 
 
 def expected(
-    timer: Timer, codes: Codes, horizon: Horizon, slowdown: Float, *, running: Codes | None, restart_s: float
+    timer: Timer,
+    codes: Codes,
+    horizon: Horizon,
+    slowdown: Float,
+    *,
+    running: Codes | None,
+    restart_s: float,
+    rough: bool = False,
 ) -> Expected:
-    """Outcome of going over to each plan from `running` (one plan, or None: nothing is placed yet)."""
+    """Outcome of going over to each plan from `running` (one plan, or None: nothing is placed yet).
+
+    `rough` takes the closed form of an iteration's time: enough to tell which plans deserve the exact one.
+    """
     plans, k = codes.domain.shape
     rows = timer.rows(codes, slowdown)
     states, now = horizon.states, horizon.middle[0]
     shape = (plans, len(states), k, k)
-    ns = timer.iter_ns(
-        rows, np.broadcast_to(states.bandwidth_bps, shape), np.broadcast_to(states.latency_s, shape)
-    )
+    links = np.broadcast_to(states.bandwidth_bps, shape), np.broadcast_to(states.latency_s, shape)
+    ns = timer.paced_ns(rows, *links) if rough else timer.iter_ns(rows, *links)
     pause, moved_usd = np.zeros(plans), np.zeros(plans)
     if running is not None:
         one = (plans, k, k)

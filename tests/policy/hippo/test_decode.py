@@ -24,7 +24,7 @@ def uniform(batch: int, k: int, seed: int = 1) -> np.ndarray:
 
 def draw(k: int, n: int, batch: int = 64) -> tuple[FakeProblem, Actions]:
     problem = FakeProblem(k, n)
-    return problem, sample(*agents(), problem, problem.observation(batch), uniform(batch, k))
+    return problem, sample(*agents(), problem, problem.observation(batch), uniform(batch, k)).actions
 
 
 @pytest.mark.parametrize(("k", "n"), [(2, 5), (3, 8), (7, 30)])
@@ -46,8 +46,10 @@ def test_judged_probabilities_are_the_sampling_frequencies(kind: str) -> None:
     batch = 20_000
     one = problem.observation(1)
     observation = one.take(torch.zeros(batch, dtype=torch.int64))
-    actions = sample(upper, lower, problem, observation, uniform(batch, 2))
-    judged = judge(upper, lower, problem, observation, actions)
+    sampled = sample(upper, lower, problem, observation, uniform(batch, 2))
+    actions, judged = sampled.actions, judge(upper, lower, problem, observation, sampled.actions)
+    np.testing.assert_allclose(sampled.log_prob, judged.log_prob.detach(), atol=1e-4)
+    np.testing.assert_allclose(sampled.lower_log_prob, judged.lower_log_prob.detach().sum(1), atol=1e-4)
     whole = judged.log_prob + judged.lower_log_prob.sum(1)
     seen: dict[tuple[int, ...], tuple[int, float]] = {}
     for row in range(batch):
@@ -88,7 +90,7 @@ def test_joining_batches_of_different_length() -> None:
 def test_probabilities_do_not_depend_on_the_numbering_of_domains() -> None:
     problem, (upper, lower) = FakeProblem(3, 8), agents(5)
     observation = problem.observation(16)
-    actions = sample(upper, lower, problem, observation, uniform(16, 3))
+    actions = sample(upper, lower, problem, observation, uniform(16, 3)).actions
     order = torch.tensor([2, 0, 1])
     back = torch.argsort(order)
     moved = type(observation)(

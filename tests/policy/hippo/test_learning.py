@@ -27,7 +27,7 @@ def bandit(
 ) -> float:  # type: ignore[no-untyped-def]
     """One rollout of one-step episodes and one update; returns the mean reward."""
     uniform = rng.random((len(observation), 2 + 3 * problem.k))
-    actions = sample(learner.upper, learner.lower, problem, observation, uniform)
+    actions = sample(learner.upper, learner.lower, problem, observation, uniform).actions
     with torch.no_grad():
         judged = judge(learner.upper, learner.lower, problem, observation, actions)
     reward = reward_of(observation, actions)
@@ -51,7 +51,7 @@ def bandit(
 
 def greedy(learner: Practice, problem: FakeProblem, observation: Observation) -> Actions:
     uniform = np.full((len(observation), 2 + 3 * problem.k), GREEDY)
-    return sample(learner.upper, learner.lower, problem, observation, uniform)
+    return sample(learner.upper, learner.lower, problem, observation, uniform).actions
 
 
 def test_identity_hold_or_move_as_the_observation_says() -> None:

@@ -1,5 +1,7 @@
 """Tabulated plans cost what the Estimator says, and every legal one passes its checks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from twin.scenario import Setup
 
 MODELS = {
     "7b": {},
+    "7b-zero0": {"job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 0}},
     "70b": {"model": "llama2-70b", "job": {"global_batch": 64, "micro_batches": [1, 2], "zero": 1}},
 }
 
@@ -47,7 +50,7 @@ def walk(problem: Problem, rng: np.random.Generator, plans: int) -> Codes:
     return Codes(np.array(columns[0]), np.array(columns[1]), *(np.stack(c) for c in columns[2:]))
 
 
-@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("70b", 16)])
+@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("7b-zero0", 4), ("70b", 16)])
 def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
     made = setup(kind, gpus)
     estimator = Estimator(made.cluster, made.job)
@@ -131,3 +134,20 @@ def test_memory_masks_are_the_estimators_on_all_small_plans() -> None:
             assert not (step and ours)
             illegal_seen += 1
     assert legal_seen > 10 and illegal_seen > 10
+
+
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+def test_the_closed_form_finds_the_plans_that_are_fast(p2p: str) -> None:
+    made = setup("70b", 16)
+    problem = Problem(Estimator(made.cluster, replace(made.job, p2p=p2p)))
+    timer, rng = Timer(problem), np.random.default_rng(1)
+    codes = walk(problem, rng, 100)
+    rows = timer.rows(codes, np.ones(3))
+    links = rng.uniform(1e9, 6e9, (100, 3, 3, 3)), rng.uniform(0.01, 0.1, (100, 3, 3, 3))
+    links[0][5, 0] = 0.0
+    true, rough = timer.iter_ns(rows, *links), timer.paced_ns(rows, *links)
+    assert ((true == DEAD) == (rough == DEAD)).all()
+    for state in range(1, 3):
+        best = np.argsort(true[:, state])[:5]
+        assert np.isin(best[:1], np.argsort(rough[:, state])[:8]).all()
+        assert rough[best, state] == pytest.approx(true[best, state], rel=0.25)
