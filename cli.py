@@ -118,6 +118,35 @@ def ingest(out: Output, paths: tuple[Path, ...]) -> None:
 
 
 @twin.command()
+@click.argument("name", required=False)
+@click.option("--mirror", type=FOLDER, metavar="DIR", help="Copy from here, laid out as NAME/ or wan/NAME/.")
+@click.option("--list", "listed", is_flag=True, help="List what can be had.")
+@with_output
+def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> None:
+    """Get a public data set, verified, without reading it in.
+
+    \b
+    Examples:
+      twin fetch --list
+      twin fetch skyplane-grids
+    """
+    from ingest import catalogue
+    from ingest import fetch as fetching
+    from ingest.errors import UsageError
+    from replay import show_data as show
+
+    if listed == (name is not None):
+        raise UsageError("say the NAME of a data set, or --list")
+    if name is None:
+        found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
+        out.show(found, lambda console: show.catalogue(console, found))
+        return
+    with out.console.progress() as progress:
+        done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
+    out.show(done.to_json(), lambda console: show.fetched(console, done))
+
+
+@twin.command()
 @with_output
 def traces(out: Output) -> None:
     """List what is in the lake: links, span, gaps, variation, licence.
