@@ -26,16 +26,20 @@ def order(pipeline: Pipeline, plan: int = 0) -> Int:
     one = pipeline.column(plan)
     assert one.tw is not None and one.chunks == 1, "weight gradients are blocks of their own"
     rows = [np.ascontiguousarray(row[:, 0]) for row in (one.tf, one.tb - one.tw, one.tw)]
-    joints = [np.ascontiguousarray(row[:, 0]) for row in (one.of, one.lf, one.ob, one.lb)]
-    made: Int = _place(*rows, *joints, one.micro_batches, int(one.warmup[0]) + 1, one.blocking)
+    joints = np.stack([row[:, 0] for row in (one.of, one.lf, one.ob, one.lb)])
+    made: Int = place(*rows, joints, one.micro_batches, budget(one), one.blocking)
     return made
 
 
+def budget(pipeline: Pipeline) -> int:
+    """Micro-batches whose activations a stage may store at once."""
+    return int(pipeline.warmup[0]) + 1
+
+
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _place(
-    tf: Any, td: Any, tw: Any, of: Any, lf: Any, ob: Any, lb: Any, m: int, most: int, blocking: bool
-) -> Any:
-    """Place every block; `most` activations fit into a stage."""
+def place(tf: Any, td: Any, tw: Any, joints: Any, m: int, most: int, blocking: bool) -> Any:
+    """Place every block: durations (S,) and `joints` (of, lf, ob, lb) by boundary; `most` activations fit
+    into a stage. Compiled; callers want `order`."""
     stages = len(tf)
     made = np.empty((stages, 3 * m), np.int64)
     done = np.zeros((stages, 3), np.int64)  # forwards, input gradients, weight gradients
@@ -51,26 +55,17 @@ def _place(
         best = NEVER
         stage = kind = -1
         for i in range(stages):
-            start = np.full(3, NEVER, np.int64)
-            f, d, w = done[i]
-            if f < m and f - w < most and arrival[i, 0, f] != NEVER:
-                start[0] = max(free[i], arrival[i, 0, f])
-            if d < f and arrival[i, 1, d] != NEVER:
-                start[1] = max(free[i], arrival[i, 1, d])
-            if w < d:
-                start[2] = free[i]
-            earliest = start.min()
+            f, d, w = done[i, 0], done[i, 1], done[i, 2]
+            forward = max(free[i], arrival[i, 0, f]) if f < m and f - w < most else NEVER
+            gradient = max(free[i], arrival[i, 1, d]) if d < f else NEVER
+            earliest = min(forward, gradient, free[i] if w < d else NEVER)
             if earliest >= best:
                 continue
             best, stage = earliest, i
-            if start[0] == earliest and start[1] == earliest:
+            if forward == earliest and gradient == earliest:
                 kind = turn[i]
-            elif start[0] == earliest:
-                kind = 0
-            elif start[1] == earliest:
-                kind = 1
             else:
-                kind = 2
+                kind = 0 if forward == earliest else 1 if gradient == earliest else 2
         assert stage >= 0
         k = done[stage, kind]
         made[stage, placed[stage]] = kind * m + k
@@ -81,14 +76,14 @@ def _place(
         end = best + (tf[stage] if kind == 0 else td[stage] if kind == 1 else tw[stage])
         free[stage] = end
         if kind == 0 and stage < stages - 1:
-            down[stage] = max(end, down[stage]) + of[stage]
-            arrived = down[stage] + lf[stage]
+            down[stage] = max(end, down[stage]) + joints[0, stage]
+            arrived = down[stage] + joints[1, stage]
             arrival[stage + 1, 0, k] = arrived
             if blocking:
                 free[stage] = arrived
         elif kind == 1 and stage > 0:
-            up[stage] = max(end, up[stage]) + ob[stage - 1]
-            arrived = up[stage] + lb[stage - 1]
+            up[stage] = max(end, up[stage]) + joints[2, stage - 1]
+            arrived = up[stage] + joints[3, stage - 1]
             arrival[stage - 1, 1, k] = arrived
             if blocking:
                 free[stage] = arrived

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from twin import orders
+from twin import crosspipe, orders
+from twin.crosspipe import place
 from twin.pipeline import Int, Pipeline
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -73,19 +74,33 @@ def _run(
     return int(total)
 
 
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _run_all(
+    ops: Any, tf: Any, td: Any, tw: Any, joints: Any, tail: Any, m: int, chunks: int, shared: int,
+    blocking: bool, most: int, totals: Any,
+) -> None:  # fmt: skip
+    """Iteration times of all plans into `totals`; the last axis of the rows is the plan, no operations:
+    every plan gets the order that CrossPipe makes for it."""
+    for p in range(len(totals)):
+        f, d, w = tf[:, p].copy(), td[:, p].copy(), tw[:, p].copy()
+        between = joints[:, :, p].copy()
+        order = ops if ops.size else place(f, d, w, between, m, most, blocking)
+        totals[p] = _run(order, f, d, w, between, tail[:, p].copy(), m, chunks, shared, blocking)
+
+
 def iteration_ns(pipeline: Pipeline) -> Int:
     """Iteration time (P,) of each plan of `pipeline`, nanoseconds."""
-    totals = np.empty(pipeline.plans, np.int64)
-    fixed = None if pipeline.order is None and pipeline.schedule == "crosspipe" else orders.of(pipeline)
-    for plan in range(pipeline.plans):
-        one = pipeline.column(plan)
-        ops = orders.of(one) if fixed is None else fixed
-        weight = np.zeros_like(one.tf) if one.tw is None else one.tw
-        rows = [np.ascontiguousarray(row[:, 0]) for row in (one.tf, one.tb - weight, weight)]
-        joints = np.stack([row[:, 0] for row in (one.of, one.lf, one.ob, one.lb)])
-        tail = np.ascontiguousarray(one.tail[:, 0])
-        totals[plan] = _run(
-            ops, *rows, joints, tail, one.micro_batches, one.chunks, one.shared, one.blocking
-        )  # fmt: skip
-        assert totals[plan] >= 0, "the order waits for itself"
+    one, totals = pipeline, np.empty(pipeline.plans, np.int64)
+    made_for_each = one.order is None and one.schedule == "crosspipe"
+    ops = np.empty((0, 0), np.int64) if made_for_each else np.ascontiguousarray(orders.of(one))
+    weight = np.zeros_like(one.tf) if one.tw is None else one.tw
+    rows = [np.ascontiguousarray(row) for row in (one.tf, one.tb - weight, weight)]
+    joints = np.empty((4, len(one.of), one.plans), np.int64)
+    for n, row in enumerate((one.of, one.lf, one.ob, one.lb)):
+        joints[n] = row
+    _run_all(
+        ops, *rows, joints, np.ascontiguousarray(one.tail), one.micro_batches, one.chunks, one.shared,
+        one.blocking, crosspipe.budget(one), totals,
+    )  # fmt: skip
+    assert np.all(totals >= 0), "the order waits for itself"
     return totals
