@@ -20,7 +20,7 @@ from twin.scenario import Scenario
 
 Json = dict[str, Any]
 
-Algorithm = Literal["design", "tuned", "toy"]
+Algorithm = Literal["design", "tuned", "shipped", "toy"]
 LOCK = "train.lock"
 
 

@@ -35,6 +35,9 @@ WIDE = ("start", "change", "alarm", "failure", "repair")
 """Triggers after which the search starts afresh; at the others it starts from what was found then."""
 SEARCHED = 6
 """Plans taken from the planners' search after an event, as many as `mpc` takes."""
+SEARCH_UP_TO = 8
+"""Living domains up to which the planners' search is asked; with more of them it takes longer than a decision
+may, and the network's proposals, the skeletons and their neighbours stand alone."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -157,6 +160,8 @@ class HiPpo:
 
     def _searched(self, view: View, horizon: Horizon, problem: Problem) -> list[Codes]:
         """What the planners' own search finds best for the first and the last part of the horizon."""
+        if sum(free > 0 for free in view.free_gpus) > SEARCH_UP_TO:
+            return []
         running = view.plan if usable(self.context.estimator, view) else None
         plans: dict[Plan, None] = {}
         for links in (horizon.middle[0], horizon.middle[-1]):

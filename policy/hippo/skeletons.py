@@ -16,13 +16,18 @@ from twin.kernel import DEAD
 
 Float = NDArray[np.float64]
 
+STARTS = 8
+"""Domains that a chain may begin at."""
+DENSE = 8
+"""Numbers of domains that are all tried; above, fewer and fewer."""
+
 
 def skeletons(problem: Problem, timer: Timer, links: LinkState, slowdown: Float) -> Codes:
     """The fastest skeleton of each number of domains under `links`; none where nothing fits."""
     k = problem.k
     rows = []
     for order in _chains(links.bandwidth_bps):
-        for n in range(1, k + 1):
+        for n in _lengths(k):
             for c in np.flatnonzero(problem.knob_mask).tolist():
                 rows += _rows(problem, order[:n], c, slowdown)
     table = np.unique(np.array(rows, dtype=np.int64).reshape(-1, 2 + 3 * k), axis=0)
@@ -31,7 +36,7 @@ def skeletons(problem: Problem, timer: Timer, links: LinkState, slowdown: Float)
     if len(codes) == 0:
         return codes
     shape = (len(codes), 1, k, k)
-    ns = timer.iter_ns(
+    ns = timer.paced_ns(
         timer.rows(codes, slowdown),
         np.broadcast_to(links.bandwidth_bps, shape),
         np.broadcast_to(links.latency_s, shape),
@@ -43,11 +48,25 @@ def skeletons(problem: Problem, timer: Timer, links: LinkState, slowdown: Float)
     return codes.take(best)
 
 
+def _lengths(k: int) -> list[int]:
+    """Every number of domains up to `DENSE`, then half as many again each time."""
+    lengths = list(range(1, min(k, DENSE) + 1))
+    while lengths[-1] < k:
+        lengths.append(min(k, lengths[-1] * 3 // 2))
+    return lengths
+
+
 def _chains(bandwidth_bps: Float) -> list[list[int]]:
-    """From every domain on, always to the unused domain with the best link both ways."""
+    """From a domain on, always to the unused domain with the best link both ways.
+
+    From every domain, or from the `STARTS` whose few best links are fastest.
+    """
     both = np.minimum(bandwidth_bps, bandwidth_bps.T)
+    size = len(both)
+    inside = np.where(np.eye(size, dtype=np.bool_), 0.0, both)
+    near = np.sort(inside, axis=1)[:, -min(3, size) :].sum(1)
     chains = []
-    for first in range(len(both)):
+    for first in sorted(np.argsort(-near, kind="stable")[:STARTS].tolist()):
         chain = [first]
         while len(chain) < len(both):
             rest = [j for j in range(len(both)) if j not in chain]

@@ -1,0 +1,62 @@
+"""`twin train` on a toy world: a curve in the log, a checkpoint in use, and a resume that is no different."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import UsageError
+from replay import champion, runs, training
+from replay.log import RunReader
+from replay.training import TrainingResult
+from tests.replay import toys
+from tests.worlds import toy_scenario
+
+
+class Interrupting:
+    """Progress that presses Ctrl-C once, after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def start(self, total: int | None, what: str) -> None:
+        """Nothing is drawn."""
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        before, self.left = self.left, self.left - steps
+        if before > 0 >= self.left:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingResult]:
+    store = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        toys.without_lake(patch)
+        return store, training.train(store, toy_scenario(), algorithm="toy")
+
+
+def test_a_finished_training_is_in_use_and_its_curve_in_the_log(whole: tuple[Path, TrainingResult]) -> None:
+    store, done = whole
+    assert done.finished and done.active and done.run_id is not None
+    assert champion.active(store) == done.checkpoint
+    reader = RunReader(runs.folder(store, done.run_id))
+    points = [event.payload for event in reader.events() if event.type == "policy_updated"]
+    assert len(points) == done.updates >= 3
+    assert [p["stage"] for p in points].count("ppo") == 2
+    assert all(p["stage"] in ("imitation", "ppo") and p["metrics"] for p in points)
+    assert reader.verify() == []
+
+
+def test_an_interrupted_training_resumes_to_the_same_weights(
+    whole: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys.without_lake(monkeypatch)
+    first = training.train(tmp_path, toy_scenario(), algorithm="toy", progress=Interrupting(40))
+    assert not first.finished and first.run_id is None and not first.active
+    assert champion.active(tmp_path) is None
+    with pytest.raises(UsageError, match="another configuration"):
+        training.train(tmp_path, toy_scenario(), algorithm="design", resume=True)
+    second = training.train(tmp_path, toy_scenario(), algorithm="toy", resume=True)
+    assert second.finished and second.checkpoint == whole[1].checkpoint
