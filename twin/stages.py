@@ -212,6 +212,12 @@ class StageModel:
         for i, slot in enumerate(positions):
             held = [(bounds[part], bounds[part + 1]) for part in range(i, len(forward), count)]
             parameters = _of_layers(self._parameters, held) / slot.tp
+            if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
+                for part, span in zip(range(i, len(forward), count), held, strict=True):
+                    some = _of_layers(self._parameters, [span]) / slot.tp
+                    reduce, gather = self._collectives_s(some, slot, sketch, layouts[slot.share])
+                    forward[part] = np.maximum(forward[part], gather)
+                    backward[part] = np.maximum(backward[part], gather + reduce)
             beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
             sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
             update[i] = self._update_s(parameters, slot, sketch)

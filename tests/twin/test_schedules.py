@@ -158,3 +158,17 @@ def test_estimate_says_what_is_wrong_with_chunks(cells: dict[str, str], column: 
     with pytest.raises(BadCellError) as caught:
         ask(**cells)
     assert caught.value.column == column
+
+
+@pytest.mark.parametrize(("schedule", "chunks"), [("1f1b", 1), ("interleaved", 2)])
+def test_zero_3_waits_for_its_gathers_in_every_chunk(schedule: str, chunks: int) -> None:
+    def costs(zero: int):  # type: ignore[no-untyped-def]
+        setup = toy_setup()
+        slow = replace(setup.cluster.domains[0], intra_node_bps=1e9, inter_node_bps=1e9)
+        cluster = replace(setup.cluster, domains=(slow, *setup.cluster.domains[1:]))
+        estimator = Estimator(cluster, replace(setup.job, schedule=schedule, chunks=chunks, zero=zero))
+        return estimator.stage_costs(estimator.make((0,), (34,), 2, ((1, 2),), 1))
+
+    one, three = costs(1), costs(3)
+    assert (three.forward_s > one.forward_s).all() and (three.backward_s > one.backward_s).all()
+    assert three.forward_s.shape == (2 * chunks, 1)
