@@ -8,7 +8,7 @@ machine is used, because the one in C sets aside as much memory as a pickle asks
 import io
 import pickle
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -84,6 +84,15 @@ class _Buffer(_Array):
         self.fill(raw, kind, shape, order)
 
 
+def _byte_array(machine: Any) -> None:
+    """Put a byte array on the stack, made of what is there: Python's own sets aside what is asked for."""
+    (length,) = struct.unpack("<Q", machine.read(8))
+    data = machine.read(length)
+    if len(data) != length:
+        raise EOFError("a byte array is cut")
+    machine.append(bytearray(data))
+
+
 class _Plain(pickle._Unpickler):
     """The pickle machine, with names that mean nothing but arrays."""
 
@@ -96,6 +105,11 @@ class _Plain(pickle._Unpickler):
         if module in _NUMERIC and name == "_frombuffer":
             return _Buffer
         raise _Refused(f"{module}.{name}")
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BYTEARRAY8[0]: _byte_array,
+    }
 
 
 def _arrays(value: Any, most_bytes: int) -> list[Any]:

@@ -13,7 +13,7 @@ from ingest.schema import TABLES, TS
 from ingest.source import Source
 from ingest.values import document
 
-FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What plain code raises on a document that is not what it should be."""
 
 

@@ -1,6 +1,7 @@
 """Rules that hold for every row of a canonical table, whatever reader made it, checked column by column."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -95,7 +96,7 @@ def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
     if table in MEASURES:
         measures = [rows.column(name) for name in MEASURES[table]]
         if all(column.null_count for column in measures):
-            nothing = pc.is_null(pc.coalesce(*[c.cast(pa.float64()) for c in measures]))
+            nothing = reduce(pc.and_, [pc.is_null(column) for column in measures])
             yield from _any(MEASURES[table][0], nothing, "the row measures nothing")
 
 

@@ -1,7 +1,6 @@
 """Rows that wait to be made into Arrow columns: those of many small files, and rejects."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from ingest.reader import Reject
 from ingest.schema import TABLES
 
 _RAW_LENGTH = 1000
-"""How much of an offending cell is kept."""
+"""How much of an offending cell is kept, and of what is said about it."""
 
 
 class RowLists:
@@ -62,8 +61,8 @@ class RejectList:
 
     def add(self, index: int, reject: Reject) -> None:
         """Keep one reject of the source with this index."""
-        raw = reject.raw[:_RAW_LENGTH].encode("utf-8", "replace").decode()  # lone surrogates cannot be stored
-        self._held.append((index, replace(reject, raw=raw)))
+        texts = _storable(reject.column), _storable(reject.raw), _storable(reject.reason)
+        self._held.append((index, Reject(reject.row, *texts)))
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length`."""
@@ -81,3 +80,8 @@ class RejectList:
             "ingest_id": [ids[index] for index, _ in self._held],
         }
         return pa.table(columns, schema=TABLES["rejects"])
+
+
+def _storable(text: str) -> str:
+    """The beginning of a text; lone surrogates, which no file can hold, become question marks."""
+    return text[:_RAW_LENGTH].encode("utf-8", "replace").decode()

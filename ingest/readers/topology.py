@@ -29,7 +29,7 @@ class Topology:
         """A JSON object that says whether it is directed, with nodes and capacities."""
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         return start.startswith(b"{") and all(
-            key in head for key in (b'"directed"', b'"nodes"', b'"capacity"', b'"source"', b'"target"')
+            key in head for key in (b'"directed"', b'"nodes"', b'"capacity"', b'"source"')
         )
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:

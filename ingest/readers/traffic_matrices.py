@@ -28,7 +28,9 @@ _TABLE = "link_samples"
 _LEAST = 4
 """Entries of the smallest matrix, 2 x 2."""
 _LINES = 256
-"""Matrices of a batch."""
+"""Matrices of a batch at most..."""
+_VALUES = 1 << 20
+"""...and from how many entries together a batch is full: matrices may be large."""
 _SELF = "from a node to itself"
 
 
@@ -61,7 +63,7 @@ class TrafficMatrices:
                 continue
             nodes = isqrt(len(cells))
             lines.append((order - 1, values))
-            if len(lines) >= _LINES:
+            if len(lines) >= _LINES or len(lines) * len(cells) >= _VALUES:
                 yield _batch(lines, nodes, rejects, options)
                 lines, rejects = [], []
         yield _batch(lines, nodes or 0, rejects, options)
@@ -78,9 +80,10 @@ class TrafficMatrices:
 
 def _is_number(cell: bytes) -> bool:
     try:
-        return b"_" not in cell and float(cell) >= 0
+        float(cell)
     except ValueError:
         return False
+    return b"_" not in cell
 
 
 def _matrix(cells: list[str], nodes: int | None) -> NDArray[np.float64]:
@@ -92,7 +95,7 @@ def _matrix(cells: list[str], nodes: int | None) -> NDArray[np.float64]:
         raise ValueError(f"a matrix of {size} nodes among matrices of {nodes}")
     if any("_" in cell for cell in cells):  # numpy would read 1_000 as a number
         raise ValueError("not numbers")
-    return np.array(cells).astype(np.float64)
+    return np.array([float(cell) for cell in cells])  # not by NumPy: as wide as the longest cell for all
 
 
 def _batch(
