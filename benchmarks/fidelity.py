@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # the readers beside this file
+sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
+sys.path.append(str(HERE))  # the readers beside this file, which has a module called ingest too
 
 from measured_memory import MEMORY_SETS, Stored, shape  # noqa: E402
 from measured_runs import DATA_SETS, ENERGY_SETS, DataSet, Run  # noqa: E402
