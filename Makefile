@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check reliability soak clean
+.PHONY: demo test check fuzz reliability soak clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every reader against damaged files, 5,000 each: ten minutes.
+fuzz: $(READY)
+	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 
 # The figures of every change, as docs/reliability.md: a quarter of an hour.
 reliability: $(READY)

@@ -20,6 +20,7 @@ from ingest import dataset, query, registry
 from ingest.dataset import DatasetOptions
 from ingest.errors import InputError
 from ingest.ingestion import ingest
+from ingest.parts import in_time_order
 from ingest.reader import identified
 from ingest.schema import TABLES
 from ingest.source import HEAD_BYTES, from_bytes
@@ -129,8 +130,11 @@ def check_memory_only(kit: Kit, content: bytes, store: Path) -> None:
         return
     unit._convert()
     assert taken.rows_in == taken.rows.total() + taken.rejected
-    for chunk in [chunk for chunks in unit._chunks.values() for chunk in chunks]:
-        for column in chunk.columns:
+    assert len(unit._rejects.table("set", [kit.file], [taken.ingest_id])) == taken.rejected
+    for table, chunks in unit._chunks.items():
+        part = in_time_order(table, unit._finisher(table, chunks)())
+        assert len(part) == taken.rows[table]
+        for column in part.columns:
             assert not pa.types.is_floating(column.type) or pc.all(pc.is_finite(column)).as_py() is not False
     unit.give_up()
 

@@ -6,8 +6,6 @@ from pathlib import Path, PurePath
 
 import pytest
 from formats import KITS, Kit, tarred
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ingest import lake, query, registry
 from ingest.errors import InputError
@@ -145,24 +143,3 @@ def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path) 
         read(tmp_path / name, kit, content, tmp_path / name / "store")
         for table in kit.stored:
             assert rows(tmp_path / name / "store", table) == rows(tmp_path / "plain" / "store", table), name
-
-
-@each
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_damaged_bytes_never_escape(kit: Kit, data: st.DataObject, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
-    content = bytearray(kit.content)
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(content) - 1))
-        content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
-    folder = tmp_path_factory.mktemp("fuzz")
-    try:
-        report = read(folder, kit, bytes(content), folder / "store")
-    except InputError:
-        return
-    for result in report.files:
-        assert result.rows_in == sum(result.stored.values()) + result.rejected
-    if "link_samples" not in kit.stored:
-        return
-    finite = "SELECT count(*) FROM link_samples WHERE NOT isfinite(bandwidth_bps) OR bandwidth_bps < 0"
-    assert query.connect(folder / "store").execute(finite).fetchone() == (0,)
