@@ -1,4 +1,4 @@
-"""Speed of `twin ingest` as ratios in one run: python benchmarks/ingest.py [--rows N] [--repeat N]
+"""Speed of `twin ingest` as ratios in one run: python benchmarks/ingest_speed.py [--rows N] [--repeat N]
 
 1. A CSV of link samples, 1,000 of its rows bad, beside the barest thing DuckDB can do with the same file:
    `COPY (SELECT * FROM read_csv(...)) TO ... (FORMAT parquet, COMPRESSION zstd)`. Ours hashes the file,
@@ -142,8 +142,7 @@ def measure(sides: tuple[str, ...], source: Path, work: Path, repeat: int) -> di
     for _ in range(repeat):
         for side in sides:
             target = work / "target"
-            # -P: this file must not stand in for the package of the same name
-            command = [sys.executable, "-P", __file__, "--child", side, str(source), str(target)]
+            command = [sys.executable, __file__, "--child", side, str(source), str(target)]
             environment = {**os.environ, "PYTHONPATH": str(HERE)}
             done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
             runs[side].append(json.loads(done.stdout))
