@@ -13,11 +13,13 @@ from policy.protocol import Policy
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One registered policy: `target` is "module:callable"; `learned` ones are created from a checkpoint."""
+    """One registered policy: `target` is "module:callable"; `learned` ones are created from a checkpoint,
+    `weighted` ones follow the weights of the scenario."""
 
     target: str
     summary: str
     learned: bool = False
+    weighted: bool = False
 
     def load(self) -> Callable[..., Policy]:
         """The callable that creates the policy."""
@@ -29,7 +31,7 @@ POLICIES: dict[str, Entry] = {
     "static": Entry("policy.static:Static", "equal cuts over the domains in index order, decided once"),
     "single": Entry("policy.single:Single", "the fastest single domain, decided once"),
     "greedy": Entry("policy.greedy:Greedy", "the best plan now at every trigger, whatever the move costs"),
-    "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis"),
+    "mpc": Entry("policy.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis", weighted=True),
     "sailor": Entry("policy.sailor:Sailor", "Sailor-style program over regions, graded by the referee"),
     "sailor-native": Entry("policy.sailor:SailorNative", "the same, picked by Sailor's own formula"),
     "alpa": Entry(
@@ -48,14 +50,31 @@ POLICIES: dict[str, Entry] = {
     ),
     "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
     "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
-    "sla-morl": Entry("policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic"),
-    "hippo": Entry("policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True),
+    "sla-morl": Entry(
+        "policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic", weighted=True
+    ),
+    "hippo": Entry(
+        "policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True, weighted=True
+    ),
 }
 
 
 def names() -> tuple[str, ...]:
     """Every policy name, in registry order."""
     return tuple(POLICIES)
+
+
+def entry(name: str) -> Entry:
+    """The entry of that name.
+
+    Raises:
+        UsageError: no policy has this name.
+    """
+    if name not in POLICIES:
+        close = get_close_matches(name, POLICIES, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UsageError(f"unknown policy {name!r}: {hint}known are {', '.join(POLICIES)}")
+    return POLICIES[name]
 
 
 def create(name: str, *, checkpoint: Path | None = None) -> Policy:
@@ -65,13 +84,9 @@ def create(name: str, *, checkpoint: Path | None = None) -> Policy:
         UsageError: no policy has this name.
         NotFoundError: a learned policy without a checkpoint.
     """
-    if name not in POLICIES:
-        close = get_close_matches(name, POLICIES, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise UsageError(f"unknown policy {name!r}: {hint}known are {', '.join(POLICIES)}")
-    entry = POLICIES[name]
-    if not entry.learned:
-        return entry.load()()
+    found = entry(name)
+    if not found.learned:
+        return found.load()()
     if checkpoint is None:
         raise NotFoundError(f"policy {name!r} needs a trained checkpoint: run `twin train` first")
-    return entry.load()(checkpoint)
+    return found.load()(checkpoint)

@@ -1,6 +1,6 @@
 """Which of two policies is better on the same world: paired differences over blocks of time, bootstrapped."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,13 +102,19 @@ def judge(champion: Sequence[Blocks], challenger: Sequence[Blocks], seed: int) -
     return tuple(bootstrap(kpi, differences, seed) for kpi, differences in named.items())
 
 
-def bootstrap(kpi: str, differences: Values, seed: int) -> Verdict:
-    """Mean of paired differences (B,) with its percentile interval."""
+def mean(values: Values) -> Values:
+    """Mean over the last axis."""
+    return np.asarray(values.mean(axis=-1))
+
+
+def bootstrap(
+    kpi: str, differences: Values, seed: int, statistic: Callable[[Values], Values] = mean
+) -> Verdict:
+    """`statistic` (over the last axis) of paired differences (B,), with its percentile interval."""
     rng = generator(seed, f"bootstrap/{kpi}")
     drawn = rng.integers(len(differences), size=(RESAMPLES, len(differences)))
-    means = differences[drawn].mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Verdict(kpi, float(differences.mean()), float(low), float(high))
+    low, high = np.quantile(statistic(differences[drawn]), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Verdict(kpi, float(statistic(differences)), float(low), float(high))
 
 
 def _utilisation(blocks: Blocks) -> Values:

@@ -13,7 +13,7 @@ from policy.protocol import Context, Decision, Policy
 from replay import champion, runs
 from replay.compaction import tidy
 from replay.coordinator import LATE, Coordinator
-from replay.events import Event
+from replay.events import Event, canonical
 from replay.header import Engine, Header, code_version, environment, from_payload
 from replay.kpis import Kpis, of_events
 from replay.log import RunReader, RunWriter
@@ -113,12 +113,14 @@ def run(
     seed: int | None = None,
     checkpoint: str | None = None,
     enforce_deadline: bool = False,
+    reuse: bool = False,
     progress: Progress = SILENT,
 ) -> RunResult:
     """Run `policy` through a window of the scenario's trace and log everything in a new run of the store.
 
     `checkpoint` is the digest of one in the store, by default the active one. With `enforce_deadline` an
-    answer later than the scenario's deadline is replaced; without it lateness is only recorded.
+    answer later than the scenario's deadline is replaced; without it lateness is only recorded. With `reuse`
+    a run of the store that has the same header stands for the new one; if it was killed, it is finished.
 
     Raises:
         UsageError, NotFoundError: no such policy, data set or checkpoint.
@@ -127,6 +129,8 @@ def run(
     digest_ = champion.resolve(store, policy, checkpoint)
     setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
     header = Header(setup.header(), policy, engine, digest_, enforce_deadline)
+    if reuse and (known := same_header(store, header)) is not None:
+        return resume(store, known, progress=progress)
     prepared = stage(header, setup, lambda: load_policy(store, header))
     run_id = runs.new_id(store, scenario.name, policy, header.seed, header.config_digest)
     record = Record(runs.folder(store, run_id))
@@ -136,6 +140,18 @@ def run(
         record.close()
     tidy(runs.folder(store, run_id))
     return result(store, run_id)
+
+
+def same_header(store: Path, header: Header) -> str | None:
+    """A run of the store that was started with exactly this header, a finished one if there is one."""
+    same = []
+    for run in runs.same_config(
+        store, header.scenario().name, header.policy, header.seed, header.config_digest
+    ):
+        reader = RunReader(runs.folder(store, run))
+        if reader.manifests() and canonical(reader.header()) == canonical(header.payload()):
+            same.append((not reader.finished, run))
+    return min(same)[1] if same else None
 
 
 def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResult:

@@ -1,5 +1,6 @@
 """The runs of a store: their names, their places, and how to find one by what people type."""
 
+import re
 from pathlib import Path
 
 from ingest.errors import NotFoundError
@@ -7,6 +8,14 @@ from ingest.errors import NotFoundError
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
+
+
+def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
+    """The runs whose ids `new_id` made for these values, in order of their numbers."""
+    base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
+    numbered = re.compile(re.escape(base) + r"(?:-(\d+))?")
+    found = [(int(m[1] or 1), run) for run in all_ids(store) if (m := numbered.fullmatch(run))]
+    return tuple(run for _, run in sorted(found))
 
 
 def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
