@@ -94,6 +94,9 @@ ENGINE = click.Choice(["kernel", "des"])
 scenario_option = click.option("--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].")
 dataset_option = click.option("--dataset", help="Data set that replaces the scenario's own.")
 seed_option = click.option("--seed", type=int, help="Seed that replaces the scenario's own.")
+weights_option = click.option(
+    "--weights", metavar="E,U,C", help="Weights of efficiency, utilisation and cost, as in 0.6,0.2,0.2."
+)
 checkpoint_option = click.option(
     "--checkpoint", help="Digest (or its beginning) of a checkpoint [the active one]."
 )
@@ -183,6 +186,7 @@ def synth(out: Output, directory: Path) -> None:
     "--algorithm", type=click.Choice(["tuned", "design", "toy"]), default="tuned", help="Settings [tuned]."
 )
 @seed_option
+@weights_option
 @click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
 @click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
 @with_output
@@ -192,6 +196,7 @@ def train(
     dataset: str | None,
     algorithm: Any,
     seed: int | None,
+    weights: str | None,
     resume: bool,
     activate: bool,
 ) -> None:
@@ -200,13 +205,12 @@ def train(
     \b
     Example: twin train --scenario quad-70b
     """
-    from replay import show, training
-    from twin.scenario import load
+    from replay import options, show, training
 
     with out.console.progress() as progress:
         done = training.train(
-            out.store, load(scenario), dataset=dataset, algorithm=algorithm, seed=seed, resume=resume,
-            activate=activate, progress=progress,
+            out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm, seed=seed,
+            resume=resume, activate=activate, progress=progress,
         )  # fmt: skip
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
@@ -222,6 +226,7 @@ def train(
     "--engine", type=ENGINE, default="kernel", help="One kernel call an iteration, or every micro-batch."
 )
 @seed_option
+@weights_option
 @checkpoint_option
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
@@ -233,8 +238,8 @@ def train(
 @with_output
 def replay(
     out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
-    seed: int | None, checkpoint: str | None, deadline: bool, resume: str | None, logged: str | None,
-    from_decision: int | None, until: float | None,
+    seed: int | None, weights: str | None, checkpoint: str | None, deadline: bool, resume: str | None,
+    logged: str | None, from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
     """Run the twin on ingested traces under a policy and log everything.
 
@@ -245,9 +250,10 @@ def replay(
       twin replay --run latest --policy mpc --from-decision 10
     """
     from ingest.errors import UsageError
-    from replay import runner, runs, show
-    from twin.scenario import load
+    from replay import options, runner, runs, show
 
+    if weights is not None and (logged is not None or resume):
+        raise UsageError("--weights is for a new run; --run and --resume keep those that it was started with")
     if logged is not None:
         again(out, logged, policy, checkpoint, from_decision, until)
         return
@@ -258,8 +264,9 @@ def replay(
             done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
-                out.store, policy=policy or "hippo", scenario=load(scenario), dataset=dataset, window=window,
-                engine=engine, seed=seed, checkpoint=checkpoint, enforce_deadline=deadline, progress=progress,
+                out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights),
+                dataset=dataset, window=window, engine=engine, seed=seed, checkpoint=checkpoint,
+                enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
 
@@ -314,34 +321,57 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @click.option(
     "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
 )
-@scenario_option
+@click.option("--scenario", "-s", "scenarios", multiple=True, help="Name or YAML file; repeatable [tri-7b].")
 @dataset_option
 @click.option("--window", type=WINDOW, default="test", help="Part of the trace [test].")
 @click.option(
     "--engine", type=ENGINE, default="kernel", help="One kernel call an iteration, or every micro-batch."
 )
 @seed_option
+@click.option("--seeds", type=int, default=1, metavar="N", help="That many worlds, from the seed on [1].")
+@weights_option
+@click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")
+@click.option("--pareto", is_flag=True, help="Also with a grid of weights: fronts.")
+@click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
 @with_output
 def bench(
-    out: Output, policies: tuple[str, ...], scenario: str, dataset: str | None, window: Any, engine: Any,
-    seed: int | None, checkpoint: str | None, bound: bool,
+    out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
+    engine: Any, seed: int | None, seeds: int, weights: str | None, perturb: str | None, pareto: bool,
+    jobs: int | None, checkpoint: str | None, bound: bool,
 ) -> None:  # fmt: skip
-    """Compare policies in one world, beside the clairvoyant bound.
+    """Compare policies in the same worlds, beside the clairvoyant bound.
+
+    More than one world (several scenarios or seeds, --perturb, --pareto) run in parallel, and what is
+    finished in the store is not run again.
 
     \b
-    Example: twin bench --scenario tri-7b -p static -p mpc -p hippo
+    Examples:
+      twin bench --scenario tri-7b -p static -p mpc -p hippo
+      twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
     """
-    from replay import compare, show
-    from twin.scenario import load
+    from replay import bench_table, compare, options, show
 
+    chosen = policies or compare.DEFAULT_POLICIES
+    worlds = [options.scenario(name, weights) for name in scenarios or ("tri-7b",)]
+    noises = options.parse_noises(perturb) if perturb else ()
+    settings: dict[str, Any] = {
+        "dataset": dataset, "window": window, "engine": engine, "seed": seed, "checkpoint": checkpoint,
+        "with_bound": bound,
+    }  # fmt: skip
     with out.console.progress() as progress:
-        result = compare.compare(
-            out.store, policies or compare.DEFAULT_POLICIES, load(scenario), dataset=dataset, window=window,
-            engine=engine, seed=seed, checkpoint=checkpoint, with_bound=bound, progress=progress,
+        if len(worlds) == 1 and seeds == 1 and not noises and not pareto:
+            one = compare.compare(out.store, chosen, worlds[0], **settings, progress=progress)
+            out.show(one.to_json(), lambda console: show.comparison(console, one))
+            return
+        from replay import bench as benchmark
+
+        result = benchmark.bench(
+            out.store, chosen, worlds, seeds=seeds, noises=noises, pareto=pareto, jobs=jobs, **settings,
+            progress=progress,
         )  # fmt: skip
-    out.show(result.to_json(), lambda console: show.comparison(console, result))
+    out.show(result.to_json(), lambda console: bench_table.bench(console, result))
 
 
 @twin.command()

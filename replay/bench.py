@@ -1,0 +1,138 @@
+"""Policies x scenarios x seeds, paired in the same worlds, in parallel; see `replay.bench_result`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ingest.errors import UsageError
+from ingest.progress import SILENT, Progress
+from policy import registry
+from policy.bound import Bound
+from replay import bench_front
+from replay.bench_result import Bench, Chapter, Played
+from replay.bench_runs import Cell, Outcome, World, best, cores, each, play
+from replay.header import Engine
+from replay.options import noisy
+from twin.scenario import Scenario, Window
+from twin.settings import Noise
+
+
+def bench(
+    store: Path,
+    policies: Sequence[str],
+    scenarios: Sequence[Scenario],
+    *,
+    seeds: int = 1,
+    noises: Sequence[Noise] = (),
+    pareto: bool = False,
+    dataset: str | None = None,
+    window: Window = "test",
+    engine: Engine = "kernel",
+    seed: int | None = None,
+    checkpoint: str | None = None,
+    with_bound: bool = True,
+    jobs: int | None = None,
+    progress: Progress = SILENT,
+) -> Bench:
+    """Run every policy in every world: `seeds` from `seed` (or each scenario's own) on, a world each.
+
+    A seed changes the noise of the telemetry and, where a scenario perturbs its links, the links. `noises`
+    are levels of added noise, for scenarios that have none of their own. With `pareto` policies that follow
+    the weights run with a grid of them. A finished run of the store with the same header (so of the same
+    code) is used again.
+
+    Raises:
+        UsageError: an unknown policy, no seed, or something named twice.
+    """
+    _check(policies, scenarios, seeds)
+    worlds = [w for s in scenarios for w in _worlds(s, dataset, window, engine, seed, seeds, noises)]
+    cells = [Cell(world, policy, checkpoint) for world in worlds for policy in policies]
+    grid = bench_front.cells(worlds, policies, checkpoint) if pareto else []
+    jobs = cores() if jobs is None else jobs
+    found = each(store, play, [*cells, *grid], jobs, progress, "runs")
+    width = len(policies)
+    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(worlds))]
+    bounds = _bounds(store, worlds, outcomes, jobs, progress) if with_bound else [None] * len(worlds)
+    played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
+    weighted = list(zip(grid, found[len(cells) :], strict=True))
+    chapters = tuple(_chapter(s, policies, played, weighted if pareto else None) for s in scenarios)
+    return Bench(tuple(policies), seeds, window, chapters, _notes(scenarios, noises))
+
+
+def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:
+    for policy in policies:
+        registry.entry(policy)
+    names = [scenario.name for scenario in scenarios]
+    for what, given in (("policy", list(policies)), ("scenario", names)):
+        twice = [name for name in given if given.count(name) > 1]
+        if twice:
+            raise UsageError(f"{what} {twice[0]!r} is named twice; give each once")
+    if seeds < 1:
+        raise UsageError(f"--seeds {seeds}: at least one seed is needed")
+
+
+def _worlds(
+    scenario: Scenario, dataset: str | None, window: Window, engine: Engine, seed: int | None, seeds: int,
+    noises: Sequence[Noise],
+) -> Iterator[World]:  # fmt: skip
+    """The worlds of a scenario: all seeds as it is, then all seeds under each level of noise."""
+    first = scenario.seed if seed is None else seed
+    plain = [World(scenario, dataset, window, engine, first + k) for k in range(seeds)]
+    yield from plain
+    for noise in noises if scenario.perturbation.noise is None else ():
+        for world in plain:
+            yield replace(world, scenario=noisy(scenario, noise), clip=noise.clip)
+
+
+def _bounds(
+    store: Path,
+    worlds: Sequence[World],
+    outcomes: Sequence[tuple[Outcome, ...]],
+    jobs: int,
+    progress: Progress,
+) -> list[Bound | None]:
+    """The bound of each world, over the plans of all worlds that have the same truth: those share it."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, (world, row) in enumerate(zip(worlds, outcomes, strict=True)):
+        truth = next((outcome.truth for outcome in row if outcome.run_id), None)
+        if truth is not None:
+            groups.setdefault((world.scenario.name, truth), []).append(index)
+    questions = [
+        (
+            worlds[group[0]],
+            tuple(o.run_id for index in group for o in outcomes[index] if o.run_id is not None),
+        )
+        for group in groups.values()
+    ]
+    found: list[Bound | None] = [None] * len(worlds)
+    answers = each(store, best, questions, jobs, progress, "bounds")
+    for group, bound in zip(groups.values(), answers, strict=True):
+        for index in group:
+            found[index] = bound
+    return found
+
+
+def _chapter(
+    scenario: Scenario, policies: Sequence[str], played: Sequence[Played],
+    weighted: list[tuple[Cell, Outcome]] | None,
+) -> Chapter:  # fmt: skip
+    """What belongs to one scenario, out of everything."""
+    own = [entry for entry in played if entry.world.scenario.name == scenario.name]
+    levels: dict[float, tuple[Played, ...]] = {}
+    for entry in own:
+        if entry.world.clip is not None:
+            levels[entry.world.clip] = (*levels.get(entry.world.clip, ()), entry)
+    plain = tuple(entry for entry in own if entry.world.clip is None)
+    front = None
+    if weighted is not None:
+        fixed = [(p, e.world.seed, o) for e in plain for p, o in zip(policies, e.outcomes, strict=True)]
+        grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == scenario.name]
+        front = bench_front.front_of([*fixed, *grid])
+    return Chapter(scenario, tuple(policies), plain, levels, front)
+
+
+def _notes(scenarios: Sequence[Scenario], noises: Sequence[Noise]) -> tuple[str, ...]:
+    own = [scenario.name for scenario in scenarios if scenario.perturbation.noise is not None]
+    if not noises or not own:
+        return ()
+    return (f"{', '.join(own)}: has noise of its own, so none was added",)

@@ -1,0 +1,109 @@
+"""Fronts of a benchmark: what policies reach in time, money and utilisation when their weights vary."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from policy import registry
+from replay import pareto
+from replay.bench_runs import Cell, Outcome, World
+from replay.options import weighted
+from twin.settings import Weights
+
+Json = dict[str, Any]
+STEPS = 4
+"""Weights of the grid are multiples of 1 / STEPS; that of efficiency is never 0, or idling would win."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How much of the reference front one policy reaches: means over worlds."""
+
+    policy: str
+    points: int  # runs of all worlds
+    coverage: float
+    volume: float  # hypervolume, as a share of the front's
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The reference front is, in each world, what no run of any policy beats."""
+
+    reaches: tuple[Reach, ...]
+    points: tuple[Json, ...]
+
+    def to_json(self) -> Json:
+        """What each policy reaches, and every point."""
+        return {"reaches": [asdict(reach) for reach in self.reaches], "points": list(self.points)}
+
+
+def grid() -> tuple[Weights, ...]:
+    """Weights on the simplex, the purest in efficiency first."""
+    return tuple(
+        Weights(efficiency=e / STEPS, utilisation=u / STEPS, cost=(STEPS - e - u) / STEPS)
+        for e in range(STEPS, 0, -1)
+        for u in range(STEPS - e, -1, -1)
+    )
+
+
+def cells(worlds: Sequence[World], policies: Sequence[str], checkpoint: str | None) -> list[Cell]:
+    """The grid for every policy that follows the weights, in every world without added noise."""
+    following = [policy for policy in policies if registry.entry(policy).weighted]
+    return [
+        Cell(replace(world, scenario=weighted(world.scenario, weights)), policy, checkpoint)
+        for world in worlds
+        if world.clip is None
+        for policy in following
+        for weights in grid()
+        if weights != world.scenario.weights  # that run is there already
+    ]
+
+
+def front_of(played: Sequence[tuple[str, int, Outcome]]) -> Front:
+    """Coverage and hypervolume of each policy, from (policy, seed, outcome) of one scenario."""
+    known = [(policy, seed, o, objectives(o)) for policy, seed, o in played]
+    by_world: dict[int, dict[str, list[tuple[float, ...]]]] = {}
+    for policy, seed, _, values in known:
+        if values is not None:
+            by_world.setdefault(seed, {}).setdefault(policy, []).append(values)
+    reached: dict[str, list[Reach]] = {}
+    for world in by_world.values():
+        reference = pareto.front(np.array([values for points in world.values() for values in points]))
+        for policy, points in world.items():
+            own = np.array(points)
+            covered, volume = pareto.coverage(own, reference), pareto.volume_ratio(own, reference)
+            reached.setdefault(policy, []).append(Reach(policy, len(own), covered, volume))
+    reaches = tuple(_mean(found) for found in reached.values())
+    return Front(reaches, tuple(_point(policy, seed, o) for policy, seed, o, values in known if values))
+
+
+def _mean(found: Sequence[Reach]) -> Reach:
+    """One policy's reach over worlds."""
+    return Reach(
+        found[0].policy,
+        sum(reach.points for reach in found),
+        float(np.mean([reach.coverage for reach in found])),
+        float(np.mean([reach.volume for reach in found])),
+    )
+
+
+def objectives(outcome: Outcome) -> tuple[float, float, float] | None:
+    """Seconds and USD per token and negative utilisation: all to be small. None where nothing was trained."""
+    if outcome.kpis is None:
+        return None
+    kpis = outcome.kpis
+    if kpis.time_per_token_s is None or kpis.usd_per_token is None or kpis.utilisation is None:
+        return None
+    return (kpis.time_per_token_s, kpis.usd_per_token, -kpis.utilisation)
+
+
+def _point(policy: str, seed: int, outcome: Outcome) -> Json:
+    values = objectives(outcome)
+    assert values is not None
+    seconds, usd, negative = values
+    return {
+        "policy": policy, "seed": seed, "run": outcome.run_id, "time_per_token_s": seconds,
+        "usd_per_token": usd, "utilisation": -negative,
+    }  # fmt: skip

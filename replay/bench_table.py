@@ -1,0 +1,96 @@
+"""A benchmark as people read it: a table a scenario, wins and losses, robustness, fronts."""
+
+from typing import TYPE_CHECKING, Any
+
+from replay.console import Console
+from replay.show import milliseconds, per_billion, per_token, percent
+
+if TYPE_CHECKING:
+    from replay.bench_result import Bench, Chapter
+
+Json = dict[str, Any]
+STANDING = (
+    "policy", "worlds", "us/token", "middle half", "util", "egress USD/1e9 tok", "regret", "moves", "p99 ms",
+)  # fmt: skip
+AGAINST = (
+    "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % over time (tokens)",
+    "verdict", "wins", "losses", "ties",
+)  # fmt: skip
+TALLY = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
+
+
+def bench(console: Console, result: "Bench") -> None:
+    """Everything, a chapter a scenario, the tally last."""
+    for chapter in result.chapters:
+        _chapter(console, chapter)
+    rows = [tuple(row[name] for name in TALLY) for row in result.tally()]
+    if rows:
+        console.table("wins and losses over all worlds; verdicts over scenarios", TALLY, rows)
+    for note in result.notes:
+        console.line(f"note: {note}")
+
+
+def _chapter(console: Console, chapter: "Chapter") -> None:
+    standings = [chapter.standing(policy) for policy in chapter.policies]
+    title = f"{chapter.scenario.name} on {chapter.dataset}, {len(chapter.worlds)} seeds"
+    console.table(title, STANDING, [standing_row(row) for row in standings if row["worlds"]])
+    for row in standings:
+        if row["problem"]:
+            console.line(f"{row['policy']}: {row['problem']}")
+    console.table("paired differences", AGAINST, against_rows(standings))
+    robust = robustness_rows(chapter)
+    if robust:
+        levels = [percent(level) for level in chapter.noisy]
+        columns = ("policy", *(f"{what} at {level}" for level in levels for what in ("median", "worst")))
+        console.table("time per token lost to added noise", columns, robust)
+    if chapter.front is not None:
+        reaches = [
+            (r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in chapter.front.reaches
+        ]
+        console.table("front", ("policy", "points", "coverage", "hypervolume"), reaches)
+    console.line(f"note: {chapter.note}")
+    console.line()
+
+
+def standing_row(row: Json) -> tuple[Any, ...]:
+    """Mean figures of one policy."""
+    return (
+        row["policy"], row["worlds"], per_token(row["time_per_token_s"]),
+        per_token(row["time_per_token_middle_s"]), percent(row["utilisation"]),
+        per_billion(row["usd_per_token"]), percent(row["regret"]),
+        "-" if row["moves"] is None else f"{row['moves']:.1f}", milliseconds(row["decision_p99_s"]),
+    )  # fmt: skip
+
+
+def against_rows(standings: list[Json]) -> list[tuple[Any, ...]]:
+    """Each policy against each base, with intervals."""
+    return [
+        (
+            row["policy"], pair["base"], _middle(pair["mean"]), interval(pair["mean"]), whole(pair["middle"]),
+            interval(pair["over_time"]), pair["verdict"], pair["wins"], pair["losses"], pair["ties"],
+        )
+        for row in standings
+        for pair in row["versus"]
+    ]  # fmt: skip
+
+
+def robustness_rows(chapter: "Chapter") -> list[tuple[str, ...]]:
+    """A row a policy: median and worst loss at each level."""
+    found: dict[str, list[str]] = {}
+    for row in chapter.robustness():
+        found.setdefault(row["policy"], []).extend((percent(row["median"]), percent(row["worst"])))
+    return [(policy, *cells) for policy, cells in found.items()]
+
+
+def _middle(verdict: Json | None) -> str:
+    return "-" if verdict is None else f"{100 * verdict['mean']:+.1f} %"
+
+
+def interval(verdict: Json | None) -> str:
+    """The interval in per cent."""
+    return "-" if verdict is None else f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
+
+
+def whole(verdict: Json | None) -> str:
+    """Value and interval in per cent."""
+    return "-" if verdict is None else f"{_middle(verdict)} {interval(verdict)}"

@@ -1,0 +1,291 @@
+"""Benchmarks: paired in the same worlds, resumable, the statistics and fronts by hand-computed cases."""
+
+import json
+import os
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingest.errors import UsageError
+from ingest.progress import SILENT
+from replay import bench_front, options, pareto, runner, runs
+from replay.bench import bench
+from replay.bench_result import Bench
+from replay.bench_runs import Outcome, cores, each
+from replay.bench_stats import interquartile, versus
+from replay.bench_table import bench as show
+from replay.console import Console
+from replay.judge import Blocks
+from replay.kpis import of_events
+from replay.log import RunReader
+from tests.replay import toys
+from tests.replay.toys import toy_run, without_lake
+from tests.worlds import toy_scenario, toy_setup
+from twin import scenario as scenarios
+from twin.scenario import Setup
+from twin.settings import Noise, Weights
+
+POLICIES = ("static", "single", "mpc")
+Found = tuple[Path, Bench]
+
+
+def prepare(scenario: Any, store: Path, *, seed: Any = None, **chosen: Any) -> Setup:
+    """The world of `toys`, with the perturbation that the scenario asks for."""
+    setup = toys.prepare(scenario, store, seed=seed, **chosen)
+    made = toy_setup(
+        bps=toys.BPS, latency_s=0.01, steps=toys.STEPS, seed=setup.seed, perturbation=scenario.perturbation
+    )
+    return replace(setup, wan=made.wan)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    store = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenarios, "prepare", prepare)
+        noises = options.parse_noises("0.3")
+        return store, bench(store, POLICIES, [toy_scenario()], seeds=2, noises=noises, jobs=1)
+
+
+def test_every_policy_in_every_world(found: Found) -> None:
+    store, result = found
+    chapter = result.chapters[0]
+    assert [p.world.seed for p in chapter.worlds] == [0, 1] and list(chapter.noisy) == [0.3]
+    assert len(runs.all_ids(store)) == 2 * 2 * len(POLICIES)
+    truths = {o.truth for played in chapter.worlds for o in played.outcomes}
+    assert len(truths) == 1  # only the telemetry differs
+    assert len({o.truth for played in chapter.noisy[0.3] for o in played.outcomes}) == 2  # so do the links
+
+
+def test_nobody_beats_the_bound_of_its_world(found: Found) -> None:
+    chapter = found[1].chapters[0]
+    for played in (*chapter.worlds, *chapter.noisy[0.3]):
+        assert played.bound is not None
+        assert all(o.kpis and o.kpis.tokens <= played.bound.tokens for o in played.outcomes)
+    assert chapter.worlds[0].bound is chapter.worlds[1].bound
+
+
+def test_standings_are_means_of_the_runs(found: Found) -> None:
+    store, result = found
+    standing = result.chapters[0].standing("mpc")
+    kpis = [
+        of_events(RunReader(runs.folder(store, o.run_id or "")).events())
+        for o in result.chapters[0].of("mpc")
+    ]
+    times = [k.time_per_token_s for k in kpis if k.time_per_token_s]
+    assert standing["time_per_token_s"] == pytest.approx(np.mean(times)) and standing["worlds"] == 2
+    bound = result.chapters[0].worlds[0].bound
+    assert bound and standing["regret"] == pytest.approx(np.mean([1 - k.tokens / bound.tokens for k in kpis]))
+    assert [pair["base"] for pair in standing["versus"]] == ["static"]  # not itself
+    pair = standing["versus"][0]
+    assert pair["wins"] + pair["losses"] + pair["ties"] == 2
+
+
+def test_robustness_is_relative_to_the_same_seed_without_noise(found: Found) -> None:
+    chapter = found[1].chapters[0]
+    rows = {row["policy"]: row for row in chapter.robustness()}
+    assert list(rows) == [*POLICIES, "bound"]
+    pairs = zip(chapter.of("mpc"), chapter.of("mpc", chapter.noisy[0.3]), strict=True)
+    lost = [a.kpis.tokens / b.kpis.tokens - 1 for a, b in pairs if a.kpis and b.kpis]
+    assert rows["mpc"]["median"] == pytest.approx(np.median(lost))
+    assert rows["mpc"]["worst"] == pytest.approx(max(lost))
+    assert rows["single"]["worst"] == 0.0  # sends nothing
+
+
+def test_a_benchmark_again_runs_nothing_and_finds_the_same(
+    found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, result = found
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+    before = runs.all_ids(store)
+    noises = options.parse_noises("0.3")
+    again = bench(store, POLICIES, [toy_scenario()], seeds=2, noises=noises, jobs=1)
+    assert runs.all_ids(store) == before and again.to_json() == result.to_json()
+    more = bench(store, ("static",), [toy_scenario()], seeds=3, with_bound=False, jobs=1)
+    assert (
+        len(runs.all_ids(store)) == len(before) + 1 and more.chapters[0].standing("static")["regret"] is None
+    )
+
+
+def test_other_weights_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    first = toy_run(tmp_path, "static")
+    assert toy_run(tmp_path, "static", reuse=True).run_id == first.run_id
+    other = options.weighted(toy_scenario(), Weights(efficiency=1, utilisation=0, cost=0))
+    assert runner.run(tmp_path, policy="static", scenario=other, reuse=True).run_id != first.run_id
+    assert toy_run(tmp_path, "static", reuse=True, engine="des").run_id != first.run_id
+    assert toy_run(tmp_path, "static").run_id == f"{first.run_id}-2"  # a replay always runs
+
+
+def test_json_and_table(found: Found, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = json.loads(json.dumps(found[1].to_json(), allow_nan=False))
+    assert shown["schema"] == "twin.bench/1"
+    worlds = shown["scenarios"][0]["worlds"]
+    assert [(w["seed"], w["clip"]) for w in worlds] == [(0, None), (1, None), (0, 0.3), (1, 0.3)]
+    assert worlds[0]["rows"][0]["run"] and worlds[0]["bound"]["tokens"] > 0
+    show(Console(), found[1])
+    printed = capsys.readouterr().out
+    assert "paired differences" in printed and "worst at 30.0 %" in printed and "wins and losses" in printed
+
+
+def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    grid = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
+    monkeypatch.setattr(bench_front, "grid", lambda: grid)
+    front = (
+        bench(tmp_path, ("single", "mpc"), [toy_scenario()], pareto=True, with_bound=False, jobs=1)
+        .chapters[0]
+        .front
+    )
+    assert front is not None
+    reaches = {reach.policy: reach for reach in front.reaches}
+    assert reaches["single"].points == 1 and reaches["mpc"].points == 3  # its own weights, and the grid
+    assert reaches["mpc"].coverage >= reaches["single"].coverage > 0
+    assert all(0 <= reach.volume <= 1 + 1e-12 for reach in front.reaches) and len(front.points) == 4
+
+
+def test_grid_is_a_simplex_without_idling() -> None:
+    grid = bench_front.grid()
+    assert grid[0].vector == (1.0, 0.0, 0.0) and len({weights.vector for weights in grid}) == len(grid) == 10
+    assert all(weights.efficiency > 0 for weights in grid)
+
+
+def outcome(tokens: int) -> Outcome:
+    """A run of 100 s whose work is spread evenly."""
+    kpis = replace(
+        of_events([]), wall_s=100.0, tokens=tokens, time_per_token_s=100 / tokens if tokens else None
+    )
+    even, zero = np.full(4, tokens / 4), np.zeros(4)
+    return Outcome("run", None, kpis, Blocks(even, zero, zero, zero))
+
+
+def test_versus_by_hand() -> None:
+    mine, base = [outcome(200), outcome(100), outcome(90)], [outcome(100), outcome(100), outcome(100)]
+    pair = versus("mpc", mine, base)
+    assert pair and (pair.wins, pair.losses, pair.ties) == (1, 1, 1)
+    reductions = [0.5, 0.0, 1 - 100 / 90]  # 1 - time per token / that of the base
+    assert pair.mean and pair.mean.mean == pytest.approx(np.mean(reductions))
+    assert min(reductions) - 1e-12 <= pair.mean.low <= pair.mean.high <= max(reductions) + 1e-12
+    assert pair.middle and pair.middle.mean == pytest.approx(interquartile(np.array(reductions)))
+    assert (
+        pair.over_time
+        and pair.over_time.mean == pytest.approx((390 - 300) / 300)
+        and pair.verdict == "better"
+    )
+
+
+def test_versus_where_somebody_has_nothing() -> None:
+    none = Outcome(None, "does not fit")
+    assert versus("mpc", [none], [outcome(1)]) is None
+    pair = versus("mpc", [outcome(0), none], [outcome(100), outcome(100)])
+    assert pair and (pair.worlds, pair.losses, pair.mean) == (1, 1, None) and pair.verdict == "worse"
+
+
+def test_interquartile_mean_by_hand() -> None:
+    assert interquartile(np.array([1.0, 2.0, 3.0, 100.0])) == pytest.approx(2.5)
+    assert interquartile(np.array([0.0, 3.0, 9.0])) == pytest.approx(0 / 6 + 3 * 4 / 6 + 9 / 6)
+    assert interquartile(np.array([7.0])) == pytest.approx(7.0)
+    assert interquartile(np.array([[4.0, 1.0, 3.0, 2.0], [0, 0, 1, 1]])) == pytest.approx([2.5, 0.5])
+
+
+def test_front_and_coverage_by_hand() -> None:
+    points = np.array([[1.0, 4], [2, 2], [4, 1], [2, 3], [4, 4], [2, 2]])
+    reference = pareto.front(points)
+    assert reference.tolist() == [[1, 4], [2, 2], [4, 1]]
+    assert pareto.coverage(np.array([[2.0, 2]]), reference) == pytest.approx(1 / 3)
+    assert pareto.coverage(np.array([[2.03, 2.03], [1.0, 4.07]]), reference) == pytest.approx(2 / 3)
+    assert pareto.coverage(np.array([[2.05, 2.0]]), reference) == 0
+    negative = np.array([[1.0, -0.5]])  # utilisation 0.5: 0.49 is within 2 % of it, 0.48 is not
+    assert pareto.coverage(np.array([[1.0, -0.49]]), negative) == 1
+    assert pareto.coverage(np.array([[1.0, -0.48]]), negative) == 0
+
+
+def test_hypervolume_by_hand() -> None:
+    corner2, corner3 = np.full(2, 4.0), np.full(3, 2.0)
+    assert pareto.hypervolume(np.array([[1.0, 1]]), corner2) == pytest.approx(9)
+    assert pareto.hypervolume(np.array([[1.0, 3], [2, 2], [3, 1], [3, 3]]), corner2) == pytest.approx(6)
+    assert pareto.hypervolume(np.array([[5.0, 0]]), corner2) == 0
+    assert pareto.hypervolume(np.array([[0.0, 0, 0]]), corner3) == pytest.approx(8)
+    # Three boxes of 1 x 2 x 2 that share the cube of side 1: 3 * 4 - 3 * 2 + 1
+    corners = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    assert pareto.hypervolume(corners, corner3) == pytest.approx(3 * 4 - 3 * 2 + 1)
+
+
+def test_hypervolume_equals_counting_cells() -> None:
+    points = np.random.default_rng(3).integers(0, 6, size=(12, 3)).astype(float)
+    cells = np.array(list(product(range(6), repeat=3)), dtype=np.float64)[:, None]
+    counted = np.count_nonzero(np.any(np.all(cells >= points, axis=2), axis=1))
+    assert pareto.hypervolume(points, np.full(3, 6.0)) == pytest.approx(counted)
+
+
+def test_volume_ratio_by_hand() -> None:
+    reference = np.array([[0.0, 10], [10, 0]])  # scaled to (0, 1), (1, 0), corner (1.1, 1.1)
+    assert pareto.volume_ratio(reference, reference) == 1
+    whole = 2 * 0.11 - 0.01  # two boxes of 1.1 x 0.1 that share 0.1 x 0.1
+    assert pareto.volume_ratio(reference[:1], reference) == pytest.approx(0.11 / whole)
+    flat = np.array([[1.0, 5.0]])  # no extent: shares of the value
+    assert pareto.volume_ratio(np.array([[1.05, 5.0]]), flat) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("0.6,0.4", "2 numbers"),
+        ("a,b,c", "three numbers"),
+        ("0.6,0.6,0.2", "must be 1"),
+        ("1.5,-0.5,0", "utilisation"),
+    ],
+)
+def test_bad_weights(text: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"--weights {text}.*{wrong}"):
+        options.parse_weights(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"), [("x", "give numbers"), ("0.1,0.1", "twice"), ("1.5", "between 0 and 1")]
+)
+def test_bad_levels(text: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"--perturb {text}.*{wrong}"):
+        options.parse_noises(text)
+
+
+def test_good_options() -> None:
+    assert options.scenario("tri-7b", "0.5,0.3,0.2").weights.vector == (0.5, 0.3, 0.2)
+    assert options.parse_noises("0.1,0.3") == (Noise(clip=0.1, sd=0.05), Noise(clip=0.3, sd=0.15))
+
+
+def test_bad_benchmarks(tmp_path: Path) -> None:
+    toy = toy_scenario()
+    with pytest.raises(UsageError, match="did you mean 'static'"):
+        bench(tmp_path, ("statc",), [toy])
+    with pytest.raises(UsageError, match="policy 'static' is named twice"):
+        bench(tmp_path, ("static", "static"), [toy])
+    with pytest.raises(UsageError, match="scenario 'toy-3' is named twice"):
+        bench(tmp_path, ("static",), [toy, toy])
+    with pytest.raises(UsageError, match="--seeds 0"):
+        bench(tmp_path, ("static",), [toy], seeds=0)
+
+
+def test_noise_of_its_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+    stormy = options.noisy(toy_scenario(), Noise())
+    noises = options.parse_noises("0.5")
+    result = bench(tmp_path, ("static",), [stormy], noises=noises, with_bound=False, jobs=1)
+    assert result.chapters[0].noisy == {} and result.notes and len(runs.all_ids(tmp_path)) == 1
+
+
+def process(store: Path, item: int) -> tuple[int, int]:
+    """What several processes do in the next test."""
+    return item, os.getpid()
+
+
+def test_processes_keep_the_order(tmp_path: Path) -> None:
+
+    found = each(tmp_path, process, [3, 1, 2], 2, SILENT, "items")
+    assert [item for item, _ in found] == [3, 1, 2] and os.getpid() not in {pid for _, pid in found}
+    assert {pid for _, pid in each(tmp_path, process, [3, 1], 1, SILENT, "items")} == {os.getpid()}
+    assert cores() >= 1
