@@ -1,12 +1,13 @@
 """`hippo`: the trained two-level agent as a policy."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
@@ -23,8 +24,9 @@ from policy.horizon import Horizon, Outages, ahead, outcomes
 from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
-from policy.search import build, explore
+from policy.search import Pool, build, explore
 from policy.static import base_plan
+from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.view import View
@@ -38,6 +40,9 @@ SEARCHED = 6
 SEARCH_UP_TO = 8
 """Living domains up to which the planners' search is asked; with more of them it takes longer than a decision
 may, and the network's proposals, the skeletons and their neighbours stand alone."""
+DRIFTED = 0.3
+"""While no link differs by more than this from the last wide search, the search climbs from what it found
+then (as `mpc`)."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -53,6 +58,25 @@ def shipped_checkpoint() -> Path:
 def install_shipped(out: Path) -> str:
     """Put the shipped checkpoint into a store's checkpoint folder, once; returns its digest."""
     return checkpoints.install(shipped_checkpoint(), out)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Plans of the search for one part of the horizon, and the links of its last wide pass."""
+
+    links: LinkState
+    free_gpus: tuple[int, ...]
+    slowdown: NDArray[np.float64]
+    plans: tuple[Plan, ...]
+
+    def near(self, links: LinkState, view: View) -> bool:
+        """Whether the links have only drifted since, with the same machines."""
+        same = self.free_gpus == tuple(view.free_gpus) and np.array_equal(self.slowdown, view.slowdown)
+        alive, was = links.bandwidth_bps > 0, self.links.bandwidth_bps
+        if not same or not np.array_equal(alive, was > 0):
+            return False
+        off = alive & ~np.eye(len(was), dtype=np.bool_)
+        return bool((np.abs(links.bandwidth_bps[off] / was[off] - 1) <= DRIFTED).all())
 
 
 class HiPpo:
@@ -99,6 +123,7 @@ class HiPpo:
         self._base: Outcome | None = None
         self._seeds: Codes | None = None
         self._seeded: tuple[int, ...] = ()
+        self._found: dict[int, _Found] = {}
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
 
     def decide(self, view: View) -> Decision:
@@ -162,14 +187,25 @@ class HiPpo:
         """What the planners' own search finds best for the first and the last part of the horizon."""
         if sum(free > 0 for free in view.free_gpus) > SEARCH_UP_TO:
             return []
-        running = view.plan if usable(self.context.estimator, view) else None
+        estimator = self.context.estimator
+        running = view.plan if usable(estimator, view) else None
         plans: dict[Plan, None] = {}
-        for links in (horizon.middle[0], horizon.middle[-1]):
-            pool = explore(
-                self.context.estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
-            )
-            found = pool.best_by_shape()[:SEARCHED]
-            plans |= dict.fromkeys(build(self.context.estimator, shape, cuts) for _, shape, cuts in found)
+        for part in dict.fromkeys((0, len(horizon.middle) - 1)):
+            links, before = horizon.middle[part], self._found.get(part)
+            if before is not None and before.near(links, view):
+                pool = Pool(estimator, links, view.free_gpus, view.slowdown)
+                for plan in dict.fromkeys([*before.plans, *([running] if running else [])]):
+                    pool.climb_from(plan)
+            else:
+                before = None
+                pool = explore(
+                    estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
+                )
+            best = pool.best_by_shape()[:SEARCHED]
+            found = tuple(build(estimator, shape, cuts) for _, shape, cuts in best)
+            wide = before.links if before is not None else links
+            self._found[part] = _Found(wide, view.free_gpus, view.slowdown, found)
+            plans |= dict.fromkeys(found)
         encoded = (problem.encode(plan) for plan in plans)
         return [codes for codes in encoded if codes is not None]
 

@@ -36,9 +36,9 @@ SEEDS = 2
 """Best plans whose neighbours are looked at in a narrow round."""
 LEADERS = 5
 """In a wide round: the best plan of each of so many numbers of domains."""
-TIMED = 8
-"""Neighbours that are timed exactly: the best of a round by the closed form; in a wide round, the best of
-each number of domains."""
+TIMED, TIMED_NARROW = 8, 4
+"""Plans of a round that are timed exactly, the best by the closed form: in a wide round so many of each
+number of domains, in a narrow one so many in all."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Coordinator:
             return found, found.values(objective)
 
         pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
-        if not wide and len(pool) > TIMED:
+        if not wide and len(pool) > TIMED_NARROW:
             known = int(may_hold)  # the running plan stands first and stays
             rest = _promising(pool, score(pool, rough=True)[1], wide)
             pool = pool.take(np.concatenate([np.arange(known), rest[rest >= known]]))
@@ -162,7 +162,7 @@ def _promising(codes: Codes, values: Float, wide: bool) -> NDArray[np.int64]:
     """Which of the roughly valued plans to time exactly."""
     order = np.argsort(-values, kind="stable")
     if not wide:
-        return order[:TIMED]
+        return order[:TIMED_NARROW]
     count = codes.count[order]
     kept = [order[count == n][:TIMED] for n in np.unique(count).tolist()]
     return np.concatenate(kept)
