@@ -45,7 +45,7 @@ GROUPS = (
         "P1 P10",
         "each call of every commit killed, EIO, ENOSPC",
         f"{CRASH}syscalls.py",
-        "180",
+        "all",
     ),
     Group(
         "T3 I/O errors", "P1 P10", "each call to the disk fails, seven ways", f"{CRASH}io_errors.py", "720"
