@@ -124,7 +124,7 @@ def _bytes(content: bytes) -> Iterator[tuple[str, bytes]]:
     yield from [("another format", b"a,b\n1,2\n"), ("JSON object", b"{}"), ("JSON list", b"[[],{},null]")]
     yield from [("JSON number", b"1e999"), ("gzip under this name", gzip.compress(content, mtime=0))]
     yield "pickle with code", pickle.dumps(_Code())
-    yield "pickle that asks for memory", b"\x80\x04\x95\xff\xff\xff\x7f\0\0\0\0\x8e\xff\xff\xff\xff\0\0\0\0."
+    yield "pickle that asks for memory", b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b"."
     yield "Parquet marks alone", b"PAR1" + bytes(8) + b"\xff\xff\xff\x7fPAR1"
     chance = random.Random(7)
     for number in range(8):
