@@ -150,16 +150,32 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 
 
 @twin.command()
+@click.argument("name", required=False)
+@click.option("--plot", type=FOLDER, metavar="FILE", help="Draw the series of NAME into an SVG file.")
 @with_output
-def traces(out: Output) -> None:
-    """List what is in the lake: links, span, gaps, variation, licence.
+def traces(out: Output, name: str | None, plot: Path | None) -> None:
+    """List what is in the lake: links, span, gaps, variation, licence; or draw one data set.
 
     \b
-    Example: twin traces
+    Examples:
+      twin traces
+      twin traces cloudpilot-iperf3 --plot out.svg
     """
     from ingest import summary
     from replay import show
 
+    if (name is None) != (plot is None):
+        from ingest.errors import UsageError
+
+        raise UsageError("NAME and --plot FILE belong together")
+    if name is not None and plot is not None:
+        from ingest import durable
+        from ingest.plot import svg
+
+        stored = durable.replace(plot, svg(out.store, name))
+        drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
+        out.show(drawn, lambda console: console.line(str(plot)))
+        return
     found = summary.summarise(out.store).to_json()
     out.show(found, lambda console: show.traces(console, found))
 

@@ -19,14 +19,16 @@ from ingest.statistics import GAP, Array, autocorrelation_time_s
 from ingest.units import NS_PER_S
 
 SCHEMA = "twin.traces/1"
-_SERIES = {
-    "link_samples": ("src || ' > ' || dst", "coalesce(bandwidth_bps, rtt_s)", "links"),
-    "gpu_samples": ("coalesce(host, '') || '/' || coalesce(gpu, '')", "power_w", "GPUs"),
-    "host_samples": ("coalesce(host, '')", "power_w", "hosts"),
-    "jobs": ("''", "duration_s", "jobs"),
-    "availability": ("coalesce(domain, '')", "gpus_available", "domains"),
-}
-"""Table -> (SQL naming a series, SQL of the value that varies, what a series is)."""
+SERIES = {
+    "link_samples": ("src || ' > ' || dst", ("bandwidth_bps", "rtt_s"), "links"),
+    "gpu_samples": (
+        "coalesce(host, '') || '/' || coalesce(gpu, '')", ("power_w", "util", "mem_used_bytes"), "GPUs",
+    ),
+    "host_samples": ("coalesce(host, '')", ("power_w", "net_tx_bytes_s"), "hosts"),
+    "availability": ("coalesce(domain, '')", ("gpus_available",), "domains"),
+    "jobs": ("''", ("duration_s",), "jobs"),
+}  # fmt: skip
+"""Table -> (SQL naming a series, columns of which the first with values is looked at, what a series is)."""
 # fmt: off
 COLUMNS = (
     "dataset", "table", "rows", "series", "series_kind", "first", "last", "interval_s", "gaps", "coverage",
@@ -99,15 +101,15 @@ def _line(
 ) -> Line:
     time = TIME_COLUMN.get(table, "ts")
     first, last = _span(connection, dataset, table, time)
-    series = _series(connection, dataset, table, time) if table in _SERIES else {}
-    shapes = [_shape(times, values) for times, values in series.values() if len(times) > 1]
-    longest = max(series.values(), key=lambda tv: len(tv[0]), default=None)
-    kind = _SERIES[table][2] if table in _SERIES else "rows"
+    held = series(connection, dataset, table)[1] if table in SERIES else {}
+    shapes = [_shape(times, values) for times, values in held.values() if len(times) > 1]
+    longest = max(held.values(), key=lambda tv: len(tv[0]), default=None)
+    kind = SERIES[table][2] if table in SERIES else "rows"
     return Line(
         dataset=dataset,
         table=table,
         rows=rows,
-        series=rows if kind in ("jobs", "rows") else len(series),
+        series=rows if kind in ("jobs", "rows") else _count(connection, dataset, table),
         series_kind=kind,
         first=first,
         last=last,
@@ -133,11 +135,30 @@ def _span(
     return (_utc(row[0]), _utc(row[1])) if row else (None, None)
 
 
-def _series(
-    connection: duckdb.DuckDBPyConnection, dataset: str, table: str, time: str
-) -> dict[str, tuple[Array, Array]]:
-    """Name of a series -> seconds and values, ascending; equal times are averaged."""
-    name, value, _ = _SERIES[table]
+def _count(connection: duckdb.DuckDBPyConnection, dataset: str, table: str) -> int:
+    """How many series a data set has, whatever was measured of them."""
+    sql = f"SELECT count(DISTINCT {SERIES[table][0]}) FROM {table} WHERE dataset = ?"
+    row = connection.execute(sql, [dataset]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _value(connection: duckdb.DuckDBPyConnection, dataset: str, table: str) -> str:
+    """The column whose variation is looked at: rates and round trips of one set are not mixed."""
+    columns = SERIES[table][1]
+    counts = ", ".join(f"count({column})" for column in columns)
+    row = connection.execute(f"SELECT {counts} FROM {table} WHERE dataset = ?", [dataset]).fetchone()
+    return next((column for column, n in zip(columns, row or (), strict=False) if n), columns[0])
+
+
+def series(
+    connection: duckdb.DuckDBPyConnection, dataset: str, table: str
+) -> tuple[str, dict[str, tuple[Array, Array]]]:
+    """The value looked at, and by name of the series its seconds and values, ascending.
+
+    Values at equal times are averaged.
+    """
+    time = TIME_COLUMN.get(table, "ts")
+    name, value = SERIES[table][0], _value(connection, dataset, table)
     longest = (
         "AND coalesce(duration_s, 0) * 2 >= (SELECT coalesce(max(duration_s), 0) FROM link_samples "
         "WHERE dataset = $dataset)"
@@ -153,7 +174,7 @@ def _series(
     bounds = np.flatnonzero(names[1:] != names[:-1]) + 1
     parts = np.split(np.arange(len(names)), bounds) if len(names) else []
     seconds, values = got["ns"] / NS_PER_S, np.asarray(got["value"], np.float64)
-    return {str(names[part[0]]): (seconds[part], values[part]) for part in parts}
+    return value, {str(names[part[0]]): (seconds[part], values[part]) for part in parts}
 
 
 def _shape(times_s: Array, values: Array) -> _Shape:

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingest.errors import NotFoundError
 from ingest.ingestion import ingest
 from ingest.summary import COLUMNS, Line, sparkline, summarise
 
@@ -79,3 +80,29 @@ def test_sparkline_is_scaled_to_its_largest_and_blank_where_there_is_nothing() -
     times = np.array([0.0, 1, 2, 9])
     assert sparkline(times, np.array([1.0, 4, 8, 8]), width=9) == "▁▄█     █"
     assert sparkline(times, np.zeros(4), width=9) == "▁▁▁     ▁"
+
+
+def test_a_plot_shows_every_series_and_is_the_same_each_time(tmp_path: Path) -> None:
+    from ingest.plot import svg
+
+    rows = [
+        f"2024-01-01T{n // 60:02d}:{n % 60:02d}:00Z,a,{dst},{100 + n},0.1" for n in range(900) for dst in "bc"
+    ]
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/l.csv").write_text("\n".join(["ts,src,dst,bandwidth_bps,rtt_s", *rows]) + "\n")
+    ingest([tmp_path / "set"], tmp_path / "store")
+    picture = svg(tmp_path / "store", "set")
+    assert picture == svg(tmp_path / "store", "set")
+    text = picture.decode()
+    assert text.startswith("<?xml") and "a &gt; b  (900, CV" in text and "a &gt; c  (900, CV" in text
+    with pytest.raises(NotFoundError, match="did you mean 'set'"):
+        svg(tmp_path / "store", "sett")
+
+
+def test_rates_and_round_trips_of_one_set_are_not_mixed(tmp_path: Path) -> None:
+    rows = [f"2024-01-01T00:{n:02d}:00Z,a,b,{100 if n % 2 else ''},{'' if n % 2 else 0.1}" for n in range(20)]
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/l.csv").write_text("\n".join(["ts,src,dst,bandwidth_bps,rtt_s", *rows]) + "\n")
+    ingest([tmp_path / "set"], tmp_path / "store")
+    (line,) = summarise(tmp_path / "store").lines
+    assert (line.rows, line.series, line.cv, line.interval_s) == (20, 1, 0.0, 120.0)
