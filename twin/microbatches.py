@@ -18,43 +18,50 @@ from twin.timing import PlanTiming
 
 Factors = NDArray[np.float64] | None
 """(K,) what an iteration computes slower in each domain than usual; None: as usual."""
+Send = tuple[Fabric, Callable[[], None]]
+"""A direction of a boundary, and what to call when a message has arrived there."""
 
 
 class Stage:
-    """Runs its operations in order; starts one when the stage is free and its message has arrived."""
+    """Runs its operations in order; starts one when the stage is free and its message has arrived.
 
-    def __init__(self, run: "Run", index: int, todo: list[Operation]) -> None:
+    A slot is a kind of operation on a chunk: kind * v + chunk.
+    """
+
+    def __init__(self, run: "Run", todo: list[Operation]) -> None:
         pipeline = run.timing.pipeline
         self._run = run
         self._env = run.env
-        self._index = index
         self._blocking = pipeline.blocking
         self._every = pipeline.micro_batches
         self._chunks = pipeline.chunks
-        self.operations = todo
-        self._lasts_ns: list[list[int]] = []
+        self.operations = [kind * self._chunks + chunk for kind, chunk, _ in todo]
+        self.sends: list[Send | None] = []
+        self._lasts_ns: list[int] = []
         self._tail_ns = 0
 
-    def pace(self, lasts_ns: list[list[int]], tail_ns: int) -> None:
-        """Durations by kind and chunk of the operations that begin from now on."""
+    def pace(self, lasts_ns: list[int], tail_ns: int) -> None:
+        """Durations by slot of the operations that begin from now on."""
         self._lasts_ns = lasts_ns
         self._tail_ns = tail_ns
 
     def begin(self, first: bool, last: bool) -> None:
-        """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody."""
+        """A new iteration: nothing done, nothing arrived; the ends of the pipeline wait for nobody, nor do
+        weight gradients for messages."""
         self.done = self.busy_ns = 0
-        self._taken = [[0] * self._chunks for _ in range(2)]
-        self._arrived = [[0] * self._chunks for _ in range(2)]
+        self._waiting = [
+            self._every if slot >= WEIGHT * self._chunks else 0 for slot in range(3 * self._chunks)
+        ]
         if first:
-            self._arrived[FORWARD][0] = self._every
+            self._waiting[FORWARD] = self._every
         if last:
-            self._arrived[BACKWARD][-1] = self._every
+            self._waiting[(BACKWARD + 1) * self._chunks - 1] = self._every
         self._free = True
         self.advance()
 
-    def take(self, kind: int, chunk: int) -> None:
+    def take(self, slot: int) -> None:
         """The next micro-batch, or its gradient, has come to one of the chunks."""
-        self._arrived[kind][chunk] += 1
+        self._waiting[slot] += 1
         self.advance()
 
     def released(self) -> None:
@@ -67,22 +74,22 @@ class Stage:
         """Start the next operation if it can start."""
         if not self._free or self.done == len(self.operations):
             return
-        kind, chunk, _ = self.operations[self.done]
-        if kind == WEIGHT or self._arrived[kind][chunk] > self._taken[kind][chunk]:
-            duration = self._lasts_ns[kind][chunk]
+        slot = self.operations[self.done]
+        if self._waiting[slot]:
+            self._waiting[slot] -= 1
+            duration = self._lasts_ns[slot]
             self._free = False
             self.busy_ns += duration
             self._env.timeout(duration).callbacks.append(self._ended)
 
     def _ended(self, _: Event) -> None:
-        kind, chunk, _k = self.operations[self.done]
+        send = self.sends[self.operations[self.done]]
         self.done += 1
         if self.done == len(self.operations):
             self._env.timeout(self._tail_ns).callbacks.append(self._run.stage_done)
-        if kind != WEIGHT:
-            self._taken[kind][chunk] += 1
-        sent = kind != WEIGHT and self._run.send(self._index, kind, chunk)
-        self._free = not (sent and self._blocking)
+        self._free = send is None or not self._blocking
+        if send is not None:
+            send[0].send(send[1])
         self.advance()
 
 
@@ -105,25 +112,10 @@ class Run:
         self._up = [self._direction(network, wires, pair, b, "ob", "lb") for b, pair in enumerate(back)]
         self._wires = list(wires.values())
         self._factors: Factors = None
-        self._parts = pipeline.stages * pipeline.chunks
-        self.stages = [Stage(self, i, todo) for i, todo in enumerate(operations(pipeline))]
-
-    def send(self, i: int, kind: int, chunk: int) -> bool:
-        """Stage i passes on what it has made of one of its chunks; False at the ends of the pipeline."""
-        count = len(self.stages)
-        part = chunk * count + i
-        target = part + 1 if kind == FORWARD else part - 1
-        if not 0 <= target < self._parts:
-            return False
-        sender, receiver = self.stages[i], self.stages[target % count]
-
-        def arrived() -> None:
-            if self.live:
-                receiver.take(kind, target // count)
-                sender.released()
-
-        (self._down if kind == FORWARD else self._up)[min(part, target) % count].send(arrived)
-        return True
+        self.stages = [Stage(self, todo) for todo in operations(pipeline)]
+        for i, stage in enumerate(self.stages):
+            slots = [(kind, chunk) for kind in (FORWARD, BACKWARD) for chunk in range(pipeline.chunks)]
+            stage.sends = [self._sending(i, *slot) for slot in slots] + [None] * pipeline.chunks
 
     def begin(self, factors: Factors = None) -> None:
         """Start an iteration now, in which domain k computes `factors[k]` times slower than usual."""
@@ -141,7 +133,7 @@ class Run:
         every, tails = len(self.stages), paced.tail[:, 0].tolist()
         rows = [row[:, 0].tolist() for row in (paced.tf, paced.tb - weight, weight)]
         for i, stage in enumerate(self.stages):
-            stage.pace([row[i::every] for row in rows], tails[i])
+            stage.pace([duration for row in rows for duration in row[i::every]], tails[i])
 
     def drop(self) -> None:
         """No iteration of this run is needed any more."""
@@ -165,6 +157,23 @@ class Run:
     def done(self) -> tuple[int, int]:
         """Operations done in the running iteration, and operations of a whole one."""
         return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
+
+    def _sending(self, i: int, kind: int, chunk: int) -> Send | None:
+        """Where stage i sends what it has made of a chunk, and what happens when it is there; None at the
+        ends of the pipeline."""
+        count, chunks = len(self.stages), self.timing.pipeline.chunks
+        part = chunk * count + i
+        target = part + 1 if kind == FORWARD else part - 1
+        if not 0 <= target < count * chunks:
+            return None
+        sender, receiver, slot = self.stages[i], self.stages[target % count], kind * chunks + target // count
+
+        def arrived() -> None:
+            if self.live:
+                receiver.take(slot)
+                sender.released()
+
+        return (self._down if kind == FORWARD else self._up)[min(part, target) % count], arrived
 
     def _direction(
         self, network: Network, wires: dict[Pair, Wire], pair: Pair | None, boundary: int, occupancy: str,
