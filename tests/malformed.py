@@ -155,6 +155,7 @@ def _texts(text: str) -> Iterator[tuple[str, str]]:
     yield "rows turned", "\n".join([*rows[:1], *reversed(rows[1:])])
     for what, value in NUMBERS.items():
         yield what, _replaced(_NUMBER, text, value, 2)
+        yield f"{what} at the end", _replaced(_NUMBER, text, value, 10**9)
         if what in ("NaN", "infinite", "negative", "empty cell", "huge integer"):
             yield f"{what} everywhere", _replaced(_NUMBER, text, value, 1)
     for what, value in TIMES.items():
@@ -163,10 +164,14 @@ def _texts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _replaced(pattern: re.Pattern[str], text: str, value: str, every: int) -> str:
-    """One in `every` matches replaced, the last one always."""
-    count = len(pattern.findall(text))
-    numbered = iter(range(count))
-    return pattern.sub(lambda m: value if (count - 1 - next(numbered)) % every == 0 else m.group(), text)
+    """One in `every` matches replaced, the last one always; numbers that are part of a time stay."""
+    times = [match.span() for match in _TIME.finditer(text)] if pattern is _NUMBER else []
+    spans = [m.span() for m in pattern.finditer(text) if not any(a <= m.start() < b for a, b in times)]
+    pieces, end = [], 0
+    for start, stop in spans[::-1][::every][::-1]:
+        pieces += [text[end:start], value]
+        end = stop
+    return "".join([*pieces, text[end:]])
 
 
 def _documents(text: str) -> Iterator[tuple[str, str]]:
