@@ -1,15 +1,34 @@
-"""Forecasters of one link behind one interface: the Kalman filter and what a sceptic would compare it with.
+"""Forecasters of the links of one data set behind one interface: the Kalman filter and what a sceptic would
+compare it with.
 
-Each sees log values one at a time and says mean and variance of an observation `ahead_s` after the last one.
+All L links are forecast together, as arrays; each has its own clock in seconds. A forecaster learns from
+training windows once, sees log values one sample at a time, and says mean and variance of an observation
+some time after the last one. `walk` drives one through all samples; `intervals` turns the errors it made in
+training into intervals that need no Gaussian. The recurrent network is in `twin.gru`.
+
+`POOL`, `FITTED_SHARE` and calibrating each horizon on its own were chosen on the last 15 % of the training
+parts of the data sets in `docs/forecast.md`, never on the held-out parts.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ingest.units import to_ns
-from twin.kalman import FilterBank
-from twin.ou import Array, OuParameters, fit
+from twin.intervals import Intervals
+from twin.kalman import FilterBank, Index
+from twin.ou import MIN_SD, Array, fit
+
+BURN_IN = 5
+"""Samples of a link before its forecasts count: the first ones tell more of the start."""
+MAX_FITTED = 2000
+"""Samples of a link that are fitted: keeps the fit within seconds whatever the length of the series."""
+POOL = 30.0
+"""Evidence, in samples, that the dynamics of a link are those of the others."""
+FITTED_SHARE = 2 / 3
+"""Of a training window; what is left calibrates the intervals."""
 
 
 class Forecaster(Protocol):
@@ -17,67 +36,74 @@ class Forecaster(Protocol):
 
     name: str
 
-    def train(self, times_s: Array, values: Array) -> None:
-        """Learn from a training window (n,)."""
+    def train(self, times_s: Sequence[Array], values: Sequence[Array]) -> None:
+        """Learn from one training window (n_l,) per link; the state is then that before any sample."""
         ...
 
-    def observe(self, time_s: float, value: float) -> None:
-        """Take one observation."""
+    def observe(self, index: Index, times_s: Array, values: Array) -> None:
+        """Take one sample of each link in `index`; all (n,)."""
         ...
 
-    def predict(self, ahead_s: float) -> tuple[float, float]:
-        """Mean and variance of an observation `ahead_s` after the last one."""
+    def predict(self, ahead_s: Array) -> tuple[Array, Array]:
+        """Mean and variance of an observation `ahead_s` (H, L) after each link's last one; both (H, L)."""
         ...
 
 
 class Kalman:
-    """One filter of `twin.kalman`, fitted by maximum likelihood."""
+    """The filters of `twin.kalman`, fitted by maximum likelihood; `pool` as in `twin.ou.fit`."""
 
     name = "kalman"
 
-    def train(self, times_s: Array, values: Array) -> None:
-        """Fit the OU process and run the filter through the training window."""
-        self._parameters: OuParameters = fit([times_s], [values])
+    def __init__(self, pool: float = POOL):
+        self._pool = pool
+
+    def train(self, times_s: Sequence[Array], values: Sequence[Array]) -> None:
+        """Fit the processes to the last `MAX_FITTED` samples; the filters start stationary."""
+        recent = slice(-MAX_FITTED, None)
+        self._parameters = fit([t[recent] for t in times_s], [v[recent] for v in values], self._pool)
         self._bank = FilterBank(self._parameters)
-        self._origin_s, self._now_ns = float(times_s[0]), 0
-        for time, value in zip(times_s.tolist(), values.tolist(), strict=True):
-            self.observe(time, value)
+        self._origin_s = np.array([times[0] for times in times_s])
 
-    def observe(self, time_s: float, value: float) -> None:
+    def observe(self, index: Index, times_s: Array, values: Array) -> None:
         """Filter step."""
-        self._now_ns = to_ns(time_s - self._origin_s)
-        self._bank.observe(self._now_ns, np.zeros(1, np.int64), np.array([value]))
+        now_ns = np.rint((times_s - self._origin_s[index]) * 1e9).astype(np.int64)
+        self._bank.observe(now_ns, index, values)
 
-    def predict(self, ahead_s: float) -> tuple[float, float]:
+    def predict(self, ahead_s: Array) -> tuple[Array, Array]:
         """Closed form; the variance includes that of the observation."""
-        mean, var = self._bank.forecast(self._now_ns, np.array([ahead_s]))
-        return float(mean[0, 0]), float(var[0, 0] + self._parameters.r[0])
+        mean, var = self._bank.forecast(self._bank.time_ns, ahead_s)
+        return mean, var + self._parameters.r
 
 
 class Ewma:
-    """Exponentially weighted mean of the samples; its weight minimises the one-step error in training."""
+    """Exponentially weighted mean; the weight of a link minimises its one-step training error."""
 
     name = "ewma"
     _WEIGHTS = np.linspace(0.02, 1.0, 50)
 
-    def train(self, times_s: Array, values: Array) -> None:
-        """Try every weight on the training window; keep the best one and its error."""
-        level = np.full(len(self._WEIGHTS), values[0])
-        total = np.zeros(len(self._WEIGHTS))
-        for value in values[1:]:
-            total += (value - level) ** 2
-            level += self._WEIGHTS * (value - level)
-        best = int(np.argmin(total))
-        self._weight, self._level = float(self._WEIGHTS[best]), float(level[best])
-        self._var = float(total[best]) / max(1, len(values) - 1)
+    def train(self, times_s: Sequence[Array], values: Sequence[Array]) -> None:
+        """Try every weight on the training windows; keep the best one and its error variance."""
+        chosen = [self._best(series) for series in values]
+        self._weight, self._var = (np.array(column) for column in zip(*chosen, strict=True))
+        self._level = np.full(len(values), np.nan)
 
-    def observe(self, time_s: float, value: float) -> None:
-        """Move the level towards the value."""
-        self._level += self._weight * (value - self._level)
+    def observe(self, index: Index, times_s: Array, values: Array) -> None:
+        """Move the level towards the value; the first value is the level."""
+        level = np.where(np.isnan(self._level[index]), values, self._level[index])
+        self._level[index] = level + self._weight[index] * (values - level)
 
-    def predict(self, ahead_s: float) -> tuple[float, float]:
+    def predict(self, ahead_s: Array) -> tuple[Array, Array]:
         """The level, whatever the horizon; the one-step error variance of training."""
-        return self._level, self._var
+        return np.tile(self._level, (len(ahead_s), 1)), np.tile(self._var, (len(ahead_s), 1))
+
+    def _best(self, values: Array) -> tuple[float, float]:
+        level, total = np.full(len(self._WEIGHTS), values[0]), np.zeros(len(self._WEIGHTS))
+        for value in values[1:].tolist():
+            error = value - level
+            total += error * error
+            level += self._WEIGHTS * error
+        best = int(np.argmin(total))
+        return float(self._WEIGHTS[best]), max(MIN_SD**2, float(total[best]) / max(1, len(values) - 1))
 
 
 class Persistence:
@@ -85,18 +111,98 @@ class Persistence:
 
     name = "persistence"
 
-    def train(self, times_s: Array, values: Array) -> None:
-        """Remember the last value and how far values move from one to the next."""
-        self._last, self._var = float(values[-1]), float(np.mean(np.diff(values) ** 2))
+    def train(self, times_s: Sequence[Array], values: Sequence[Array]) -> None:
+        """How far values move from one to the next."""
+        steps = [np.diff(series, append=series[-1]) for series in values]
+        self._var = np.array([max(MIN_SD**2, (step @ step) / max(1, len(step) - 1)) for step in steps])
+        self._last = np.full(len(values), np.nan)
 
-    def observe(self, time_s: float, value: float) -> None:
-        """Keep the value."""
-        self._last = value
+    def observe(self, index: Index, times_s: Array, values: Array) -> None:
+        """Keep the values."""
+        self._last[index] = values
 
-    def predict(self, ahead_s: float) -> tuple[float, float]:
-        """The last value."""
-        return self._last, self._var
+    def predict(self, ahead_s: Array) -> tuple[Array, Array]:
+        """The last values."""
+        return np.tile(self._last, (len(ahead_s), 1)), np.tile(self._var, (len(ahead_s), 1))
 
 
-FORECASTERS: dict[str, type[Forecaster]] = {cls.name: cls for cls in (Kalman, Ewma, Persistence)}
+def _gru() -> Forecaster:
+    from twin.gru import Gru  # imports torch
+
+    return Gru()
+
+
+FORECASTERS: dict[str, Callable[[], Forecaster]] = {
+    "kalman": Kalman,
+    "ewma": Ewma,
+    "persistence": Persistence,
+    "gru": _gru,
+}
 """By name, for comparisons."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """Every forecast of a walk: error (log units), its stated deviation, whether the target is in training.
+
+    Shapes (H, n, L), NaN where there is no such sample; `training` is boolean.
+    """
+
+    error: Array
+    sd: Array
+    training: NDArray[np.bool_]
+
+    def standardised(self, h: int) -> Array:
+        """Errors over their stated deviation at horizon index `h`, outside the training part; (n,)."""
+        held = ~self.training[h] & np.isfinite(self.error[h])
+        z: Array = self.error[h][held] / self.sd[h][held]
+        return z
+
+
+def intervals(
+    make: Callable[[], Forecaster],
+    times_s: Sequence[Array],
+    values: Sequence[Array],
+    ahead: Sequence[int],
+) -> tuple[Intervals, ...]:
+    """Calibrated intervals for each horizon of `ahead` from training windows, pooled over links.
+
+    A forecaster that learned from the first `FITTED_SHARE` of each window is judged on the rest of it: errors
+    on samples that it was fitted to would be too small.
+    """
+    cuts = [int(FITTED_SHARE * len(series)) for series in values]
+    errors = walk(make(), times_s, values, cuts, ahead)
+    return tuple(Intervals.of(errors.standardised(h)) for h in range(len(ahead)))
+
+
+def walk(
+    model: Forecaster,
+    times_s: Sequence[Array],
+    values: Sequence[Array],
+    cuts: Sequence[int],
+    ahead: Sequence[int],
+) -> Walk:
+    """Train `model` on the first `cuts[l]` samples of each link, then forecast sample k - 1 + h before it
+    sees sample k, for every k and every h of `ahead` (in samples)."""
+    model.train(
+        [t[:cut] for t, cut in zip(times_s, cuts, strict=True)],
+        [v[:cut] for v, cut in zip(values, cuts, strict=True)],
+    )
+    lengths, links, longest = np.array([len(v) for v in values]), len(values), max(len(v) for v in values)
+    times, panel = (
+        np.full((longest + max(ahead), links), np.nan),
+        np.full((longest + max(ahead), links), np.nan),
+    )
+    for link, (t, v) in enumerate(zip(times_s, values, strict=True)):
+        times[: len(t), link], panel[: len(v), link] = t, v
+    shape = (len(ahead), longest, links)
+    error, sd = np.full(shape, np.nan), np.full(shape, np.nan)
+    targets = np.arange(longest)[None, :] - 1 + np.asarray(ahead)[:, None]
+    training = targets[:, :, None] < np.asarray(cuts)
+    for k in range(longest):
+        if k >= BURN_IN:
+            mean, var = model.predict(np.nan_to_num(times[targets[:, k]] - times[k - 1], nan=1.0))
+            error[:, k], sd[:, k] = panel[targets[:, k]] - mean, np.sqrt(var)
+        index = np.flatnonzero(k < lengths)
+        model.observe(index, times[k, index], panel[k, index])
+    return Walk(error, sd, training)

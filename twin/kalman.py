@@ -52,8 +52,9 @@ class FilterBank:
         self.alarms = np.zeros(len(self.mu), np.int64)
         self._suspect = np.zeros(len(self.mu))  # side on which the last innovation was beyond the gate, or 0
 
-    def observe(self, now_ns: int, index: Index, z_log: Array) -> Index:
-        """Take observations `z_log` (n,) of links `index` (n,), each link at most once, made at `now_ns`.
+    def observe(self, now_ns: int | Index, index: Index, z_log: Array) -> Index:
+        """Take observations `z_log` (n,) of links `index` (n,), each link at most once, made at `now_ns`, one
+        time for all or one (n,) each.
 
         Returns: the links that were re-initialised. Links not named grow uncertain. Time cannot run back.
         """
@@ -74,9 +75,11 @@ class FilterBank:
         changed: Index = index[again]
         return changed
 
-    def forecast(self, now_ns: int, horizons_s: Array) -> tuple[Array, Array]:
-        """Mean and variance of x at `now_ns` + each horizon; both (H, L), closed form."""
-        dt = (now_ns - self.time_ns) / NS_PER_S + horizons_s[:, None]
+    def forecast(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
+        """Mean and variance of x at `now_ns` (or (L,)) + each horizon (H,) or (H, L); both (H, L), closed
+        form."""
+        ahead_s = horizons_s if horizons_s.ndim == 2 else horizons_s[:, None]
+        dt = (now_ns - self.time_ns) / NS_PER_S + ahead_s
         a = np.exp(-self.parameters.theta_per_s * dt)
         mean: Array = self.mu + a * (self.mean - self.mu)
         var: Array = a * a * self.var + (1 - a * a) * self.stationary_var
@@ -87,7 +90,7 @@ class FilterBank:
         mean, var = self.forecast(now_ns, np.zeros(1))
         return FilterState(mean[0], var[0])
 
-    def _predict(self, now_ns: int, index: Index) -> tuple[Array, Array]:
+    def _predict(self, now_ns: int | Index, index: Index) -> tuple[Array, Array]:
         dt = (now_ns - self.time_ns[index]) / NS_PER_S
         assert dt.size == 0 or dt.min() >= 0, "an observation older than the filter's state"
         a = np.exp(-self.parameters.theta_per_s[index] * dt)

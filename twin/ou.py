@@ -53,12 +53,13 @@ class OuParameters:
         return cls(mu, one / tau_s, one * sd * np.sqrt(2 / tau_s), one * r)
 
 
-def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
+def fit(times_s: Sequence[Array], values: Sequence[Array], pool: float = 0.0) -> OuParameters:
     """Maximum-likelihood parameters of each link from its samples.
 
     `times_s[l]` ascends strictly, `values[l]` are logs; both (n_l,), n_l >= 1. A link with fewer than
     `MIN_SAMPLES` samples keeps its own mean and takes the median dynamics of the others; without any other
-    link the defaults of this module hold.
+    link the defaults of this module hold. `pool` draws the dynamics towards the median of the links with
+    enough samples, as that many samples of evidence for it would: by pool / (pool + n_l).
     """
     rows = np.array([[z.mean(), DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO] for z in values])
     enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
@@ -73,8 +74,20 @@ def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
     few = [link for link in range(len(values)) if link not in enough]
     if enough and few:
         rows[few, 1:] = np.median(rows[enough, 1:], axis=0)
+    if pool > 0 and len(enough) > 1:
+        rows[enough, 1:] = _drawn(rows[enough, 1:], np.array([len(values[link]) for link in enough]), pool)
     mu, tau, s2, rho = rows.T
     return OuParameters(mu, 1 / tau, np.sqrt(2 * s2 * (1 - rho) / tau), s2 * rho)
+
+
+def _drawn(dynamics: Array, counts: Array, pool: float) -> Array:
+    """Rows (tau_s, s2, rho) drawn towards their median: geometrically, rho on the logit axis of its grid."""
+    tau, s2, rho = dynamics.T
+    free = np.stack([np.log(tau), np.log(s2), np.log(rho / (1 - rho))], axis=1)
+    share = (pool / (pool + counts))[:, None]
+    log_tau, log_s2, logit = ((1 - share) * free + share * np.median(free, axis=0)).T
+    drawn: Array = np.stack([np.exp(log_tau), np.exp(log_s2), 1 / (1 + np.exp(-logit))], axis=1)
+    return drawn
 
 
 def _same_times(times_s: Sequence[Array], links: Sequence[int]) -> list[list[int]]:

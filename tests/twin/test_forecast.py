@@ -1,7 +1,14 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from twin.forecast import FORECASTERS, Ewma, Persistence
+from twin.forecast import BURN_IN, FORECASTERS, Ewma, Forecaster, Kalman, Persistence, intervals, walk
+from twin.gru import Gru
+from twin.intervals import Intervals
+
+QUICK = ("kalman", "ewma", "persistence")
+EVERY = {**FORECASTERS, "gru": lambda: Gru(steps=2)}
 
 
 def ou(n: int, tau: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -12,45 +19,97 @@ def ou(n: int, tau: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(n) * 30.0, 20 + 0.3 * x + 0.15 * rng.standard_normal(n)
 
 
-def rmse(name: str, ahead: int = 4) -> float:
-    times, values = ou(3000, 10, seed=1)
-    model = FORECASTERS[name]()
-    model.train(times[:2000], values[:2000])
-    errors = []
-    for k in range(2000, 3000 - ahead):
-        model.observe(times[k], values[k])
-        errors.append(values[k + ahead] - model.predict(30.0 * ahead)[0])
-    return float(np.sqrt(np.mean(np.square(errors))))
+def panel(n: int, links: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    times, values = zip(*(ou(n, 10, seed) for seed in range(links)), strict=True)
+    return list(times), list(values)
+
+
+def rmse(make: Callable[[], Forecaster], n: int, ahead: int = 4) -> float:
+    times, values = panel(n)
+    errors = walk(make(), times, values, [2 * n // 3] * 3, [ahead])
+    return float(np.sqrt(np.nanmean(errors.error[0][~errors.training[0]] ** 2)))
 
 
 def test_the_filter_beats_the_others_on_the_process_it_models() -> None:
-    assert rmse("kalman") < rmse("ewma") < rmse("persistence")
+    kalman, ewma, persistence = (rmse(FORECASTERS[name], 3000) for name in QUICK)
+    assert kalman < ewma < persistence
 
 
-@pytest.mark.parametrize("name", FORECASTERS)
-def test_every_forecaster_follows_a_constant(name: str) -> None:
-    times, values = np.arange(50) * 30.0, np.full(50, 21.0)
+def test_the_network_learns_more_than_persistence_and_the_same_each_time() -> None:
+    got = rmse(lambda: Gru(steps=50), 300)
+    assert rmse(FORECASTERS["kalman"], 300) * 0.95 < got < rmse(FORECASTERS["persistence"], 300) * 0.95
+    assert rmse(lambda: Gru(steps=50), 300) == got
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_forecasters_follow_a_constant(name: str) -> None:
     model = FORECASTERS[name]()
-    model.train(times, values)
-    model.observe(1500.0, 21.0)
-    mean, var = model.predict(300.0)
-    assert mean == pytest.approx(21.0)
-    assert var >= 0
+    model.train([np.arange(50) * 30.0] * 2, [np.full(50, 21.0), np.full(50, 3.0)])
+    for k in range(50):
+        model.observe(np.array([0, 1]), np.full(2, k * 30.0), np.array([21.0, 3.0]))
+    mean, var = model.predict(np.array([[30.0, 60.0], [300.0, 600.0]]))
+    assert mean == pytest.approx(np.array([[21.0, 3.0]] * 2), abs=2e-3)
+    assert mean.shape == var.shape == (2, 2)
+    assert (var > 0).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_forecast_depends_on_what_comes_after_it(name: str) -> None:
+    times, values = panel(120, 2)
+    other = [np.concatenate([v[:100], v[100:] + 5.0]) for v in values]
+    one, two = (walk(EVERY[name](), times, v, [80, 80], [1, 3]) for v in (values, other))
+    assert np.array_equal(one.error[0, :100], two.error[0, :100], equal_nan=True)
+    assert np.array_equal(one.sd[:, :101], two.sd[:, :101], equal_nan=True)
+    assert not np.array_equal(one.error[0, 100:], two.error[0, 100:], equal_nan=True)
+
+
+def test_a_walk_forecasts_each_sample_once_for_every_horizon() -> None:
+    times, values = [np.arange(30.0), np.arange(20.0)], [np.arange(30.0), np.arange(20.0)]
+    errors = walk(Persistence(), times, values, [15, 10], [1, 4])
+    assert np.array_equal(errors.error[0, BURN_IN:, 0], np.full(30 - BURN_IN, 1.0))
+    assert np.array_equal(errors.error[1, BURN_IN:17, 1], np.full(17 - BURN_IN, 4.0))
+    assert np.isnan(errors.error[1, 17:, 1]).all() and np.isnan(errors.error[:, :BURN_IN]).all()
+    assert len(errors.standardised(0)) == 15 + 10
+    assert errors.training[1, :, 0].sum() == 12  # sample 15 is the target of the forecast before sample 12
+
+
+def test_intervals_of_training_cover_what_follows_though_the_errors_are_not_gaussian() -> None:
+    rng = np.random.default_rng(5)
+    times = [np.arange(1500) * 30.0] * 8
+    values = [20 + 0.1 * rng.standard_t(3, 1500) for _ in range(8)]
+    past = [t[:1000] for t in times], [v[:1000] for v in values]
+    found = np.abs(walk(Kalman(), times, values, [1000] * 8, [1]).standardised(0))
+    (calibrated,) = intervals(Kalman, *past, [1])
+    assert np.mean(found <= calibrated.d80) == pytest.approx(0.80, abs=0.04)
+    assert np.mean(found <= calibrated.d95) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(found <= Intervals().d80) > 0.85  # what a Gaussian would have said
+
+
+def test_too_few_errors_leave_the_gaussian_interval() -> None:
+    assert Intervals.of(np.zeros(39)) == Intervals() == Intervals(1.2815516, 1.9599640)
+    assert Intervals.of(np.linspace(-1, 1, 2001)).d80 == pytest.approx(0.8, abs=1e-3)
 
 
 def test_ewma_picks_a_small_weight_for_noise_and_one_for_a_walk() -> None:
     rng = np.random.default_rng(0)
-    noise, walk = Ewma(), Ewma()
-    noise.train(np.arange(2000.0), rng.standard_normal(2000))
-    walk.train(np.arange(2000.0), np.cumsum(rng.standard_normal(2000)))
-    noise.observe(0, 100.0)
-    walk.observe(0, 100.0)
-    assert noise.predict(1)[0] < 10
-    assert walk.predict(1)[0] > 90
+    times = np.arange(2000.0)
+    noise, walking = rng.standard_normal(2000), np.cumsum(rng.standard_normal(2000))
+    model = Ewma()
+    model.train([times, times], [noise, walking])
+    model.observe(np.array([0, 1]), np.zeros(2), np.zeros(2))
+    model.observe(np.array([0, 1]), np.ones(2), np.full(2, 100.0))
+    mean = model.predict(np.ones((1, 2)))[0][0]
+    assert mean[0] < 10
+    assert mean[1] > 90
 
 
 def test_persistence_repeats_the_last_value_with_the_spread_of_steps() -> None:
     model = Persistence()
-    model.train(np.arange(3.0), np.array([1.0, 3.0, 1.0]))
-    model.observe(3.0, 7.0)
-    assert model.predict(100.0) == (7.0, 4.0)
+    model.train([np.arange(3.0)], [np.array([1.0, 3.0, 1.0])])
+    model.observe(np.array([0]), np.array([3.0]), np.array([7.0]))
+    mean, var = model.predict(np.array([[100.0]]))
+    assert (mean[0, 0], var[0, 0]) == (7.0, 4.0)
+
+
+def test_the_registry_makes_each_forecaster_under_its_own_name() -> None:
+    assert all(make().name == name for name, make in FORECASTERS.items())

@@ -158,6 +158,30 @@ def test_equal_series_are_fitted_alike_alone_or_together() -> None:
     assert together.r[1] == pytest.approx(alone.r[0], rel=1e-12)
 
 
+def test_pooling_draws_dynamics_towards_the_median_and_leaves_the_mean() -> None:
+    times = np.arange(100) * 30.0
+    z = [simulate(times, 20.0 + k, 100 * 3**k, 0.3, 0.02, seed=k) for k in range(3)]
+    own, mild, strong = (fit([times] * 3, z, pool) for pool in (0.0, 30.0, 1e9))
+    assert np.array_equal(own.mu, mild.mu)
+    assert np.ptp(np.log(own.theta_per_s)) > np.ptp(np.log(mild.theta_per_s)) > 0
+    assert 1 / strong.theta_per_s == pytest.approx(np.full(3, np.median(1 / own.theta_per_s)), rel=1e-6)
+    assert np.log(mild.theta_per_s[0]) == pytest.approx(
+        np.log(own.theta_per_s[0]) * 100 / 130 + np.log(np.median(own.theta_per_s)) * 30 / 130
+    )
+
+
+def test_each_link_may_have_its_own_clock() -> None:
+    p = OuParameters.of(np.array([20.0, 20.0]), tau_s=600, sd=0.3, r=1e-3)
+    together, apart = FilterBank(p), FilterBank(p)
+    together.observe(np.array([60 * S, 90 * S]), np.array([0, 1]), np.array([20.5, 19.5]))
+    apart.observe(60 * S, np.array([0]), np.array([20.5]))
+    apart.observe(90 * S, np.array([1]), np.array([19.5]))
+    assert np.array_equal(together.mean, apart.mean) and np.array_equal(together.time_ns, apart.time_ns)
+    ahead = together.forecast(together.time_ns, np.array([[30.0, 60.0]]))
+    assert ahead[0][0, 0] == apart.forecast(90 * S, np.zeros(1))[0][0, 0]
+    assert ahead[1][0, 1] == apart.forecast(150 * S, np.zeros(1))[1][0, 1]
+
+
 def test_few_samples_take_the_dynamics_of_the_others() -> None:
     times = np.arange(200) * 30.0
     z = simulate(times, 20.0, 300, 0.3, 0.02, seed=1)
