@@ -227,7 +227,11 @@ def status(console: Console, found: Json) -> None:
     links = [tuple(link.values()) for link in found["health"]]
     if links:
         title = f"filters of {found['health_run']} (NIS near 1 is honest about its error)"
-        console.table(title, ("src", "dst", "NIS", "healthy"), links)
+        console.table(title, ("src", "dst", "NIS", "healthy", "bias", "MAPE"), links)
+    domains = [tuple(domain.values()) for domain in found["iterations"]]
+    if domains:
+        title = f"iteration times of {found['health_run']} (predicted over observed, while in the plan)"
+        console.table(title, ("domain", "iterations", "bias", "MAPE"), domains)
 
 
 def policies(console: Console, found: Json) -> None:

@@ -9,11 +9,10 @@ import numpy as np
 from ingest import lake
 from ingest.errors import TwinError
 from policy import registry
-from replay import champion, lineage, runs
+from replay import accuracy, champion, lineage, runs
 from replay.header import Header, from_payload
 from replay.log import RunReader
 from twin import scenario as scenarios
-from twin.domain import LinkState
 from twin.kalman import LinkFilter
 
 Json = dict[str, Any]
@@ -48,6 +47,22 @@ class LinkHealth:
     dst: str
     nis: float
     healthy: bool
+    bias: float | None  # of the bandwidth forecast for the next telemetry, over what was then seen
+    mape: float | None
+
+    def to_json(self) -> Json:
+        """All fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class DomainAccuracy:
+    """How far predicted iteration times were off while a domain was in the plan; None without any."""
+
+    domain: str
+    iterations: int
+    bias: float | None
+    mape: float | None
 
     def to_json(self) -> Json:
         """All fields by name."""
@@ -65,6 +80,7 @@ class Status:
     datasets: tuple[str, ...]
     health_run: str | None  # the newest finished run; its filters are shown
     health: tuple[LinkHealth, ...]
+    iterations: tuple[DomainAccuracy, ...]  # predicted against observed, of that run
     health_problem: str | None
 
     def to_json(self) -> Json:
@@ -78,6 +94,7 @@ class Status:
             "datasets": list(self.datasets),
             "health_run": self.health_run,
             "health": [link.to_json() for link in self.health],
+            "iterations": [domain.to_json() for domain in self.iterations],
             "health_problem": self.health_problem,
         }
 
@@ -88,9 +105,11 @@ def status(store: Path) -> Status:
     candidates = [line.run_id for line in lines if line.finished and line.policy in registry.POLICIES]
     newest = max(candidates, key=lambda run_id: runs.folder(store, run_id).stat().st_mtime_ns, default=None)
     health: tuple[LinkHealth, ...] = ()
+    iterations: tuple[DomainAccuracy, ...] = ()
     problem = None
     if newest is not None:
         try:
+            iterations = iteration_accuracy(store, newest)
             health = filter_health(store, newest)
         except TwinError as error:  # the run stays readable when its data set has left the lake
             problem = str(error)
@@ -102,6 +121,7 @@ def status(store: Path) -> Status:
         datasets=tuple(lake.datasets(store)),
         health_run=newest,
         health=health,
+        iterations=iterations,
         health_problem=problem,
     )
 
@@ -120,20 +140,44 @@ def run_line(store: Path, run_id: str) -> RunLine:
 
 
 def filter_health(store: Path, run_id: str) -> tuple[LinkHealth, ...]:
-    """Normalised innovation squared of every link's filter at the end of a run, from its logged telemetry.
+    """Normalised innovation squared of every link's filter at the end of a run, and how far its forecasts of
+    the next telemetry were off, both from the logged telemetry.
 
     Raises:
         NotFoundError: no such run, or its data set has left the lake.
     """
     reader = RunReader(runs.folder(store, run_id))
     header = from_payload(reader.header())
-    nis = innovations(reader, link_filter(store, header))
+    filter_ = link_filter(store, header)
+    seen, nis = accuracy.of_links(reader.events(), filter_), filter_.nis
     names = header.scenario().domains
     return tuple(
-        LinkHealth(names[i], names[j], float(nis[i, j]), bool(HEALTHY[0] <= nis[i, j] <= HEALTHY[1]))
+        LinkHealth(
+            names[i],
+            names[j],
+            float(nis[i, j]),
+            bool(HEALTHY[0] <= nis[i, j] <= HEALTHY[1]),
+            seen[i, j].bias,
+            seen[i, j].mape,
+        )
         for i in range(len(names))
         for j in range(len(names))
         if i != j
+    )
+
+
+def iteration_accuracy(store: Path, run_id: str) -> tuple[DomainAccuracy, ...]:
+    """Predicted against observed iteration times of every domain of a run, from its log alone.
+
+    Raises:
+        NotFoundError: no such run. DamageError: its log is damaged.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    names = from_payload(reader.header()).scenario().domains
+    seen = accuracy.of_domains(reader.events(), len(names))
+    return tuple(
+        DomainAccuracy(name, error.count, error.bias, error.mape)
+        for name, error in zip(names, seen, strict=True)
     )
 
 
@@ -145,14 +189,7 @@ def link_filter(store: Path, header: Header) -> LinkFilter:
 
 def innovations(reader: RunReader, filter_: LinkFilter) -> np.ndarray[Any, np.dtype[np.float64]]:
     """(K, K) running normalised innovation squared after everything that the run observed."""
-    size = filter_.size
-    for event in reader.events():
-        if event.type == "link_observed":
-            seen = LinkState(np.full((size, size), np.inf), np.zeros((size, size)))
-            for i, j, bandwidth_bps, latency_s in event.payload["samples"]:
-                seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
-                seen.latency_s[int(i), int(j)] = latency_s
-            filter_.observe(event.payload["sampled_ns"], seen)
+    accuracy.of_links(reader.events(), filter_)
     return filter_.nis
 
 
