@@ -15,6 +15,9 @@ from replay.log import RunReader
 from replay.observation import view_from_json
 from twin.view import View
 
+BASELINES = ("static", "single", "greedy", "mpc")
+"""Asked beside a decision: the named systems take seconds to answer and say less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -93,9 +96,7 @@ def again(stage: runner.Stage, recorded: Recorded) -> Rehearsal:
 
 
 def baselines(stage: runner.Stage) -> dict[str, Rehearsal]:
-    """Every other policy that needs no training, without a past: what it would do if it were asked now."""
+    """The plain baselines, without a past: what each would do if it were asked now."""
     context = runner.context_of(stage.header, stage.setup)
-    others = [name for name, entry in registry.POLICIES.items() if not entry.learned]
-    return {
-        name: Rehearsal(registry.create(name), context, ()) for name in others if name != stage.header.policy
-    }
+    others = [name for name in BASELINES if name != stage.header.policy]
+    return {name: Rehearsal(registry.create(name), context, ()) for name in others}

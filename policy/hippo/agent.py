@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
+from policy.greedy import nothing_runs
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
 from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
@@ -129,8 +130,11 @@ class HiPpo:
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan that the network proposed and the twin found best."""
         self.latency.mark("begin")
-        coordinator = self._coordinator(tuple(view.free_gpus))
         estimator = self.context.estimator
+        try:
+            coordinator = self._coordinator(tuple(view.free_gpus))
+        except InfeasibleError:  # too few GPUs are alive for any plan
+            return nothing_runs(estimator, view)
         legal = view.plan is not None and not estimator.problems(view.plan, view.free_gpus)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
         proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]))
