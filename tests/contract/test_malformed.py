@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -98,8 +99,11 @@ PIECES = [
     *(b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\\ud800", b"1e308", b"-0", b"99999999999999999999", b"{}", b"[]"),
 ]
 PLACE = st.integers(0, 2**20)
+WORD, WORDS = -1, re.compile(rb'[^\s,;:="|(){}<>\[\]]+')
+"""In place of a count of bytes: the whole word, so that the file keeps its form."""
 DAMAGE = st.lists(
     st.one_of(
+        st.tuples(PLACE, st.just(WORD), st.sampled_from(PIECES)),
         st.tuples(PLACE, st.integers(0, 6), st.sampled_from(PIECES)),
         st.tuples(PLACE, st.integers(0, 3), st.binary(max_size=4)),
         st.tuples(PLACE, st.integers(0, 200), st.just(b"")),
@@ -110,11 +114,15 @@ DAMAGE = st.lists(
 
 
 def damaged(content: bytes, damage: list[tuple[int, int, bytes]]) -> bytes:
-    """At each place some bytes replaced by others."""
+    """At each place some bytes, or a word, replaced by others."""
     spoilt = bytearray(content)
     for place, gone, piece in damage:
         at = place % (len(spoilt) + 1)
-        spoilt[at : at + gone] = piece
+        if gone == WORD and (words := [match.span() for match in WORDS.finditer(spoilt)]):
+            at, end = words[place % len(words)]
+            spoilt[at:end] = piece
+        else:
+            spoilt[at : at + max(gone, 0)] = piece
     return bytes(spoilt)
 
 
