@@ -105,19 +105,39 @@ with_output = click.make_pass_decorator(Output)
 
 @twin.command()
 @click.argument("paths", nargs=-1, required=True, type=FOLDER)
+@click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @with_output
-def ingest(out: Output, paths: tuple[Path, ...]) -> None:
+def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
     """Read measurements of any known format into the lake.
 
     \b
-    Example: twin ingest traces/
+    Examples:
+      twin ingest traces/
+      twin ingest --follow measured/
     """
     from ingest.ingestion import ingest as read
     from replay import show
 
+    if following:
+        follow(out, paths)
+        return
     with out.console.progress() as progress:
         report = read(paths, out.store, progress)
     out.show(report.to_json(), lambda console: show.ingest(console, report))
+
+
+def follow(out: Output, paths: tuple[Path, ...]) -> None:
+    """`twin ingest --follow`: until Ctrl-C, then what was taken."""
+    from contextlib import suppress
+
+    from ingest import follow as following
+    from replay import show_data as show
+
+    done = following.Followed()
+    out.console.note("taking in what is added; Ctrl-C ends it")
+    with suppress(KeyboardInterrupt):
+        following.follow(paths, out.store, told=out.console.note, into=done)
+    out.show(done.to_json(), lambda console: show.followed(console, done))
 
 
 @twin.command()

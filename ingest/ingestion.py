@@ -17,7 +17,7 @@ from ingest.discover import DataSet
 from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
 from ingest.reader import Reader, Reject, identified
-from ingest.source import Source, from_file
+from ingest.source import Source, file_of, from_file
 from ingest.unit import Taken, Unit
 
 SCHEMA = "twin.ingest/1"
@@ -120,6 +120,26 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
     return report
 
 
+def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Path) -> list[FileResult]:
+    """Read sources of one data set into the lake; what became of each.
+
+    Raises:
+        LockedError: another process ingests into this store.
+    """
+    with _Lake(store) as target:
+        return _Ingest(target, options).take(sources)
+
+
+def ingest_set(item: DataSet, store: Path) -> list[FileResult]:
+    """Read the files of one data set into the lake; what became of each. Nothing is derived from it.
+
+    Raises:
+        LockedError: another process ingests into this store.
+    """
+    with _Lake(store) as target:
+        return _Ingest(target, item.options).run(item, SILENT)
+
+
 def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult]) -> Iterator[str]:
     """Compute what is to be derived from a data set; what was assumed, one sentence each."""
     for recipe in derive.recipes(options):
@@ -182,6 +202,15 @@ class _Ingest:
             for source in self._sources(path, item.name_of(path)):
                 self._one(source)
             progress.advance(1, path.name)
+        return self._finish()
+
+    def take(self, sources: Sequence[Source]) -> list[FileResult]:
+        """Read sources that are at hand; what each became."""
+        for source in sources:
+            self._one(source)
+        return self._finish()
+
+    def _finish(self) -> list[FileResult]:
         self._commit(self.unit)
         return [r if isinstance(r, FileResult) else self._result(r) for r in self.results]
 
@@ -256,12 +285,17 @@ class _Ingest:
         if not unit.taken:
             return
         files = {taken.source.name for taken in unit.taken}
+        wholes = {file_of(name) for name in files}  # a piece replaces its file, a file all its pieces
         contents = {taken.source.sha256 for taken in unit.taken}
         replaced: set[str] = set()
         for manifest in self.target.manifests:
             if manifest.dataset != self.options.name:
                 continue
-            gone = {e.file for e in manifest.sources if e.file in files or e.sha256 in contents}
+            gone = {
+                e.file
+                for e in manifest.sources
+                if e.file in files or e.file in wholes or file_of(e.file) in files or e.sha256 in contents
+            }
             if gone:
                 unit.retain(*lake.without(self.target.store, manifest, gone))
                 # What it replaced in its turn must not come back, should a clean-up be cut short.

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ SMALL_BYTES = 16 * 1024**2
 HEAD_BYTES = 16 * 1024
 """How much of a file a reader sees to recognise it."""
 _CHUNK = 1 << 20
+_PIECE = re.compile(r"@[0-9]+-([0-9]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,8 @@ class Source:
 
     @property
     def path(self) -> PurePosixPath:
-        """The name as a path; readers take hosts and directions from it."""
-        return PurePosixPath(self.name)
+        """The name as a path, of a piece that of its file; readers take hosts and directions from it."""
+        return PurePosixPath(file_of(self.name))
 
     @property
     def small(self) -> bool:
@@ -63,6 +65,22 @@ class Source:
             raise InputError(f"{self.shown}: larger than {limit} MiB, too large for one document; split it")
         with self.open() as stream:
             return stream.read()
+
+
+def piece_name(file: str, start: int, end: int) -> str:
+    """The name of the bytes `start` to `end` of a file that is followed while it grows."""
+    return f"{file}@{start}-{end}"
+
+
+def piece_end(name: str) -> int | None:
+    """Where a piece of that name ends; None if it names a whole file."""
+    found = _PIECE.search(name)
+    return int(found[1]) if found else None
+
+
+def file_of(name: str) -> str:
+    """The file that a name is a piece of, or is."""
+    return _PIECE.sub("", name)
 
 
 def from_bytes(name: str, shown: str, data: bytes) -> Source:

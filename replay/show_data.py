@@ -6,6 +6,7 @@ from replay.console import Console
 
 if TYPE_CHECKING:
     from ingest.fetch import Fetched
+    from ingest.follow import Followed
 
 
 def catalogue(console: Console, found: dict[str, Any]) -> None:
@@ -31,3 +32,12 @@ def fetched(console: Console, done: "Fetched") -> None:
         more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
         console.line(f"without an address of their own: {done.left_out[0]}{more}; --mirror DIR takes them")
     console.line(f"twin ingest {done.folder}")
+
+
+def followed(console: Console, done: "Followed") -> None:
+    """What a following took in until it was ended."""
+    console.line(
+        f"{done.rows:,} rows added, {done.rejected:,} rejected, from {done.files:,} files and pieces"
+    )
+    for path, why in done.skipped.items():
+        console.line(f"not read: {path}: {why}")
