@@ -40,6 +40,10 @@ check: $(READY)
 fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 
+# Policies against each other and the bound, as docs/results.md: a quarter of an hour the first time.
+results: $(READY)
+	$(BIN)/python benchmarks/results.py
+
 # The figures of every change, as docs/reliability.md: a quarter of an hour.
 reliability: $(READY)
 	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py

@@ -107,7 +107,7 @@ def reached(chapter: Chapter, policy: str) -> list[str]:
     used = [(b, change(chapter, policy, b, busy)) for b in ("static", "single") if b in chapter.policies]
     return [
         front(chapter, policy),
-        f"{milliseconds(standing['decision_p99_s'])} ms",
+        latency(chapter, policy),
         f"{faster}; regret {percent(standing['regret'])}",
         "; ".join(f"{told(v)} vs {b}" for b, v in used) + possible(chapter, policy),
         f"{told(change(chapter, policy, 'static', egress))} vs static"
@@ -146,6 +146,14 @@ def busy(kpis: Kpis) -> float | None:
 def egress(kpis: Kpis) -> float | None:
     """Egress per token."""
     return kpis.usd_per_token
+
+
+def latency(chapter: Chapter, policy: str) -> str:
+    """Median and 99th percentile of the decisions, those of the slowest run."""
+    kpis = [outcome.kpis for outcome in chapter.of(policy) if outcome.kpis]
+    middle = max((k.decision_p50_s for k in kpis if k.decision_p50_s is not None), default=None)
+    high = max((k.decision_p99_s for k in kpis if k.decision_p99_s is not None), default=None)
+    return f"median {milliseconds(middle)} ms, p99 {milliseconds(high)} ms"
 
 
 def front(chapter: Chapter, policy: str) -> str:
@@ -239,8 +247,10 @@ How to read it: *time saved* is 1 - time per token / that of the other policy in
 waiting included, with the 95 % bootstrap interval over the worlds; with {seeds} worlds that is little more
 than their range. *Middle half* is the interquartile mean. Worlds without perturbation share one trace, so the
 *interval over time* draws the hours of the window again; it alone decides what is called better or worse.
-*Regret* is the share of the clairvoyant bound's tokens that was not trained. Decision times are those of this
-machine while it ran {jobs} processes.
+*Regret* is the share of the clairvoyant bound's tokens that was not trained. Decision times are wall times
+of processes that shared this machine ({jobs} at once, load {load:.1f}), and the first decision of a process,
+which compiles and loads, is among them: they show the order of magnitude, not what a running controller
+needs.
 
 ## What was asked, and what was reached
 {kpis}
@@ -276,6 +286,7 @@ def page(given: argparse.Namespace) -> str:
         missing="" if measured else "The measured traces were not at hand.",
         seeds=given.seeds,
         jobs=given.jobs,
+        load=os.getloadavg()[0],
         kpis=kpis,
         losses=losses(results),
         sections="\n\n".join(section(group, result.chapters[0]) for group, result in results),
