@@ -7,7 +7,7 @@ from twin.forecast import BURN_IN, FORECASTERS, Ewma, Forecaster, Kalman, Persis
 from twin.gru import Gru
 from twin.intervals import Intervals
 
-QUICK = ("kalman", "ewma", "persistence")
+QUICK = ("kalman", "mixture", "ewma", "persistence")
 EVERY = {**FORECASTERS, "gru": lambda: Gru(steps=2)}
 
 
@@ -31,8 +31,8 @@ def rmse(make: Callable[[], Forecaster], n: int, ahead: int = 4) -> float:
 
 
 def test_the_filter_beats_the_others_on_the_process_it_models() -> None:
-    kalman, ewma, persistence = (rmse(FORECASTERS[name], 3000) for name in QUICK)
-    assert kalman < ewma < persistence
+    kalman, mixture, ewma, persistence = (rmse(FORECASTERS[name], 3000) for name in QUICK)
+    assert kalman < mixture < ewma < persistence
 
 
 def test_the_network_learns_more_than_persistence_and_the_same_each_time() -> None:
@@ -101,6 +101,17 @@ def test_ewma_picks_a_small_weight_for_noise_and_one_for_a_walk() -> None:
     mean = model.predict(np.ones((1, 2)))[0][0]
     assert mean[0] < 10
     assert mean[1] > 90
+
+
+def test_the_mixture_follows_a_level_that_left_its_mean_and_knows_when_its_regimes_differ() -> None:
+    rng = np.random.default_rng(3)
+    times = np.arange(500) * 30.0
+    z = 20 + 0.05 * rng.standard_normal(500) - np.where(times > 12000, 0.15, 0.0)  # within the gate
+    walks = {name: walk(FORECASTERS[name](), [times], [z], [350], [1, 5]) for name in ("kalman", "mixture")}
+    late = slice(430, 490)
+    kalman, mixture = (np.nanmean(w.error[1, late] ** 2) for w in walks.values())
+    assert mixture < kalman
+    assert (walks["mixture"].sd[:, late] > 0.9 * 0.05).all()
 
 
 def test_persistence_repeats_the_last_value_with_the_spread_of_steps() -> None:
