@@ -37,6 +37,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path, size: int, uninterrupt
     ours, theirs = PROCESSES.Pipe()
     process = PROCESSES.Process(target=limited, args=(tmp_path / "run", size, theirs))
     process.start()
+    theirs.close()  # then a process that dies without a word is an error here, not a wait
     durable, message = ours.recv()
     process.join()
     assert message == "done" or "free space" in message
