@@ -15,6 +15,8 @@ class Forecast:
 
     Shapes: `horizons_s` (H,), `bandwidth_bps` and `sd_log` (H, K, K). Row h = 0 is the filtered present
     (`horizons_s[0] == 0`). `latency_s` (K, K) is one way, filtered.
+    `sd_log` is a standard deviation, not the half width of an interval: measured errors are not Gaussian, and
+    how many deviations hold 80 % or 95 % of them is `twin.intervals`'s to say.
     """
 
     horizons_s: NDArray[np.float64]
