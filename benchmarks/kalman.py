@@ -53,8 +53,8 @@ alone, seeded.
 
 Coverage is the share of held-out samples in the central interval, **target 80 +- 4 and 95 +- 2**; misses
 are bold (but in the Gaussian rows). Intervals are calibrated (`twin.forecast.intervals`): a forecaster
-fitted to the first two thirds of the training part is judged on its last third, and the empirical quantiles of its standardised errors,
-pooled over links and taken at each horizon, say how many deviations an interval spans. *Gaussian* uses 1.28
+fitted to the first two thirds of the training part is judged on its last third, and the empirical
+quantiles of its standardised errors, pooled over links and taken at each horizon, say how many deviations an interval spans. *Gaussian* uses 1.28
 and 1.96. `sd_log` in a view keeps its meaning: the standard deviation of the log, not the half width of an
 interval.
 
@@ -183,7 +183,8 @@ def _causes(name: str, row: list[Score]) -> Iterator[str]:
         yield (
             f"Misses of {name}: the width that would have covered the held-out part, over the width that "
             f"covered the last third of training. {'; '.join(causes)}. Away from 1, the errors that "
-            "calibrated, of a forecaster fitted to two thirds, are not spread like those of the held-out part.\n"
+            "calibrated, of a forecaster fitted to two thirds, are not spread like those of the held-out "
+            "part.\n"
         )
     else:
         yield f"{name} meets both targets at every horizon.\n"
