@@ -53,10 +53,10 @@ alone, seeded.
 
 Coverage is the share of held-out samples in the central interval, **target 80 +- 4 and 95 +- 2**; misses
 are bold (but in the Gaussian rows). Intervals are calibrated (`twin.forecast.intervals`): a forecaster
-fitted to the first two thirds of the training part is judged on its last third, and the empirical
-quantiles of its standardised errors, pooled over links and taken at each horizon, say how many deviations an interval spans. *Gaussian* uses 1.28
-and 1.96. `sd_log` in a view keeps its meaning: the standard deviation of the log, not the half width of an
-interval.
+fitted to the first two thirds of the training part is judged on its last third, and the empirical quantiles
+of its standardised errors, pooled over links and taken at each horizon, say how many deviations an interval
+spans. *Gaussian* uses 1.28 and 1.96. `sd_log` in a view keeps its meaning: the standard deviation of the
+log, not the half width of an interval.
 
 How dynamics are pooled over links, the share that calibrates, one quantile a horizon and the memory of the
 mixture were chosen on the last 15 % of the training parts alone; the mixture was thought of after a first
