@@ -219,7 +219,10 @@ def synth(out: Output, directory: Path) -> None:
 @scenario_option
 @dataset_option
 @click.option(
-    "--algorithm", type=click.Choice(["tuned", "design", "toy"]), default="tuned", help="Settings [tuned]."
+    "--algorithm",
+    type=click.Choice(["tuned", "design", "shipped", "toy"]),
+    default="tuned",
+    help="Settings [tuned].",
 )
 @seed_option
 @weights_option
