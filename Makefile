@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check fuzz reliability soak clean
+.PHONY: demo comparisons test check fuzz reliability soak clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -11,20 +11,31 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-# The measured set where it lies beside the repository, else the synthetic one that ships.
-MEASURED := $(wildcard ../shared/traces/wan/cloudpilot-iperf3)
-DATASET := $(if $(MEASURED),cloudpilot-iperf3,synthetic-quad)
-TWIN := $(BIN)/twin --store .twin/demo
+# Measured links: tri-7b takes wanify-aws8, fetched or from the mirror beside the repository; quad-70b takes
+# cloudpilot-iperf3, whose archives only the mirror has. Where a set cannot be had, the synthetic one is used and said.
+MIRROR := $(wildcard ../shared/traces)
+MEASURED := $(if $(MIRROR),$(wildcard $(MIRROR)/wan/cloudpilot-iperf3))
+QUAD := $(if $(MEASURED),cloudpilot-iperf3,synthetic-quad)
+STORE := .twin/demo
+TWIN := $(BIN)/twin --store $(STORE)
 
 demo: $(READY)
-	@rm -rf .twin/demo
-	@echo "WAN: $(if $(MEASURED),measured ($(MEASURED)),no measurements at hand: SYNTHETIC traces, made after the statistics of measured ones)"
-	$(TWIN) ingest traces/ $(MEASURED)
-	$(TWIN) bench --scenario tri-7b
-	$(TWIN) bench --scenario quad-70b --dataset $(DATASET)
-	$(TWIN) replay --policy hippo --scenario quad-70b --dataset $(DATASET)
+	@rm -rf $(STORE)
+	@if $(TWIN) fetch wanify-aws8 $(if $(MIRROR),--mirror $(MIRROR)); then \
+	  $(MAKE) --no-print-directory comparisons TRI=wanify-aws8 TRACES="traces/ $(STORE)/fetched/wanify-aws8 $(MEASURED)"; \
+	else \
+	  echo "wanify-aws8 could not be fetched: tri-7b runs on SYNTHETIC links, made after the statistics of measured ones"; \
+	  $(MAKE) --no-print-directory comparisons TRI=synthetic-tri TRACES="traces/ $(MEASURED)"; \
+	fi
+
+comparisons:
+	$(if $(MEASURED),,@echo "cloudpilot-iperf3 is not at hand: quad-70b runs on SYNTHETIC links, made after its statistics")
+	$(TWIN) ingest $(TRACES)
+	$(TWIN) bench --scenario tri-7b --dataset $(TRI)
+	$(TWIN) bench --scenario quad-70b --dataset $(QUAD)
+	$(TWIN) replay --policy hippo --scenario quad-70b --dataset $(QUAD)
 	$(TWIN) audit latest
-	$(TWIN) sql "select policy, decisions, moves, tokens, egress_usd from runs order by scenario, tokens desc"
+	$(TWIN) sql "select scenario, policy, moves, iterations, tokens, egress_usd from runs order by scenario, tokens desc"
 	$(TWIN) report latest --compare
 
 test: $(READY)
