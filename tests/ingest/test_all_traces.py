@@ -12,11 +12,13 @@ from sets import data_lines
 pytestmark = pytest.mark.shared
 
 CHILD = """
-import json, resource, sys
+import json, re, sys
 from pathlib import Path
 from ingest.ingestion import ingest
 report = ingest([Path(sys.argv[1])], Path(sys.argv[2])).to_json()
-report["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# VmHWM, not ru_maxrss: the latter carries over what the parent held when it forked.
+status = Path("/proc/self/status").read_text()
+report["peak_mb"] = int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) / 1024
 print(json.dumps(report))
 """
 

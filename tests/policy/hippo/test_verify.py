@@ -8,7 +8,7 @@ from policy.hippo.refine import legal, neighbours
 from policy.hippo.timing import Timer
 from policy.hippo.verify import expected
 from policy.horizon import Outages, ahead, outcomes
-from tests.policy.hippo.test_timing import setup, walk
+from tests.policy.hippo.test_table_timing import setup, walk
 from twin.estimate import Estimator
 from twin.view import Forecast
 
