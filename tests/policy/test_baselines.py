@@ -191,7 +191,7 @@ def test_mpc_weighs_the_price_of_moving_against_the_horizon() -> None:
     made = estimator()
     plan = started(Mpc(), made).decide(view(made, 1e11)).plan
     worse = view(made, 1e9, plan=plan, now_s=60.0)
-    hasty, patient = Tuning(30.0, 0.0, 30.0), Tuning(36000.0, 0.0, 36000.0)
+    hasty, patient = Tuning(30.0, 0.0), Tuning(36000.0, 0.0)
     assert started(Mpc(hasty), made).decide(worse).plan is None
     assert started(Mpc(patient), made).decide(worse).plan is not None
 
@@ -200,12 +200,12 @@ def test_mpc_keeps_within_its_margin() -> None:
     made = estimator()
     plan = started(Mpc(), made).decide(view(made, 1e11)).plan
     worse = view(made, 1e9, plan=plan, now_s=60.0)
-    assert started(Mpc(Tuning(36000.0, 1e9, 36000.0)), made).decide(worse).plan is None
+    assert started(Mpc(Tuning(36000.0, 1e9)), made).decide(worse).plan is None
 
 
 def test_mpc_waits_for_a_link_that_has_just_died() -> None:
     made = estimator()
-    policy = started(Mpc(Tuning(3600.0, 0.01, 3600.0, outage_s=10.0)), made)
+    policy = started(Mpc(Tuning(3600.0, 0.01, outage_s=10.0)), made)
     plan = policy.decide(view(made, 1e11)).plan
     assert plan is not None and len(plan.shares) == 3
     a, b, _ = plan.order
