@@ -2,7 +2,7 @@
 moving.
 
 The same cost model and kernel as the Estimator, without building a `Plan` for each: rows are filled from
-`Problem.tables` by compiled code and handed to the kernel in groups of equal stage count and m.
+`Problem.tables` by compiled code and run by `policy.hippo.clock`, plan after plan.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
+from policy.hippo.clock import exact_ns
 from policy.hippo.problem import Codes, Problem
-from twin.kernel import DEAD, LONGEST_NS, iteration_ns
-from twin.pipeline import Pipeline, warmup_depths
+from twin.kernel import DEAD, LONGEST_NS
 from twin.stages import BUCKETS
 
 Int = NDArray[np.int64]
@@ -108,28 +108,24 @@ class Timer:
         """Iteration times (P, L) under L link states (P, L, K, K); `DEAD` where a used link has no
         bandwidth.
         """
-        plans, width = rows.forward.shape
-        states = bandwidth_bps.shape[1]
-        of, lf = self._wan(rows, rows.source, rows.target, bandwidth_bps, latency_s)
-        ob, lb = self._wan(rows, rows.target, rows.source, bandwidth_bps, latency_s)
-        dead = (
-            (np.maximum(of, ob).max(-1, initial=0) >= LONGEST_NS)
-            if width > 1
-            else np.zeros(of.shape[:2], bool)
+        total = np.empty(bandwidth_bps.shape[:2], np.int64)
+        exact_ns(
+            rows.stages,
+            rows.micro_batches,
+            rows.forward,
+            rows.backward,
+            rows.tail,
+            rows.source,
+            rows.target,
+            rows.occupancy,
+            rows.latency,
+            rows.message_bytes,
+            bandwidth_bps,
+            latency_s,
+            self._schedule == "gpipe",
+            self._p2p == "blocking",
+            total,
         )
-        total = np.empty((plans, states), np.int64)
-        for stages, m in np.unique(np.stack([rows.stages, rows.micro_batches], axis=1), axis=0).tolist():
-            at = np.flatnonzero((rows.stages == stages) & (rows.micro_batches == m))
-            mine = (rows.forward, rows.backward, rows.tail)
-            tf, tb, tail = (np.repeat(a[at, :stages].T, states, axis=1) for a in mine)
-            wide = (a[at, :, : stages - 1].reshape(len(at) * states, stages - 1).T for a in (of, lf, ob, lb))
-            down, late, up, back = wide
-            depths = warmup_depths(stages, m)
-            ns = iteration_ns(
-                Pipeline(tf, tb, down, late, up, back, tail, depths, m, self._schedule, self._p2p)
-            )
-            total[at] = ns.reshape(len(at), states)
-        total[dead] = DEAD
         return total
 
     def paced_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
@@ -157,18 +153,6 @@ class Timer:
             total,
         )
         return total
-
-    def _wan(self, rows: Rows, i: Int, j: Int, bandwidth_bps: Float, latency_s: Float) -> tuple[Int, Int]:
-        """Occupancy and latency (P, L, S - 1) of every boundary in one direction."""
-        plan = np.arange(len(i))[:, None]
-        wide = (i >= 0)[:, None, :]
-        speed = np.swapaxes(bandwidth_bps[plan, :, i, j], 1, 2)
-        delay = np.swapaxes(latency_s[plan, :, i, j], 1, 2)
-        with np.errstate(divide="ignore"):
-            seconds = rows.message_bytes[:, None, None] * BITS_PER_BYTE / speed
-        ns = np.rint(np.minimum(seconds * NS_PER_S, LONGEST_NS)).astype(np.int64)
-        late = np.rint(np.where(wide, delay, 0.0) * NS_PER_S).astype(np.int64)
-        return np.where(wide, ns, rows.occupancy[:, None]), np.where(wide, late, rows.latency[:, None])
 
     def moves(self, old: Codes, new: Codes, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
         """Pause seconds (without the restart) and egress USD of going from `old[p]` to `new[p]`; links (P,
