@@ -97,6 +97,10 @@ seed_option = click.option("--seed", type=int, help="Seed that replaces the scen
 weights_option = click.option(
     "--weights", metavar="E,U,C", help="Weights of efficiency, utilisation and cost, as in 0.6,0.2,0.2."
 )
+link_option = click.option(
+    "--link", "links", multiple=True, metavar="A>B=F",
+    help="What if a link had F times its bandwidth; A<>B: both ways; @S: from S seconds on; repeatable.",
+)  # fmt: skip
 checkpoint_option = click.option(
     "--checkpoint", help="Digest (or its beginning) of a checkpoint [the active one]."
 )
@@ -266,6 +270,7 @@ def train(
 )
 @seed_option
 @weights_option
+@link_option
 @checkpoint_option
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
@@ -277,8 +282,8 @@ def train(
 @with_output
 def replay(
     out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
-    seed: int | None, weights: str | None, checkpoint: str | None, deadline: bool, resume: str | None,
-    logged: str | None, from_decision: int | None, until: float | None,
+    seed: int | None, weights: str | None, links: tuple[str, ...], checkpoint: str | None, deadline: bool,
+    resume: str | None, logged: str | None, from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
     """Run the twin on ingested traces under a policy and log everything.
 
@@ -287,6 +292,7 @@ def replay(
       twin replay --policy hippo --scenario quad-70b
       twin replay --run latest
       twin replay --run latest --policy mpc --from-decision 10
+      twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
     from ingest.errors import UsageError
     from replay import options, runner, runs, show
@@ -294,16 +300,18 @@ def replay(
     if weights is not None and (logged is not None or resume):
         raise UsageError("--weights is for a new run; --run and --resume keep those that it was started with")
     if logged is not None:
-        again(out, logged, policy, checkpoint, from_decision, until)
+        again(out, logged, policy, checkpoint, from_decision, until, links)
         return
     if from_decision is not None or until is not None:
         raise UsageError("--from-decision and --until belong to --run RUN")
     with out.console.progress() as progress:
         if resume:
+            if links:
+                raise UsageError("--link is for a new run, or with --run; --resume keeps the run's own links")
             done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
-                out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights),
+                out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights, links),
                 dataset=dataset, window=window, engine=engine, seed=seed, checkpoint=checkpoint,
                 enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
@@ -312,15 +320,15 @@ def replay(
 
 def again(
     out: Output, run: str, policy: str | None, checkpoint: str | None, decision: int | None,
-    until: float | None,
+    until: float | None, links: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """`twin replay --run`: the run once more, or with another policy."""
+    """`twin replay --run`: the run once more, or with another policy or other links."""
     from ingest.errors import UsageError
-    from replay import runs, whatif
+    from replay import options, runs, whatif
     from replay import show_whatif as show
 
     run_id = runs.find(out.store, run)
-    if policy is None:
+    if policy is None and not links:
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")
         with out.console.progress() as progress:
@@ -329,8 +337,8 @@ def again(
         sys.exit(0 if same.equal else 3)
     with out.console.progress() as progress:
         found = whatif.what_if(
-            out.store, run_id, policy, checkpoint=checkpoint, from_decision=decision or 0, until_s=until,
-            progress=progress,
+            out.store, run_id, policy, links=[options.parse_link(text) for text in links],
+            checkpoint=checkpoint, from_decision=decision or 0, until_s=until, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.what_if(console, found))
 
@@ -369,6 +377,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @seed_option
 @click.option("--seeds", type=int, default=1, metavar="N", help="That many worlds, from the seed on [1].")
 @weights_option
+@link_option
 @click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")
 @click.option("--pareto", is_flag=True, help="Also with a grid of weights: fronts.")
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
@@ -377,8 +386,8 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @with_output
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
-    engine: Any, seed: int | None, seeds: int, weights: str | None, perturb: str | None, pareto: bool,
-    jobs: int | None, checkpoint: str | None, bound: bool,
+    engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
+    perturb: str | None, pareto: bool, jobs: int | None, checkpoint: str | None, bound: bool,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the clairvoyant bound.
 
@@ -393,7 +402,7 @@ def bench(
     from replay import bench_table, compare, options, show
 
     chosen = policies or compare.DEFAULT_POLICIES
-    worlds = [options.scenario(name, weights) for name in scenarios or ("tri-7b",)]
+    worlds = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
     noises = options.parse_noises(perturb) if perturb else ()
     settings: dict[str, Any] = {
         "dataset": dataset, "window": window, "engine": engine, "seed": seed, "checkpoint": checkpoint,

@@ -1,20 +1,70 @@
-"""What people type after `--weights` and `--perturb`, checked and put into a scenario."""
+"""What people type after `--weights`, `--perturb` and `--link`, checked and put into a scenario."""
+
+import re
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from ingest import config
 from ingest.errors import UsageError
 from twin import scenario as scenarios
 from twin.scenario import Scenario
-from twin.settings import Noise, Weights
+from twin.settings import LinkChange, Noise, Weights
 
 SD_OF_CLIP = 0.5
 """Standard deviation of added noise, as a share of where it is clipped: that of `storm`."""
 
 
-def scenario(name: str, weights: str | None = None) -> Scenario:
-    """The scenario of that name or file, with `weights` (see `parse_weights`) instead of its own."""
-    found = scenarios.load(name)
+_LINK = re.compile(
+    r"(?P<src>[^<>=@]+?)\s*(?P<both><?)>\s*(?P<dst>[^<>=@]+?)\s*=\s*x?\s*(?P<factor>[^@+x]+?)\s*"
+    r"(@\s*(?P<at>[^+]+?)\s*(\+\s*(?P<length>.+?))?)?"
+)
+
+
+def scenario(name: str, weights: str | None = None, links: Sequence[str] = ()) -> Scenario:
+    """The scenario of that name or file, with `weights` (see `parse_weights`) and other `links`."""
+    found = relinked(scenarios.load(name), [parse_link(text) for text in links])
     return found if weights is None else weighted(found, parse_weights(weights))
+
+
+def relinked(scenario: Scenario, changes: Sequence[LinkChange]) -> Scenario:
+    """The same scenario with these changes of links on top of its own.
+
+    Raises:
+        UsageError: a change names a domain that the scenario does not have.
+    """
+    known = (*scenario.domains, "*")
+    for change in changes:
+        for end in (change.src, change.dst):
+            if end not in known:
+                hint = config.suggestion(end, known) or f"; it has {', '.join(scenario.domains)}"
+                raise UsageError(f"--link: {scenario.name} has no domain {end!r}{hint}")
+    return scenario.model_copy(update={"link_changes": scenario.link_changes + tuple(changes)})
+
+
+def parse_link(text: str) -> LinkChange:
+    """A change of bandwidth from "a > b = 0.5"; "a <> b" is both ways, "@ 3600 + 600" from when, how long, s.
+
+    Raises:
+        UsageError: not of that form.
+    """
+    wanted = 'write "a > b = 0.5", "a <> b = 0.5" or "a > b = 0.5 @ 3600 + 600" (seconds); * is every domain'
+    found = _LINK.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--link {text!r}: {wanted}")
+    try:
+        return LinkChange(
+            src=found["src"],
+            dst=found["dst"],
+            bandwidth_factor=float(found["factor"]),
+            at_s=None if found["at"] is None else float(found["at"]),
+            for_s=None if found["length"] is None else float(found["length"]),
+            both_ways=bool(found["both"]),
+        )
+    except ValidationError as error:
+        raise UsageError(f"--link {text!r}: {_first(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"--link {text!r}: {error}; {wanted}") from error
 
 
 def weighted(scenario: Scenario, weights: Weights) -> Scenario:

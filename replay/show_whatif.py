@@ -21,15 +21,18 @@ def rerun(console: Console, found: "Rerun") -> None:
 
 
 def what_if(console: Console, found: "WhatIf") -> None:
-    """Two policies in one world: where they part, and every figure of both."""
+    """Two runs beside each other, by policy or by world: where they part, and every figure of both."""
+    ours, theirs = found.base_policy, found.policy
+    if ours == theirs:
+        ours, theirs = f"{ours}, as it was", f"{theirs}, what if"
     console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
     split = found.divergence
     if split is None:
         console.line("the two never have different plans")
     else:
         console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
-        console.line(f"  {found.base_policy}: {split.base or 'no plan'}: {split.base_reason}")
-        console.line(f"  {found.policy}: {split.other or 'no plan'}: {split.other_reason}")
+        console.line(f"  {ours}: {split.base or 'no plan'}: {split.base_reason}")
+        console.line(f"  {theirs}: {split.other or 'no plan'}: {split.other_reason}")
     base, other = found.base.to_json(), found.other.to_json()
     rows = [
         (
@@ -41,10 +44,10 @@ def what_if(console: Console, found: "WhatIf") -> None:
         )
         for name, difference in found.differences.items()
     ]
-    console.table("", ("figure", found.base_policy, found.policy, "difference", "share"), rows)
+    console.table("", ("figure", ours, theirs, "difference", "share"), rows)
     verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
     console.table(
-        f"paired over blocks of time (positive: {found.policy} is better; tokens as a share)",
+        f"paired over blocks of time (positive: {theirs} is better; tokens as a share)",
         ("kpi", "mean", "95 % from", "to"),
         verdicts,
     )

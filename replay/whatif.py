@@ -1,11 +1,11 @@
-"""What if another policy had decided: the same world run again, from the start or from the middle of a run.
+"""What if another policy had decided, or a link been another one: a run again, from its start or its middle.
 
 A branch is a run of its own in the store: its header names the run that it leaves and the decision at which
 it does, its log holds the decisions before that one as they were made. So it is audited, queried and shown
 like any other run, and it needs the other run no longer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from ingest.errors import InputError, UsageError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S, to_ns
-from replay import champion, judge, runner, runs
+from replay import champion, judge, options, runner, runs
 from replay.events import Event, canonical
 from replay.header import Header, code_version, from_payload
 from replay.judge import Verdict
@@ -22,6 +22,9 @@ from replay.kpis import Kpis, of_events
 from replay.log import RunReader
 from replay.observation import plan_from_json, plan_to_json
 from replay.sinks import Collect, Compare, DivergenceError, Reached, Record
+from twin import perturb
+from twin import scenario as scenarios
+from twin.settings import LinkChange
 
 Json = dict[str, Any]
 
@@ -149,8 +152,9 @@ class WhatIf:
 def what_if(
     store: Path,
     run_id: str,
-    policy: str,
+    policy: str | None = None,
     *,
+    links: Sequence[LinkChange] = (),
     checkpoint: str | None = None,
     from_decision: int = 0,
     until_s: float | None = None,
@@ -158,7 +162,8 @@ def what_if(
 ) -> WhatIf:
     """Run `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
 
-    With `until_s` both runs are taken to that time only.
+    The policy is that of the run unless named; with `links` the world is another one in these. With `until_s`
+    both runs are taken to that time only.
 
     Raises:
         NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
@@ -169,9 +174,13 @@ def what_if(
     if not reader.finished:
         raise InputError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
     played = from_payload(reader.header())
-    header = branch(store, played, run_id, policy, checkpoint, from_decision, until_s)
+    header = branch(store, played, run_id, policy or played.policy, checkpoint, from_decision, until_s)
+    if links:
+        if from_decision:
+            raise UsageError("--link changes what was decided on: use its @SECONDS, not --from-decision")
+        header = elsewhere(store, header, links)
     stage, notes = staged(store, played, header, reader.events())
-    name = runs.new_id(store, header.scenario().name, policy, header.seed, header.config_digest)
+    name = runs.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
     record = Record(runs.folder(store, name))
     try:
         runner.play(stage, record, progress)
@@ -180,7 +189,8 @@ def what_if(
     base = list(reader.events()) if until_s is None else _cut(store, played, reader, header, progress)
     other = list(RunReader(runs.folder(store, name)).events())
     found = paired(run_id, base, name, other, int(header.world["end_ns"]))
-    return replace(found, from_decision=from_decision, until_s=until_s, notes=notes)
+    modelling = tuple(perturb.told(change) for change in links)
+    return replace(found, from_decision=from_decision, until_s=until_s, notes=(*modelling, *notes))
 
 
 def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
@@ -244,6 +254,17 @@ def branch(
         enforce_deadline=played.enforce_deadline,
         branch={"run": run_id, "decision": decision},
     )
+
+
+def elsewhere(store: Path, header: Header, links: Sequence[LinkChange]) -> Header:
+    """The same run in a world whose links are other ones.
+
+    Raises:
+        UsageError: a change names an unknown domain. NotFoundError: the data set has left the store.
+    """
+    scenario = options.relinked(header.scenario(), links)
+    setup = scenarios.prepare(scenario, store, window=header.window, seed=header.seed)
+    return replace(header, world={**setup.header(), "end_ns": header.world["end_ns"]})
 
 
 def staged(

@@ -1,4 +1,4 @@
-"""Seeded changes on top of a trace: Ornstein-Uhlenbeck noise, random regimes, declared outages."""
+"""Changes on top of a trace: seeded noise and regimes, declared outages, links that are made other ones."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ingest.units import NS_PER_S, to_ns
 from twin.seeds import generator
-from twin.settings import Noise, Outage, Perturbation, Regime
+from twin.settings import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.wan import LinkSeries, Times, Values, WanTrace
 
 _DAY_S = 86_400.0
@@ -43,6 +43,44 @@ def cut(wan: WanTrace, outages: Sequence[Outage]) -> WanTrace:
         for pair in [(i, j), (j, i)] if outage.both_ways else [(i, j)]:
             series[pair] = _scaled(series[pair], times, factor)
     return wan.with_series(series, f"{len(outages)} declared outages")
+
+
+def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
+    """`wan` with links that are faster, slower, nearer or farther than measured; several changes multiply."""
+    if not changes:
+        return wan
+    series = dict(wan.series)
+    for change in changes:
+        start = to_ns(change.at_s or 0)
+        end = wan.end_ns if change.for_s is None else start + to_ns(change.for_s)
+        times = np.unique(np.array([0, start, end]))
+        inside = (times >= start) & (times < end)
+        for i, j in _pairs(wan.names, change):
+            link = _scaled(series[i, j], times, np.where(inside, change.bandwidth_factor, 1.0))
+            series[i, j] = _farther(link, times, np.where(inside, change.latency_factor, 1.0))
+    return wan.with_series(series, "; ".join(told(change) for change in changes))
+
+
+def _pairs(names: Sequence[str], change: LinkChange) -> list[tuple[int, int]]:
+    """The directed links that a change is about."""
+    ends = {(change.src, change.dst)} | ({(change.dst, change.src)} if change.both_ways else set())
+    everywhere = range(len(names))
+    return [
+        (i, j)
+        for i in everywhere
+        for j in everywhere
+        if i != j and any(src in (names[i], "*") and dst in (names[j], "*") for src, dst in ends)
+    ]
+
+
+def told(change: LinkChange) -> str:
+    """One change in words, such as "what if a > b: bandwidth x 0.5 from 3600 s"."""
+    factors = [("bandwidth", change.bandwidth_factor), ("latency", change.latency_factor)]
+    what = ", ".join(f"{name} x {factor:g}" for name, factor in factors if factor != 1) or "unchanged"
+    arrow = "<>" if change.both_ways else ">"
+    when = "" if change.at_s is None else f" from {change.at_s:g} s"
+    when += "" if change.for_s is None else f" for {change.for_s:g} s"
+    return f"what if {change.src} {arrow} {change.dst}: {what}{when}"
 
 
 def ou_factor(noise: Noise, end_ns: int, rng: np.random.Generator) -> tuple[Times, Values]:
@@ -84,6 +122,12 @@ def _scaled(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
     base = np.maximum(np.searchsorted(link.times_ns, times, side="right") - 1, 0)
     scale = factor[np.maximum(np.searchsorted(times_ns, times, side="right") - 1, 0)]
     return LinkSeries(times, link.bandwidth_bps[base] * scale, link.latency_s[base])
+
+
+def _farther(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
+    """`link`, a sample of which starts at every time of the step function, with its latency multiplied."""
+    scale = factor[np.searchsorted(times_ns, link.times_ns, side="right") - 1]
+    return LinkSeries(link.times_ns, link.bandwidth_bps, link.latency_s * scale)
 
 
 def _note(perturbation: Perturbation, seed: int) -> str:

@@ -14,7 +14,7 @@ from twin.faults import Fault
 from twin.jitter import Factors
 from twin.job import JobSpec
 from twin.kalman import LinkFilter, LinkParameters, LinkStart
-from twin.perturb import cut, perturb
+from twin.perturb import altered, cut, perturb
 from twin.records import NOTHING, Records
 from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
 from twin.submission import Submission
@@ -142,6 +142,10 @@ def assemble(
     """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones, `found` is what the
     scenario takes from other tables of the lake."""
     seed = scenario.seed if seed is None else seed
+    measured_digest = whole.digest
+    always = [change for change in scenario.link_changes if change.at_s is None]
+    surprises = [change for change in scenario.link_changes if change.at_s is not None]
+    whole = altered(whole, always)
     start_ns, end_ns = split(whole, window)
     period_s = scenario.telemetry.period_s
     filters = filters or past.fit(whole.window(0, split(whole, "test")[0]), period_s)
@@ -150,13 +154,13 @@ def assemble(
         scenario=scenario,
         cluster=_cluster(scenario.cluster),
         job=_job(scenario),
-        wan=cut(truth, scenario.outages),
+        wan=cut(altered(truth, surprises), scenario.outages),
         filters=filters,
         start=past.warm(filters, whole, start_ns, period_s),
         window=window,
         dataset=scenario.wan.title,
         seed=seed,
-        trace_digest=whole.digest,
+        trace_digest=measured_digest,
         jobs=_submissions(scenario) + found.arrivals,
         measured_faults=found.faults,
         jitter=found.jitter,

@@ -112,6 +112,28 @@ class Outage(Config):
     both_ways: bool = True
 
 
+class LinkChange(Config):
+    """A link that is another one than measured: what a planner asks about.
+
+    Without `at_s` it has always been so: the filters are fitted to it and the first plan knows it. With it,
+    seconds since the start of the window, the change comes as a surprise. `*` stands for every domain.
+    """
+
+    src: str
+    dst: str
+    bandwidth_factor: NotNegative = 1.0
+    latency_factor: NotNegative = 1.0
+    at_s: NotNegative | None = None
+    for_s: Positive | None = None  # to the end of the window by default
+    both_ways: bool = False
+
+    @model_validator(mode="after")
+    def _when(self) -> "LinkChange":
+        if self.for_s is not None and self.at_s is None:
+            raise ValueError("for_s belongs to at_s: say when the change comes")
+        return self
+
+
 class GpuFault(Config):
     """GPUs of a domain that are gone for a while; seconds since the start of the window."""
 
@@ -243,6 +265,7 @@ class Scenario(Config):
     telemetry: TelemetrySettings = TelemetrySettings()
     moving: MovingSettings = MovingSettings()
     outages: tuple[Outage, ...] = ()
+    link_changes: tuple[LinkChange, ...] = ()
     gpu_faults: tuple[GpuFault, ...] = ()
     node_failures: NodeFailures | None = None
     fault_trace: FaultTrace | None = None
@@ -289,5 +312,7 @@ class Scenario(Config):
                 named += [(where, part) for part in parts]
         for outage in self.outages:
             named += [("outages", outage.src), ("outages", outage.dst)]
+        for change in self.link_changes:
+            named += [("link_changes", end) for end in (change.src, change.dst) if end != "*"]
         named += [("gpu_faults", fault.domain) for fault in self.gpu_faults]
         return named + [("slowdowns", slow.domain) for slow in self.slowdowns]

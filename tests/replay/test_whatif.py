@@ -12,6 +12,7 @@ from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
+from twin.settings import LinkChange
 
 
 @pytest.fixture
@@ -34,6 +35,23 @@ def test_a_run_again_is_equal_in_every_event(store: Path) -> None:
     assert len(runs.all_ids(store)) == 1
     shown = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert shown["schema"] == "twin.rerun/1" and shown["first_difference"] is None
+
+
+def test_the_same_policy_where_a_link_is_slower_from_some_time_on(store: Path) -> None:
+    done = toy_run(store)
+    slower = LinkChange(src="d0", dst="*", bandwidth_factor=0.1, at_s=300, both_ways=True)
+    found = whatif.what_if(store, done.run_id, links=[slower])
+    assert found.policy == found.base_policy == "greedy" and found.other.tokens < found.base.tokens
+    before = [
+        [e for e in events_of(store, run) if 0 < e.sim_ns < 300e9] for run in (done.run_id, found.run_id)
+    ]
+    assert [(e.type, e.payload) for e in before[0]] == [(e.type, e.payload) for e in before[1]] != []
+    assert "what if d0 <> *: bandwidth x 0.1 from 300 s" in found.notes
+    assert audit.audit(store, found.run_id).ok
+    with pytest.raises(UsageError, match="no domain 'd9'"):
+        whatif.what_if(store, done.run_id, links=[slower.model_copy(update={"src": "d9"})])
+    with pytest.raises(UsageError, match="@SECONDS"):
+        whatif.what_if(store, done.run_id, links=[slower], from_decision=1)
 
 
 def test_the_first_event_that_differs_is_named(store: Path) -> None:

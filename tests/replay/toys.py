@@ -33,7 +33,8 @@ def prepare(
 ) -> Setup:
     """Stands for `twin.scenario.prepare`: links that step at 200 s and 400 s instead of the lake's."""
     used = scenario.seed if seed is None else seed
-    setup = toy_setup(bps=BPS, latency_s=0.01, steps=STEPS, seed=used, gpu_faults=scenario.gpu_faults)
+    own = {"gpu_faults": scenario.gpu_faults, "link_changes": scenario.link_changes}
+    setup = toy_setup(bps=BPS, latency_s=0.01, steps=STEPS, seed=used, **own)
     return replace(setup, scenario=scenario, window=window)
 
 

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from worlds import toy_setup, toy_wan
+from worlds import toy_scenario, toy_setup, toy_wan
 
 from ingest.units import NS_PER_S
-from twin.perturb import cut, ou_factor, perturb
+from twin.perturb import altered, cut, ou_factor, perturb
+from twin.scenario import assemble
 from twin.seeds import generator
-from twin.settings import Noise, Outage, Perturbation, Regime
+from twin.settings import LinkChange, Noise, Outage, Perturbation, Regime
 
 S = NS_PER_S
 NOISY = Perturbation(noise=Noise(clip=0.3, sd=0.15, tau_s=600, step_s=30))
@@ -89,3 +90,44 @@ def test_a_scenario_carries_both() -> None:
     assert setup.wan.at(120 * S).bandwidth_bps[0, 1] == 0
     assert 0 < setup.wan.at(160 * S).bandwidth_bps[0, 1] != 2e9
     assert "1 declared outage" in setup.wan.note
+
+
+def test_a_link_that_halves_does_so_when_and_where_it_is_said() -> None:
+    base = toy_wan(3, seconds=1000, steps={(0, 1): [(500, 1e9)]})
+    changes = [LinkChange(src="d0", dst="d1", bandwidth_factor=0.5, latency_factor=3, at_s=400, for_s=200)]
+    wan = altered(base, changes)
+    for at_s in (0, 399, 600, 999):
+        assert wan.at(at_s * S).bandwidth_bps[0, 1] == base.at(at_s * S).bandwidth_bps[0, 1]
+        assert wan.at(at_s * S).latency_s[0, 1] == base.at(at_s * S).latency_s[0, 1]
+    for at_s in (400, 499, 500, 599):
+        assert wan.at(at_s * S).bandwidth_bps[0, 1] == base.at(at_s * S).bandwidth_bps[0, 1] / 2
+        assert wan.at(at_s * S).latency_s[0, 1] == 3 * base.at(at_s * S).latency_s[0, 1]
+    assert all(
+        wan.series[p].bandwidth_bps is base.series[p].bandwidth_bps for p in base.series if p != (0, 1)
+    )
+    assert "what if d0 > d1: bandwidth x 0.5, latency x 3 from 400 s for 200 s" in wan.note
+    assert altered(base, ()) is base
+
+
+def test_a_star_is_every_domain_and_changes_multiply() -> None:
+    base = toy_wan(3)
+    out = LinkChange(src="d0", dst="*", bandwidth_factor=0.5)
+    both = LinkChange(src="d1", dst="d0", bandwidth_factor=0.1, both_ways=True)
+    after, before = altered(base, [out, both]).at(0).bandwidth_bps, base.at(0).bandwidth_bps
+    wanted = {(0, 1): 0.05, (0, 2): 0.5, (1, 0): 0.1, (1, 2): 1, (2, 0): 1, (2, 1): 1}
+    assert {pair: after[pair] / before[pair] for pair in wanted} == pytest.approx(wanted)
+
+
+def test_a_change_that_was_always_there_is_known_to_the_filters_and_a_later_one_is_not() -> None:
+    whole = toy_wan(2, seconds=3600)
+    halved = {"src": "d0", "dst": "d1", "bandwidth_factor": 0.5}
+    setups = [
+        assemble(toy_scenario().model_copy(update={"link_changes": changes}), whole, window="test")
+        for changes in ((), (LinkChange(**halved),), (LinkChange(**halved, at_s=0),))
+    ]
+    plain, always, surprise = setups
+    truth = [setup.wan.at(0).bandwidth_bps[0, 1] for setup in setups]
+    assert truth[1] == truth[2] == truth[0] / 2
+    known = [setup.filters.bandwidth.mu[0] for setup in setups]
+    assert known[1] == pytest.approx(known[0] + np.log(0.5)) and known[2] == known[0]
+    assert plain.trace_digest == always.trace_digest == surprise.trace_digest
