@@ -178,7 +178,9 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 @click.option("--plot", type=FOLDER, metavar="FILE", help="Draw the series of NAME into an SVG file.")
 @with_output
 def traces(out: Output, name: str | None, plot: Path | None) -> None:
-    """List what is in the lake: links, span, gaps, variation, licence; or draw one data set.
+    """List what is in the lake, or draw one data set.
+
+    Links, span, gaps, variation and licence of each; `--plot` draws its series.
 
     \b
     Examples:
@@ -208,7 +210,7 @@ def traces(out: Output, name: str | None, plot: Path | None) -> None:
 @click.argument("directory", type=FOLDER)
 @with_output
 def synth(out: Output, directory: Path) -> None:
-    """Write the small synthetic traces that ship with the project, byte for byte.
+    """Write the shipped synthetic traces again, byte for byte.
 
     \b
     Example: twin synth /tmp/traces
@@ -243,7 +245,9 @@ def train(
     resume: bool,
     activate: bool,
 ) -> None:
-    """Train Hi-PPO on the first part of a trace: imitation, then PPO in many twins.
+    """Train Hi-PPO on the first part of a trace.
+
+    Imitation of planners first, then PPO in many twins at once; Ctrl-C saves, `--resume` goes on.
 
     \b
     Example: twin train --scenario quad-70b
@@ -285,7 +289,9 @@ def replay(
     seed: int | None, weights: str | None, links: tuple[str, ...], checkpoint: str | None, deadline: bool,
     resume: str | None, logged: str | None, from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
-    """Run the twin on ingested traces under a policy and log everything.
+    """Run the twin on traces under a policy and log everything.
+
+    `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
 
     \b
     Examples:
@@ -349,7 +355,9 @@ def again(
 @checkpoint_option
 @with_output
 def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
-    """Estimate what another policy would have earned, from logs alone: importance sampling, doubly robust.
+    """Estimate from logs alone what another policy would have earned.
+
+    By importance sampling and doubly robust estimates; see docs/replay.md.
 
     \b
     Example: twin offpolicy latest --policy mpc
@@ -389,7 +397,7 @@ def bench(
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
     perturb: str | None, pareto: bool, jobs: int | None, checkpoint: str | None, bound: bool,
 ) -> None:  # fmt: skip
-    """Compare policies in the same worlds, beside the clairvoyant bound.
+    """Compare policies in the same worlds, beside the bound.
 
     More than one world (several scenarios or seeds, --perturb, --pareto) run in parallel, and what is
     finished in the store is not run again.
@@ -429,7 +437,9 @@ def bench(
 )
 @with_output
 def sql(out: Output, statement: str, form: Any) -> None:
-    """Query lake and event logs; `twin sql describe` documents the views.
+    """Query lake and event logs in SQL.
+
+    `twin sql describe` documents the views.
 
     \b
     Example: twin sql "select run, count(*) from decisions group by run"
@@ -463,7 +473,9 @@ def audit(
     out: Output, run: str, number: int | None, chain_head: str | None, since: int, aside: bool,
     key: Path | None, public: Path | None,
 ) -> None:  # fmt: skip
-    """Verify a run: chain, digests, re-execution, no look-ahead, conservation.
+    """Verify a run, or explain one decision of it.
+
+    Chain, digests, re-execution, no look-ahead, conservation.
 
     \b
     Example: twin audit latest
@@ -495,7 +507,9 @@ def audit(
 @click.argument("run")
 @with_output
 def compact(out: Output, run: str) -> None:
-    """Merge the segments of a finished run into few files; digest and chain head stay.
+    """Merge the segments of a finished run into few files.
+
+    Digest and chain head stay.
 
     \b
     Example: twin compact latest
@@ -549,7 +563,9 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
 @click.option("--out", "file", type=FOLDER, default=Path("trace.json"), help="File to write [trace.json].")
 @with_output
 def trace(out: Output, run: str, start: float, end: float | None, file: Path) -> None:
-    """Write a window of a run as a Chrome trace: stages, micro-batches, transfers, moves.
+    """Write a window of a run as a Chrome trace.
+
+    Stages, micro-batches, transfers and moves; Perfetto opens it.
 
     \b
     Example: twin trace latest --from 600 --to 660 --out trace.json
@@ -580,7 +596,9 @@ def retrain(
     out: Output, scenario: str, dataset: str | None, once: bool, every: str | None, cron: str | None,
     on_drift: bool,
 ) -> None:  # fmt: skip
-    """Train a challenger and promote it only if it beats the champion on the newest window.
+    """Train a challenger; promote it only if it beats the champion.
+
+    They meet on the newest window of the trace.
 
     \b
     Example: twin retrain --once --scenario tri-7b
@@ -612,7 +630,7 @@ def retrain(
 @twin.command()
 @with_output
 def status(out: Output) -> None:
-    """Show runs, data sets, the active checkpoint and the health of the filters.
+    """Show runs, data sets, the checkpoint and how the filters do.
 
     \b
     Example: twin status
@@ -628,7 +646,7 @@ def status(out: Output) -> None:
 @click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
 @with_output
 def policies(out: Output, rollback: bool) -> None:
-    """List policies, and the checkpoints in the store with where they come from.
+    """List policies and checkpoints with where they come from.
 
     \b
     Examples:
@@ -677,7 +695,7 @@ def config(out: Output, scenario: str) -> None:
 @click.option("--repetitions", default=20, help="Timed repetitions of each [20].")
 @with_output
 def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) -> None:
-    """Measure Transformer layers on this device, as files for `twin ingest`.
+    """Measure Transformer layers on this device for `twin ingest`.
 
     \b
     Example: twin profile measured/
@@ -710,9 +728,9 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 )
 @with_output
 def estimate(out: Output, cases: Path, column: str | None, target: str | None, number: int | None) -> None:
-    """Answer a table of cases, CSV or YAML: time, memory, utilisation, traffic, money, energy.
+    """Answer a table of cases, CSV or YAML, without a replay.
 
-    Columns, units and defaults: docs/estimate.md.
+    Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/estimate.md.
 
     \b
     Examples:
@@ -744,7 +762,7 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
 @twin.command()
 @with_output
 def calibrate(out: Output) -> None:
-    """Fit the twin's constants to the profiles in the lake; `twin estimate` uses them from then on.
+    """Fit the twin's constants to the profiles in the lake.
 
     \b
     Example: twin calibrate
