@@ -24,6 +24,7 @@ from twin.costs import open_links
 from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.plan import Plan
+from twin.split import stage_start
 
 Float = NDArray[np.float64]
 SIEVES = (4, 32, 128)
@@ -206,8 +207,9 @@ def _least_ns(estimator: Estimator, shape: Shape, parts: _Parts, blocks: "_Block
             w = int(timing.warmup[last])
             fixed += sends.sum(axis=0) + (layers - 2) * fastest - w * down
             each -= w * forward + fastest
-        longest = -(-np.arange(layers + 1) // pp)
-        held = np.maximum(longest - int(k in (0, n - 1)), 0)[:, None]
+        many, ends = np.arange(layers + 1), (k == 0, k == n - 1)
+        longest = many - stage_start(pp - 1, pp, many, *ends)
+        held = np.maximum(longest - ends[1] - (ends[0] and pp == 1), 0)[:, None]
         found.append(np.where(across.alive, np.maximum(fixed + held * each, 1.0), np.inf))
     return found
 

@@ -4,22 +4,15 @@ from collections.abc import Iterator, Sequence
 
 from ingest.errors import InfeasibleError
 from ingest.units import GIB
+from twin import split
 from twin.domain import Domain
 from twin.estimate import Estimator
 from twin.plan import Plan
 
 
 def stage_layers(layers: int, stages: int) -> tuple[int, ...] | None:
-    """Layers of each of `stages` even stages: blocks as even as possible, the remainder to the last stages,
-    the embedding with the first, the head with the last; None where a stage would have no block.
-    """
-    base, rest = divmod(layers - 2, stages)
-    if base < 1:
-        return None
-    counts = [base + (i >= stages - rest) for i in range(stages)]
-    counts[0] += 1
-    counts[-1] += 1
-    return tuple(counts)
+    """Layers of each of `stages` even stages, as the twin splits; None where a stage would have no block."""
+    return split.stage_layers(stages, layers, True, True) if layers - 2 >= stages else None
 
 
 def deal(

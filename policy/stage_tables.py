@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twin.estimate import Estimator
+from twin.split import stage_start
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,16 +122,14 @@ def filling(
         np.zeros((size, size)),
     )
     if len(a):
-        bounds = _bounds(ends[a], ends[b] - ends[a], stages)
+        bounds = _bounds(ends[a], ends[b], stages, estimator.n_layers)
         spans = bounds[:, :-1], bounds[:, 1:]
         slowest[a, b], total[a, b] = each_s[spans].max(axis=1), each_s[spans].sum(axis=1)
         successors[a, b] = (in_flight[spans] - (stages - np.arange(stages))).min(axis=1)
     return Filling(tp, stages, slowest, total, successors)
 
 
-def _bounds(first: NDArray[np.int64], layers: NDArray[np.int64], stages: int) -> NDArray[np.int64]:
-    """Bounds of the stages of shares (P, stages + 1), as the twin splits them."""
-    base, rest = np.divmod(layers, stages)
-    q = np.arange(stages + 1)
-    more = np.maximum(0, q - (stages - rest)[:, None])
-    return np.asarray(first[:, None] + q * base[:, None] + more)
+def _bounds(first: Int, past: Int, stages: int, layers: int) -> Int:
+    """Bounds of the stages of shares (P, stages + 1) of a model of `layers`, as the twin splits them."""
+    a, b = first[:, None], past[:, None]
+    return np.asarray(a + stage_start(np.arange(stages + 1), stages, b - a, a == 0, b == layers))

@@ -13,8 +13,8 @@ from ingest.units import BITS_PER_BYTE, transmission_s
 from twin.boundaries import route_bps
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
-from twin.plan import Plan, Share
-from twin.stages import chunk_bounds, slots
+from twin.plan import Plan
+from twin.split import stage_layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,12 +29,6 @@ class Move:
     seconds: float
 
 
-def stage_layers(share: Share) -> tuple[int, ...]:
-    """Layers per stage of a share: as even as can be, the remainder to the last stages."""
-    base, rest = divmod(share.layers, share.pp)
-    return tuple(base + (stage >= share.pp - rest) for stage in range(share.pp))
-
-
 def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     """Who holds each layer: (domain, tp, GPUs of its stage in rank order)."""
     stages = []
@@ -42,12 +36,12 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
         width = plan.dp * share.tp
         for stage in range(share.pp):
             stages.append((share.domain, share.tp, share.gpus[stage * width : (stage + 1) * width]))
-    counts = [count for share in plan.shares for count in stage_layers(share)]
-    if plan.chunks > 1:
-        inner = [(share.tp, share.pp) for share in plan.shares]
-        cuts = np.array([plan.cuts], np.int64)
-        counts = np.diff(chunk_bounds(cuts, slots(plan.order, inner), plan.chunks)[:, 0]).tolist()
-    return tuple(stages[part % len(stages)] for part, count in enumerate(counts) for _ in range(count))
+    counts, last = [], len(plan.shares) - 1
+    for n, share in enumerate(plan.shares):
+        parts = stage_layers(share.pp * plan.chunks, share.layers, n == 0, n == last)
+        counts.append([parts[c * share.pp : (c + 1) * share.pp] for c in range(plan.chunks)])
+    met = [layers for c in range(plan.chunks) for of_share in counts for layers in of_share[c]]
+    return tuple(stages[part % len(stages)] for part, layers in enumerate(met) for _ in range(layers))
 
 
 def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:

@@ -33,8 +33,8 @@ from ingest.units import to_ns, to_s, transmission_s
 from twin.boundaries import route_bps
 from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
-from twin.moving import stage_layers
 from twin.plan import Plan
+from twin.split import stage_layers
 
 Pair = tuple[int, int]
 EXCESS_AT_30 = ((1, -0.0019), (2, -0.0019), (4, 0.0029), (8, 0.011))
@@ -91,7 +91,7 @@ def outer_bytes(job: JobSpec, plan: Plan, number: int) -> tuple[int, ...]:
     assert plan.sync is not None
     share = plan.shares[number]
     each = OUTER_BYTES / (plan.dp * share.tp) if plan.sync.inner_steps > 1 else 0.0
-    bounds = np.cumsum([0, *stage_layers(share)])
+    bounds = np.cumsum([0, *stage_layers(share.pp, share.layers, True, True)])
     held = np.cumsum([0.0] + [float(layer.parameters) for layer in job.model.layers()])
     return tuple(int(x) for x in np.diff(held[bounds]) * each)
 

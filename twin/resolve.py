@@ -14,6 +14,7 @@ from twin.columns import BY_NAME, BadCellError, Cell
 from twin.domain import Domain
 from twin.job import JobSpec
 from twin.plan import PointToPoint, Schedule
+from twin.split import stage_layers
 from twin.transformer import BYTES_PER_ELEMENT, Transformer
 
 DEFAULT_SEQ = 2048
@@ -295,7 +296,9 @@ def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunk
         raise BadCellError("pp", f"{model.blocks} layers cannot fill {pp} stages")
     if chunks > 1 and min(cuts or (model.blocks // pp,)) < chunks:
         raise BadCellError("chunks", f"{chunks} chunks in every stage are more than it has layers")
-    counts = list(cuts) if cuts is not None else _even(model.blocks, pp)
+    if cuts is None:
+        return stage_layers(pp, model.blocks + 2, True, True)
+    counts = list(cuts)
     counts[0] += 1
     counts[-1] += 1
     return tuple(counts)

@@ -18,6 +18,7 @@ from twin.job import JobSpec
 from twin.pipeline import warmup_depths
 from twin.placement import Layout
 from twin.plan import Plan, Recompute
+from twin.split import stage_start
 from twin.transformer import Transformer
 
 Float = NDArray[np.float64]
@@ -83,38 +84,21 @@ def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot,
     )
 
 
-def stage_bounds(cuts: Int, positions: Sequence[Slot]) -> Int:
-    """First layer of every stage, and N at the end (S + 1, P), from cuts (P, n + 1).
+def stage_bounds(cuts: Int, positions: Sequence[Slot], layers: int, chunks: int = 1) -> Int:
+    """First layer of every stage in pipeline order, and past the last at the end (v S + 1, P), from cuts
+    (P, n + 1) of a model of `layers` layers.
 
-    Shares split evenly by count, the remainder to their last stages.
+    With chunks, in the order in which a micro-batch meets them: stage i's chunk c is row c S + i, and a share
+    deals its layers out to the chunks of its stages.
     """
-    rows = []
+    dealt = []
     for slot in positions:
-        start, count = cuts[:, slot.share], cuts[:, slot.share + 1] - cuts[:, slot.share]
-        base, rest = np.divmod(count, slot.pp)
-        rows.append(start + slot.inner * base + np.maximum(0, slot.inner - (slot.pp - rest)))
-    return np.stack([*rows, cuts[:, -1]])
-
-
-def chunk_bounds(cuts: Int, positions: Sequence[Slot], chunks: int) -> Int:
-    """First layer of every chunk in the order in which a micro-batch meets them, and N at the end
-    (v S + 1, P): stage i's chunk c is row c S + i.
-
-    A share divides its blocks evenly over the chunks of its stages, the remainder to the last ones; the
-    embedding joins the very first chunk, the head the very last.
-    """
-    first, last = positions[0].share, positions[-1].share
-    rows: list[Int] = []
-    for chunk in range(chunks):
-        for slot in positions:
-            blocks = (
-                cuts[:, slot.share + 1] - cuts[:, slot.share] - (slot.share == first) - (slot.share == last)
-            )
-            base, rest = np.divmod(blocks, slot.pp * chunks)
-            rows.append(base + (chunk * slot.pp + slot.inner >= slot.pp * chunks - rest))
-    rows[0] = rows[0] + 1
-    rows[-1] = rows[-1] + 1
-    return np.concatenate([cuts[:, :1].T, cuts[:, 0] + np.cumsum(rows, axis=0)])
+        if slot.inner == 0:  # once a share
+            first, past, parts = cuts[:, slot.share], cuts[:, slot.share + 1], slot.pp * chunks
+            part = np.arange(parts + 1)[:, None]
+            dealt.append(np.diff(stage_start(part, parts, past - first, first == 0, past == layers), axis=0))
+    counts = [dealt[s.share][chunk * s.pp + s.inner] for chunk in range(chunks) for s in positions]
+    return np.concatenate([cuts[:, :1].T, cuts[:, 0] + np.cumsum(counts, axis=0)])
 
 
 def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
@@ -200,7 +184,7 @@ class StageModel:
         `layouts` (n,): one per share.
         """
         chunks, count = sketch.chunks, len(positions)
-        bounds = stage_bounds(cuts, positions) if chunks == 1 else chunk_bounds(cuts, positions, chunks)
+        bounds = stage_bounds(cuts, positions, len(self._parameters) - 1, chunks)
         parts, shape = (chunks * count, len(cuts)), (count, len(cuts))
         forward, backward, weight = (np.empty(parts) for _ in range(3))
         sync, update, peak = (np.empty(shape) for _ in range(3))

@@ -18,6 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from twin.split import stage_start_compiled
+
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
@@ -133,13 +135,13 @@ def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type:
     """Whether layers [n - layers, n) fit into `pp` stages with `behind` stages after them; capacity (F, 2,
     2).
     """
-    base, rest = layers // pp, layers % pp
+    first_share, last_share, end = layers == n, n == n_layers, 0
     for j in range(pp):
-        count = base + (1 if j >= pp - rest else 0)
+        start, end = end, stage_start_compiled(j + 1, pp, layers, first_share, last_share)
         flight = m if all_in_flight else min(m, behind + pp - j)
-        first = 1 if layers == n and j == 0 else 0
-        last = 1 if n == n_layers and j == pp - 1 else 0
-        if count > capacity[min(flight, capacity.shape[0]) - 1, first, last]:
+        first = 1 if first_share and j == 0 else 0
+        last = 1 if last_share and j == pp - 1 else 0
+        if end - start > capacity[min(flight, capacity.shape[0]) - 1, first, last]:
             return False
     return True
 

@@ -19,6 +19,7 @@ from policy.hippo.masks import Masks, Space, merge_classes
 from twin import placement
 from twin.estimate import Estimator
 from twin.plan import Plan, Share
+from twin.split import stage_layers
 from twin.stages import StageCosts, StageModel, slots
 
 Int = NDArray[np.int64]
@@ -367,8 +368,7 @@ class Problem:
 
 
 def _stage_parameters(estimator: Estimator, layers: int, pp: int) -> Float:
-    """Parameters of each of `pp` stages over the first `layers` layers."""
+    """Parameters of each of `pp` stages of a model of `layers` layers."""
     parameters = [float(layer.parameters) for layer in estimator.job.model.layers()]
-    counts = [layers // pp + (j >= pp - layers % pp) for j in range(pp)]
-    edges = np.concatenate([[0], np.cumsum(counts)])
+    edges = np.concatenate([[0], np.cumsum(stage_layers(pp, layers, True, True))])
     return np.array([sum(parameters[a:b]) for a, b in pairwise(edges)])

@@ -15,6 +15,7 @@ from ingest.units import BITS_PER_BYTE, NS_PER_S
 from policy.hippo.clock import exact_ns
 from policy.hippo.problem import Codes, Problem
 from twin.kernel import DEAD, LONGEST_NS
+from twin.split import stage_start_compiled
 from twin.stages import BUCKETS
 
 Int = NDArray[np.int64]
@@ -250,9 +251,9 @@ def _fill(  # type: ignore[no-untyped-def]
             k, q = domain[p, i], choice[p, i]
             y, z = kind_of[k], class_of[k]
             depth, slower, mine = pp[c, z, q], slow[p, k], 0.0
-            base, rest = layers[p, i] // depth, layers[p, i] % depth
+            start, ends = at, (i == 0, i + 1 == count[p])
             for j in range(depth):
-                end = at + base + (1 if j >= depth - rest else 0)
+                end = start + stage_start_compiled(j + 1, depth, layers[p, i], ends[0], ends[1])
                 held = (parameters[end] - parameters[at]) / tp[c, z, q]
                 ahead = forward[c, y, q, end] - forward[c, y, q, at]
                 behind = backward[c, y, q, end] - backward[c, y, q, at]
@@ -376,9 +377,9 @@ def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, out):  # typ
         k = domain[i]
         z, q = class_of[k], choice[i]
         depth = pp[c, z, q]
-        base, rest = layers[i] // depth, layers[i] % depth
+        start = at
         for j in range(depth):
-            for _ in range(base + (1 if j >= depth - rest else 0)):
+            while at < start + stage_start_compiled(j + 1, depth, layers[i], i == 0, i + 1 == count):
                 out[at, 0], out[at, 1], out[at, 2], out[at, 3] = k, tp[c, z, q], dp[c], j
                 at += 1
 

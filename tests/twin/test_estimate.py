@@ -8,9 +8,7 @@ from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import DEAD, Estimator
 from twin.gpu import fabric, preset
 from twin.job import JobSpec
-from twin.moving import stage_layers
 from twin.plan import Plan, Share
-from twin.stages import slots, stage_bounds
 from twin.transformer import preset as model
 
 K = 3
@@ -123,14 +121,6 @@ def test_a_batch_of_cuts_equals_single_plans_exactly(estimator: Estimator, data:
         plan = estimator.make(order, np.diff(cuts).tolist(), dp, inner, 1)
         assert fit == (not estimator.problems(plan))
         assert ns == (estimator.iter_ns(plan, links, slowdown) if fit else DEAD)
-
-
-@pytest.mark.parametrize("pp", [1, 2, 3, 4])
-@pytest.mark.parametrize("layers", [4, 5, 7, 11, 34])
-def test_stage_bounds_agree_with_the_plan(pp: int, layers: int) -> None:
-    bounds = stage_bounds(np.array([[0, layers, layers + 3]]), slots((0, 1), ((1, pp), (1, 1))))
-    share = Share(0, layers, 1, pp, tuple(range(pp)))
-    assert tuple(np.diff(bounds[:, 0])) == (*stage_layers(share), 3)
 
 
 def test_memory_is_explained() -> None:

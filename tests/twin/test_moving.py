@@ -82,7 +82,3 @@ def test_schedule_and_warm_up_turn_without_a_restart_but_the_micro_batch_does_no
     bigger = plan((0, LAYERS, 4, 1), micro_batch=2)
     assert moving.needs_restart(old, bigger)
     assert not moving.move_bytes(JOB, old, bigger, 3).any()
-
-
-def test_stages_share_layers_evenly_with_the_remainder_last() -> None:
-    assert moving.stage_layers(Share(0, 11, 1, 4, tuple(range(4)))) == (2, 3, 3, 3)

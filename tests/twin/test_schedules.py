@@ -17,7 +17,6 @@ from twin.estimate import Estimator
 from twin.plan import Plan, to_json
 from twin.resolve import resolve
 from twin.scenario import Setup
-from twin.stages import chunk_bounds, slots
 
 Mode = Literal["blocking", "overlapped"]
 
@@ -44,14 +43,6 @@ def test_both_engines_run_every_schedule_in_the_same_nanoseconds(
     kernel, des = (play(setup, hold(plan), engine=engine) for engine in ("kernel", "des"))
     assert durations(kernel) == durations(des)
     assert set(durations(des)) == {estimator.iter_ns(plan, setup.wan.at(0))}
-
-
-def test_every_layer_is_in_one_chunk_and_blocks_are_even() -> None:
-    positions = slots((0, 1, 2), ((1, 2), (1, 1), (1, 1)))
-    bounds = chunk_bounds(np.array([[0, 14, 24, 34]]), positions, 3)[:, 0]
-    assert bounds[0] == 0 and bounds[-1] == 34
-    # 13 blocks over six chunks of the first share: 2 each, 3 in the last one; the embedding joins the first
-    assert np.diff(bounds).tolist() == [3, 2, 3, 3, 2, 2, 3, 3, 2, 3, 4, 4]
 
 
 def test_chunks_shorten_the_bubble_and_hold_more_activations() -> None:

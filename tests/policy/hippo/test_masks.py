@@ -26,14 +26,21 @@ def space(seed: int, *, k: int = 3, n: int = 7, gpipe: bool = False) -> Space:
 
 
 def fits(s: Space, c: int, k: int, q: int, layers: int, n: int, behind: int) -> bool:
-    """The definition, written out: even split, remainder to the last stages, in flight counted from the
-    end.
+    """The definition, written out: blocks split evenly, remainder to the last stages, embedding and head
+    added where the share holds them (dealt out like blocks where those are too few), in flight counted from
+    the end.
     """
     z, m = s.class_of[k], int(s.micro_batches[c])
     pp = int(s.pp[c, z, q])
     if pp == 0 or layers < pp:
         return False
-    counts = [layers // pp + (j >= pp - layers % pp) for j in range(pp)]
+    embedding, head = int(layers == n), int(n == s.n_layers)
+    if layers - embedding - head < pp:
+        embedding = head = 0
+    blocks = layers - embedding - head
+    counts = [blocks // pp + (j >= pp - blocks % pp) for j in range(pp)]
+    counts[0] += embedding
+    counts[-1] += head
     for j, count in enumerate(counts):
         flight = m if s.all_in_flight else min(m, behind + pp - j)
         first, last = int(layers == n and j == 0), int(n == s.n_layers and j == pp - 1)
