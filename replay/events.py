@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from ingest.errors import DamageError
 from replay import payloads
@@ -19,6 +20,8 @@ Json = dict[str, Any]
 
 MAX_INTEGER = 2**63 - 1
 """Largest `seq` and `sim_ns` (Arrow int64)."""
+
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
 
 
 class EventError(ValueError):
@@ -90,11 +93,34 @@ def canonical(value: Any) -> str:
         EventError: NaN, infinity, a lone surrogate, a key that is no string, or no JSON value at all.
     """
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text = _ENCODE(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"not a JSON value: {error}") from error
     return text
+
+
+def payload_text(payload: Json) -> str:
+    """The canonical text of a payload that `check` let through: the bytes of `canonical`, in a third of the
+    time where a field is all numbers.
+
+    Raises:
+        EventError: as `canonical`.
+    """
+    return "{" + ",".join([f'"{name}":{_field_text(payload[name])}' for name in sorted(payload)]) + "}"
+
+
+def _field_text(value: Any) -> str:
+    """Numbers alone as pydantic writes them: its floats are the same shortest digits as Python's, and look
+    the same unless either has an exponent (an `e`, or five digits behind `0.`)."""
+    if type(value) in (int, float, list):
+        try:
+            fast = to_json(value, inf_nan_mode="strings")
+        except ValueError:
+            return canonical(value)  # says what is wrong with it
+        if not (b'"' in fast or b"e" in fast or b"0.0000" in fast):  # text, objects, booleans; exponents
+            return fast.decode()
+    return canonical(value)
 
 
 def check(name: str, payload: Json) -> EventType:
@@ -107,7 +133,7 @@ def check(name: str, payload: Json) -> EventType:
     if kind is None:
         raise EventError(f"{name}: no such event type; known: {', '.join(EVENT_TYPES)}")
     try:
-        kind.payload.model_validate(payload)
+        kind.payload.__pydantic_validator__.validate_python(payload)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise EventError(f"{name}: {faults}") from error

@@ -19,7 +19,7 @@ from ingest.durable import DISK, Disk, Lock, make_directory
 from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay import recovery, segment, verification
 from replay.contents import Contents
-from replay.events import MAX_INTEGER, Event, EventError, canonical, check, line, upcast
+from replay.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
 from replay.recovery import recover
 from replay.segment import FileDamageError, Manifest
 from replay.streams import Row, Streams
@@ -169,7 +169,7 @@ class RunWriter:
             raise EventError(
                 f"{name}: time {sim_ns} ns is before the last event's {self._last_ns} ns or too large"
             )
-        seq, text = self._next, canonical(payload)
+        seq, text = self._next, payload_text(payload)
         row = (seq, sim_ns, name, kind.version, job, text, canonical(wall) if wall else "{}")
         if self.replaying:
             self._compare(row)

@@ -6,12 +6,11 @@ SHA-256 in the manifest is the integrity, and each manifest holds the hash of th
 """
 
 import hashlib
-import io
 import json
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,8 @@ OLDER_SCHEMA = "twin.segment/1"
 """Read, no longer written: a manifest without `walls`."""
 GENESIS = "0" * 64
 """`previous` of the first manifest."""
+WORTH_COMPRESSING = 32
+"""Events of a segment from which on compression is worth its time."""
 
 SCHEMA = pa.schema(
     [
@@ -99,10 +100,8 @@ class Manifest:
 
     def fields(self) -> dict[str, object]:
         """The fields of its schema version."""
-        fields = asdict(self)
-        if self.walls is None:
-            del fields["walls"]
-        return fields
+        names = [name for name in self.__slots__ if name != "walls" or self.walls is not None]
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def of_fields(cls, fields: dict[str, object]) -> "Manifest | None":
@@ -172,10 +171,18 @@ def encode(rows: Sequence[Row]) -> bytes:
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """A table of `SCHEMA` as the bytes of a Parquet file."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=["type", "version", "job"])
-    return sink.getvalue()
+    """A table of `SCHEMA` as the bytes of a Parquet file.
+
+    A few events are left as they are: to compress each column would take longer than all the rest, and what
+    such a file weighs is its own description. Compaction compresses them.
+    """
+    sink = pa.BufferOutputStream()
+    compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
+    dictionaries, statistics = ["type", "version", "job"], ["seq", "sim_ns"]
+    pq.write_table(
+        table, sink, compression=compression, use_dictionary=dictionaries, write_statistics=statistics
+    )
+    return bytes(sink.getvalue())
 
 
 def read_manifest(path: Path) -> Manifest:

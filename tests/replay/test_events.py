@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingest.errors import DamageError
 from replay import events
-from replay.events import EVENT_TYPES, EventError, canonical, check, describe, line, upcast
+from replay.events import EVENT_TYPES, EventError, canonical, check, describe, line, payload_text, upcast
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -52,6 +52,37 @@ def test_a_loop_in_a_value_is_refused() -> None:
     loop.append(loop)
     with pytest.raises(EventError):
         canonical(loop)
+
+
+FLOATS = (
+    st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-400, 400).map(lambda n: float(f"1.2345e{n % 309 - 10}"))
+    | st.decimals(-1, 1, places=6).map(float)
+)
+FIELD = st.recursive(
+    FLOATS | st.integers() | st.booleans() | st.none() | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("aen"), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.dictionaries(st.sampled_from(["samples", "count", "e", "a"]), FIELD))
+def test_the_text_of_a_payload_is_its_canonical_text(payload: dict[str, object]) -> None:
+    assert payload_text(payload) == canonical(payload)
+
+
+@pytest.mark.parametrize(
+    "number", [1e15, 1e16, 1e17, 9.999e-5, 1e-4, 1.5e-5, 1e-6, -0.0, 5e-324, 1e300, 10**400, 2**63, -1e22]
+)
+def test_the_text_of_a_number_is_pythons_at_the_edges_of_exponents(number: float) -> None:
+    assert payload_text({"n": number, "l": [[number]]}) == canonical({"n": number, "l": [[number]]})
+
+
+@pytest.mark.parametrize("value", [math.nan, [[math.inf]], ["\ud800"], [{1, 2}, "x"]])
+def test_the_text_of_a_payload_refuses_what_is_no_json(value: object) -> None:
+    with pytest.raises(EventError, match="not a JSON value"):
+        payload_text({"n": value})
 
 
 def test_every_event_of_a_run_fits_its_type() -> None:

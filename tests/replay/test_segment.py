@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ingest.errors import DamageError, ExistsError
@@ -37,6 +38,15 @@ def test_the_manifest_says_what_is_in_the_data(tmp_path: Path) -> None:
 
 def test_equal_rows_give_equal_bytes() -> None:
     assert segment.encode(ROWS) == segment.encode(list(ROWS))
+
+
+@pytest.mark.parametrize("rows", [segment.WORTH_COMPRESSING - 1, segment.WORTH_COMPRESSING])
+def test_many_events_are_compressed_few_are_not_and_both_read_back(tmp_path: Path, rows: int) -> None:
+    many = [(n, n, "link_failed", 1, "", '{"dst":1,"src":0}', "{}") for n in range(rows)]
+    manifest = segment.commit(tmp_path, many, GENESIS, THROUGH, final=False)
+    assert list(segment.rows_of(segment.read_rows(tmp_path, manifest.piece))) == many
+    column = pq.ParquetFile(tmp_path / manifest.data_name).metadata.row_group(0).column(5)
+    assert column.compression == ("ZSTD" if rows >= segment.WORTH_COMPRESSING else "UNCOMPRESSED")
 
 
 def test_a_segment_is_never_written_twice(tmp_path: Path) -> None:
