@@ -18,6 +18,7 @@ from ingest.errors import NotFoundError, UsageError
 from twin import fits, gpu
 from twin.calibration import Calibration, rates_from, shape_of
 from twin.collectives import Path as Link
+from twin.collectives import all_reduce_s
 from twin.compute import Host, built_in_rates, layer_times, matmul_flops_s
 from twin.domain import Domain, GpuType
 from twin.fits import Fit
@@ -219,22 +220,37 @@ def _blocks(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
 
 
 def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
-    """All-reduce inside a node, and between nodes with one rank in each."""
+    """All-reduce inside a node, then between nodes by the ranks that each has: what is left of the time."""
     usual = gpu.fabric(kind)
-    mine = [row for row in rows if _known(row["gpu_model"]) == kind]
-    for where, chosen, before in (
-        ("intra-node", [r for r in mine if r["nodes"] == 1],
-         Link(usual.intra_node_bps, usual.intra_node_latency_s)),
-        ("inter-node", [r for r in mine if r["nodes"] > 1 and r["nodes"] == r["ranks"]],
-         Link(usual.inter_node_bps, usual.inter_node_latency_s)),
-    ):  # fmt: skip
-        if len(chosen) >= LEAST_ROWS:
-            ranks, size, seconds = (
-                np.array([float(row[name]) for row in chosen]) for name in ("ranks", "bytes", "time_s")
-            )
-            fit = fits.ring(ranks, size, seconds, before)
-            if fit is not None:
-                yield where, fit
+    intra = Link(usual.intra_node_bps, usual.intra_node_latency_s)
+    inter = Link(usual.inter_node_bps, usual.inter_node_latency_s)
+    groups: dict[tuple[bool, int], list[Row]] = {}
+    for row in rows:
+        local, rest = divmod(row["ranks"], row["nodes"] or 1)
+        if _known(row["gpu_model"]) == kind and rest == 0:
+            far = (row["nodes"] or 1) > 1
+            groups.setdefault((far, local if far else 0), []).append(row)
+    for (far, local), chosen in sorted(groups.items()):
+        if len(chosen) < LEAST_ROWS:
+            continue
+        fit = fits.all_reduce(_reductions(chosen, intra if far else None), inter if far else intra)
+        if fit is None:
+            continue
+        if not far and fit.better:
+            intra = Link(fit.values["bandwidth_bps"], fit.values["alpha_s"])
+        yield ("intra-node" if not far else f"inter-node, {local} a node,"), fit
+
+
+def _reductions(rows: Sequence[Row], intra: Link | None) -> fits.Reductions:
+    """Rows of one group; with `intra` those between nodes, after the part inside them."""
+    ranks, nodes, size, seconds = (
+        np.array([float(row[name] or 1) for row in rows]) for name in ("ranks", "nodes", "bytes", "time_s")
+    )
+    if intra is None:
+        return fits.Reductions(ranks, size, seconds, np.zeros(len(rows)), tree=False)
+    local = int(ranks[0] / nodes[0])
+    inside = np.minimum(all_reduce_s(size, local, intra), seconds)
+    return fits.Reductions(nodes, size / local, seconds, inside, tree=True)
 
 
 def _power(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:

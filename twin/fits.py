@@ -4,15 +4,18 @@ Errors count relative to the measurement, because small and large operations mat
 be negative.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.collectives import Path, all_reduce_s
+from twin.collectives import Path, all_reduce_s, tree_all_reduce_s
 
 Float = NDArray[np.float64]
+MOST_ROUNDS = 20
+"""Of fitting a link and choosing each row's algorithm under it; they settle in two or three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,14 @@ def mean_error(predicted: Float, measured: Float) -> float:
 
 def _relative(columns: list[Float], measured: Float) -> Float:
     """Coefficients >= 0 of measured = sum of coefficient x column, by relative errors."""
+    return _least([column / measured for column in columns], np.ones(len(measured)))
+
+
+def _least(columns: list[Float], target: Float, chosen: NDArray[np.bool_] | slice = slice(None)) -> Float:
+    """Coefficients >= 0 of target = sum of coefficient x column over the chosen rows."""
     from scipy.optimize import nnls  # heavy, needed here only
 
-    found: Float = nnls(np.stack(columns, axis=1) / measured[:, None], np.ones(len(measured)))[0]
+    found: Float = nnls(np.stack(columns, axis=1)[chosen], target[chosen])[0]
     return found
 
 
@@ -63,27 +71,67 @@ def products(flops: Float, seconds: Float, peak_flops: float, before: Float | No
     )  # fmt: skip
 
 
-def ring(ranks: Float, size_bytes: Float, seconds: Float, before: Path | None) -> Fit | None:
-    """Ring all-reduce: seconds = 2 (n-1) alpha + 2 (n-1)/n x / B; None when time does not grow with size.
-
-    B from messages of at least a quarter of the largest, since small ones run other protocols at other
-    rates; then alpha from all with that B.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reductions:
+    """Measured all-reduces (R,): `ranks` of one level, bytes that each of them reduces there, seconds in all,
+    and how many of those the levels inside take. `tree`: whether the level may run a tree.
     """
-    hops, share = 2 * (ranks - 1), 2 * (ranks - 1) / ranks * size_bytes
-    large = size_bytes >= size_bytes.max() / 4
-    _, slope = _relative([hops[large], share[large]], seconds[large])
-    if slope <= 0:
-        return None
-    weight, rest = hops / seconds, 1 - slope * share / seconds
-    alpha = max(0.0, float(weight @ rest / (weight @ weight)))
-    old = None
-    if before is not None:
-        guess = [all_reduce_s(float(x), int(n), before) for x, n in zip(size_bytes, ranks, strict=True)]
-        old = mean_error(np.array(guess), seconds)
-    return Fit(
-        {"alpha_s": alpha, "bandwidth_bps": float(8 / slope)}, len(ranks), old,
-        mean_error(alpha * hops + slope * share, seconds),
-    )  # fmt: skip
+
+    ranks: Float
+    size_bytes: Float
+    seconds: Float
+    inside_s: Float
+    tree: bool
+
+    def predict(self, path: Path) -> tuple[Float, NDArray[np.bool_]]:
+        """Seconds by the faster algorithm, and where that is the tree."""
+        ring = np.array([all_reduce_s(x, int(n), path) for x, n in self._rows()])
+        tree = np.array([tree_all_reduce_s(x, int(n), path) for x, n in self._rows()])
+        chosen = (tree < ring) & self.tree
+        return self.inside_s + np.where(chosen, tree, ring), chosen
+
+    def _rows(self) -> Iterator[tuple[float, float]]:
+        return zip(self.size_bytes.tolist(), self.ranks.tolist(), strict=True)
+
+    def link(self, by_tree: NDArray[np.bool_]) -> Path | None:
+        """The link that explains the rows when these of them ran as trees; None where time does not grow.
+
+        B from messages of at least a quarter of the largest, since small ones run other protocols at other
+        rates; then alpha from all with that B.
+        """
+        n, x = self.ranks, self.size_bytes
+        hops = np.where(by_tree, 2 * np.ceil(np.log2(n)), 2 * (n - 1))
+        sent = np.where(by_tree, 2 * x, 2 * (n - 1) / n * x)
+        left, large = 1 - self.inside_s / self.seconds, x >= x.max() / 4
+        columns = [hops / self.seconds, sent / self.seconds]
+        slope = _least(columns, left, large)[1]
+        if slope <= 0:
+            return None
+        rest = left - slope * columns[1]
+        alpha = max(0.0, float(columns[0] @ rest / (columns[0] @ columns[0])))
+        return Path(float(8 / slope), alpha)
+
+
+def all_reduce(rows: Reductions, before: Path) -> Fit | None:
+    """alpha and B of the level; each row counts as ring or tree, whichever the fitted link makes faster.
+
+    None when time does not grow with size.
+    """
+    by_tree, link = np.zeros(len(rows.ranks), np.bool_), None
+    for _ in range(MOST_ROUNDS):
+        link = rows.link(by_tree)
+        if link is None:
+            return None
+        chosen = rows.predict(link)[1]
+        if (chosen == by_tree).all():
+            break
+        by_tree = chosen
+    assert link is not None
+    values = {"alpha_s": link.latency_s, "bandwidth_bps": link.bandwidth_bps}
+    if rows.tree:
+        values["tree_rows"] = float(by_tree.sum())
+    old, new = (mean_error(rows.predict(path)[0], rows.seconds) for path in (before, link))
+    return Fit(values, len(rows.ranks), old, new)
 
 
 def floor(modelled: Float, measured: Float) -> Fit:

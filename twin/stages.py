@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twin import memory, orders
-from twin.collectives import Path, hierarchical_all_gather_s
+from twin.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.compute import ComputeModel
 from twin.domain import Domain
 from twin.job import JobSpec
@@ -199,7 +199,7 @@ class StageModel:
             if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
                 for part, span in zip(range(i, len(forward), count), held, strict=True):
                     some = _of_layers(self._parameters, [span]) / slot.tp
-                    reduce, gather = self._collectives_s(some, slot, sketch, layouts[slot.share])
+                    reduce, gather = self.collectives_s(some, slot, sketch, layouts[slot.share])
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
             beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
@@ -229,29 +229,33 @@ class StageModel:
         """
         if sketch.dp == 1:
             return np.zeros_like(parameters)
-        reduce, gather = self._collectives_s(parameters, slot, sketch, shape)
+        reduce, gather = ways = self.collectives_s(parameters, slot, sketch, shape)
         if sketch.zero == 0:
-            return reduce + gather
+            return np.minimum(*ways)
         if sketch.zero >= 3:
             return reduce / BUCKETS
         return _exposed(reduce, backward) + _exposed(gather, forward)
 
-    def _collectives_s(
+    def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
     ) -> tuple[Float, Float]:
-        """Seconds to reduce (scatter) the gradients of a stage and to gather its weights, over dp."""
+        """What gradients cost over dp, each affine in the parameters (P,) of a GPU: with a sharded optimiser
+        the seconds to reduce (scatter) them and to gather the weights, else those of an all-reduce by ring
+        and by tree, of which the faster is taken.
+        """
         gradient_bytes = (
             2.0 if self._job.model.dtype == "fp16" else 4.0
         )  # Megatron reduces bf16 gradients in fp32
         domain = self._domains[slot.domain]
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
-        local, nodes = shape.dp_local[slot.inner], shape.dp_nodes[slot.inner]
-
-        def ring_s(bytes_per_parameter: float) -> Float:
-            return hierarchical_all_gather_s(parameters * bytes_per_parameter, local, nodes, intra, inter)
-
-        return ring_s(gradient_bytes), ring_s(2.0 if sketch.zero >= 1 else gradient_bytes)
+        levels = ((shape.dp_local[slot.inner], intra), (shape.dp_nodes[slot.inner], inter))
+        if sketch.zero == 0:
+            return hierarchical_all_reduces_s(parameters * gradient_bytes, levels)
+        reduce, gather = (
+            hierarchical_all_gather_s(parameters * each, levels) for each in (gradient_bytes, 2.0)
+        )
+        return reduce, gather
 
     def _peak_bytes(self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float) -> Float:
         """Peak bytes per GPU (P,): states, activations of `flight` micro-batches, largest temporary,

@@ -86,7 +86,7 @@ class Tables:
     pp: Int  # (C, Z, Q)
     forward: Float  # (C, Y, Q, N + 1)
     backward: Float  # (C, Y, Q, N + 1)
-    collective: Float  # (2, 2, C, Y, Q, J): reduce and gather, each fixed and per parameter
+    collective: Float  # (2, 2, C, Y, Q, J): the two of `collectives_s`, each fixed and per parameter
     update_per_parameter: Float  # (C, Y, Q, J)
     inner_occupancy_ns: Int  # (C, Y, Q, J)
     inner_latency_ns: Int  # (C, Y, Q, J)
@@ -240,15 +240,15 @@ class Problem:
         return np.stack([forward, backward])
 
     def _collectives(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
-        """Seconds to reduce a stage's gradients and to gather its weights, affine in the parameters of its
-        GPUs: (2, 2, pp), see `Tables.collective`. Nothing to do where dp is 1.
+        """Seconds of a stage's gradient collectives, affine in the parameters of its GPUs: (2, 2, pp), see
+        `Tables.collective`. Nothing to do where dp is 1.
         """
         if knob.dp == 1:
             return np.zeros((2, 2, pp))
         sketch = self._sketch(k, tp, pp, knob, 1)
         shape = self._layout(k, tp, pp, knob)
         held = np.array([0.0, 1e9])
-        seconds = [self._model._collectives_s(held, slot, sketch, shape) for slot in slots((k,), ((tp, pp),))]
+        seconds = [self._model.collectives_s(held, slot, sketch, shape) for slot in slots((k,), ((tp, pp),))]
         ends = np.array(seconds)  # (pp, 2, 2): stage, reduce or gather, without and with parameters
         return np.stack([ends[:, :, 0], (ends[:, :, 1] - ends[:, :, 0]) / held[1]], axis=-1).transpose(
             1, 2, 0

@@ -260,7 +260,7 @@ def _fill(  # type: ignore[no-untyped-def]
                 reduce = collective[0, 0, c, y, q, j] + collective[0, 1, c, y, q, j] * held
                 gather = collective[1, 0, c, y, q, j] + collective[1, 1, c, y, q, j] * held
                 if zero == 0:  # as `twin.stages.StageModel`
-                    sync = reduce + gather
+                    sync = min(reduce, gather)
                 elif zero < 3:
                     sync = max(reduce - behind, reduce / BUCKETS) + max(gather - ahead, gather / BUCKETS)
                 else:

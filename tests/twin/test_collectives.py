@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from twin.collectives import Path, all_gather_s, all_reduce_s, hierarchical_all_gather_s
+from twin.collectives import (
+    Path,
+    all_gather_s,
+    all_reduce_s,
+    hierarchical_all_gather_s,
+    hierarchical_all_reduces_s,
+    tree_all_reduce_s,
+)
 
 FAST = Path(800e9, 2e-6)  # 100 GB/s
 SLOW = Path(80e9, 10e-6)  # 10 GB/s
@@ -15,18 +22,20 @@ def test_ring_by_hand() -> None:
 
 def test_one_rank_has_nothing_to_do() -> None:
     assert all_reduce_s(1e9, 1, FAST) == 0
-    assert hierarchical_all_gather_s(1e9, 1, 1, FAST, SLOW) == 0
+    assert tree_all_reduce_s(1e9, 1, FAST) == 0
+    assert hierarchical_all_gather_s(1e9, [(1, FAST), (1, SLOW)]) == 0
+    assert hierarchical_all_reduces_s(1e9, [(1, FAST), (1, SLOW)]) == (0, 0)
 
 
 def test_hierarchical_is_inside_plus_a_share_across() -> None:
     inside = 7 * 2e-6 + 7 / 8 * 0.01
     across = 3 * 10e-6 + 3 / 4 * 0.0125  # 125 MB a rank at 10 GB/s
-    assert hierarchical_all_gather_s(1e9, 8, 4, FAST, SLOW) == pytest.approx(inside + across, rel=1e-12)
+    assert hierarchical_all_gather_s(1e9, [(8, FAST), (4, SLOW)]) == pytest.approx(inside + across, rel=1e-12)
 
 
 def test_hierarchical_is_a_ring_when_one_level_is_trivial() -> None:
-    assert hierarchical_all_gather_s(1e9, 8, 1, FAST, SLOW) == all_gather_s(1e9, 8, FAST)
-    assert hierarchical_all_gather_s(1e9, 1, 8, FAST, SLOW) == all_gather_s(1e9, 8, SLOW)
+    assert hierarchical_all_gather_s(1e9, [(8, FAST), (1, SLOW)]) == all_gather_s(1e9, 8, FAST)
+    assert hierarchical_all_gather_s(1e9, [(1, FAST), (8, SLOW)]) == all_gather_s(1e9, 8, SLOW)
 
 
 def test_many_sizes_at_once() -> None:
@@ -37,3 +46,29 @@ def test_many_sizes_at_once() -> None:
 def test_bandwidth_term_has_no_log_factor() -> None:
     free = Path(800e9, 0.0)
     assert all_reduce_s(1e9, 1024, free) < 2 * 1e9 / free.bytes_s
+
+
+def test_tree_by_hand() -> None:
+    # 6 ranks: three levels down and up, the data twice over each link
+    assert tree_all_reduce_s(1e9, 6, FAST) == pytest.approx(6 * 2e-6 + 2 * 0.01, rel=1e-12)
+
+
+def test_a_tree_wins_where_latency_counts_and_a_ring_where_bytes_do() -> None:
+    nodes = [(8, FAST), (64, SLOW)]
+    small, large = hierarchical_all_reduces_s(1e5, nodes), hierarchical_all_reduces_s(1e10, nodes)
+    assert small[1] < small[0] and large[0] < large[1]
+    # between two nodes both take one hop each way, and the ring sends half as much
+    ring, tree = hierarchical_all_reduces_s(1e9, [(8, FAST), (2, SLOW)])
+    assert tree - ring == pytest.approx(1e9 / 8 / SLOW.bytes_s)
+
+
+def test_inside_a_node_there_is_only_the_ring() -> None:
+    assert hierarchical_all_reduces_s(1e3, [(8, FAST), (1, SLOW)]) == (all_reduce_s(1e3, 8, FAST),) * 2
+
+
+def test_three_levels_reduce_node_by_node_and_domain_by_domain() -> None:
+    far = Path(1e9, 50e-3)
+    ring, tree = hierarchical_all_reduces_s(1e9, [(8, FAST), (4, SLOW), (3, far)])
+    inside = all_reduce_s(1e9, 8, FAST) + all_reduce_s(1e9 / 8, 4, SLOW)
+    assert ring == pytest.approx(inside + all_reduce_s(1e9 / 32, 3, far), rel=1e-12)
+    assert tree == pytest.approx(inside + tree_all_reduce_s(1e9 / 32, 3, far), rel=1e-12)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from twin import fits
-from twin.collectives import Path, all_reduce_s
+from twin.collectives import Path, all_reduce_s, tree_all_reduce_s
 
 RNG = np.random.default_rng(3)
 
@@ -25,10 +25,29 @@ def test_a_ring_gives_back_its_link() -> None:
     ranks = np.repeat([2.0, 4.0, 8.0], 20)
     size = np.tile(np.geomspace(2e3, 6.4e7, 20), 3)
     seconds = np.array([all_reduce_s(float(x), int(n), link) for n, x in zip(ranks, size, strict=True)])
-    fit = fits.ring(ranks, size, seconds * RNG.normal(1, 0.01, len(size)), link)
+    seconds *= RNG.normal(1, 0.01, len(size))
+    fit = fits.all_reduce(fits.Reductions(ranks, size, seconds, 0 * size, tree=False), link)
     assert fit is not None
     assert fit.values["bandwidth_bps"] == pytest.approx(1.2e12, rel=0.03)
     assert fit.values["alpha_s"] == pytest.approx(4e-6, rel=0.05)
+
+
+def test_rows_that_ran_as_trees_are_told_from_rings() -> None:
+    link, start = Path(2e11, 2e-5), 3e-5
+    nodes = np.repeat([2.0, 16.0, 128.0], 30)
+    size = np.tile(np.geomspace(1e4, 1e9, 30), 3)
+    pairs = [
+        (all_reduce_s(x, int(n), link), tree_all_reduce_s(x, int(n), link))
+        for x, n in zip(size.tolist(), nodes.tolist(), strict=True)
+    ]
+    ring, tree = np.array(pairs).T
+    rows = fits.Reductions(nodes, size, start + np.minimum(ring, tree), np.full(90, start), tree=True)
+    fit = fits.all_reduce(rows, Path(1e11, 1e-6))
+    assert fit is not None and fit.error_after < 1e-6
+    assert fit.values == pytest.approx(
+        {"alpha_s": 2e-5, "bandwidth_bps": 2e11, "tree_rows": float((tree < ring).sum())}, rel=1e-6
+    )
+    assert 0 < fit.values["tree_rows"] < 60  # never between two nodes
 
 
 def test_the_floor_is_where_the_host_is_slower() -> None:
