@@ -514,10 +514,11 @@ def compact(out: Output, run: str) -> None:
     \b
     Example: twin compact latest
     """
-    from replay import compaction, runs, show
+    from replay import compaction, runs, show, sql
 
     run_id = runs.find(out.store, run)
     done = compaction.compact(runs.folder(out.store, run_id))
+    sql.keep(out.store, run_id)
     result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
     out.show(result, lambda console: show.compacted(console, run_id, done))
 

@@ -19,7 +19,7 @@ from ingest import durable
 from ingest.errors import ExistsError, StorageError
 from replay import segment
 from replay.contents import Contents
-from replay.events import canonical
+from replay.events import UPCAST, canonical
 from replay.segment import Piece
 from replay.views import View
 
@@ -64,7 +64,8 @@ class Cache:
 
         None: it cannot be kept, because the store cannot be written.
         """
-        key = hashlib.sha256(f"{head} {view.select}".encode()).hexdigest()[:32]
+        made_of = f"{head} {view.select} {sorted(UPCAST)}"
+        key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
         path = self._folder / run / f"{view.name}-{key}.parquet"
         if path.exists():
             if self._whole(path):
@@ -83,10 +84,12 @@ class Cache:
         return path
 
     def save(self) -> None:
-        """Keep what was found out."""
-        if self._prints == self._before:
+        """Keep what was found out, beside what others found out meanwhile."""
+        found = {key: value for key, value in self._prints.items() if self._before.get(key) != value}
+        if not found:
             return
-        there = {key: value for key, value in self._prints.items() if (self._store / key).exists()}
+        known = {**self._read(), **found}
+        there = {key: value for key, value in known.items() if (self._store / key).exists()}
         value = {"schema": SCHEMA, "files": there}
         with suppress(StorageError):  # a store that cannot be written can be read all the same
             durable.replace(self._path, canonical(value).encode())

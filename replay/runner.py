@@ -10,7 +10,7 @@ from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
 from policy.protocol import Context, Decision, Policy
-from replay import champion, runs
+from replay import champion, runs, sql
 from replay.compaction import tidy
 from replay.coordinator import LATE, Coordinator
 from replay.events import Event, canonical
@@ -138,7 +138,7 @@ def run(
         play(prepared, record, progress)
     finally:
         record.close()
-    tidy(runs.folder(store, run_id))
+    _put_in_order(store, run_id)
     return result(store, run_id)
 
 
@@ -173,8 +173,14 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
         )
     with RunWriter.open(reader.run_dir) as writer:
         play(prepared, writer, progress)
-    tidy(reader.run_dir)
+    _put_in_order(store, run_id)
     return result(store, run_id, "resumed; every stored event was computed again and compared")
+
+
+def _put_in_order(store: Path, run_id: str) -> None:
+    """Leave a run that has just ended in few files, and beside it what questions are answered from."""
+    tidy(runs.folder(store, run_id))
+    sql.keep(store, run_id)
 
 
 def stage(

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from ingest import query as lake
 from ingest.errors import UsageError
-from replay import segment, views
+from replay import runs, segment, views
 from replay.contents import Contents
 from replay.derived import Cache
+from replay.events import UPCAST, canonical, upcast
 from replay.log import RunReader
 from replay.runs import RUNS
 from replay.views import View
@@ -72,6 +73,28 @@ def _answer(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
         connection.close()
 
 
+def keep(store: Path, run_id: str, *, note: Note = lambda text: None) -> None:
+    """Make now the rows that questions about a large finished run are answered from; else the first question
+    would.
+
+    Raises:
+        DamageError: the run is not as it was written.
+    """
+    run_dir = runs.folder(store, run_id)
+    contents = RunReader(run_dir).contents()
+    cache = Cache(store, note)
+    if cache.worth(contents):
+        for piece in contents.pieces:
+            cache.check(run_dir, piece)
+        for view in views.KEPT:
+            _kept(cache, run_dir, contents, view)
+        cache.save()
+
+
+def _kept(cache: Cache, run_dir: Path, contents: Contents, view: View) -> Path | None:
+    return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
+
+
 def connect(store: Path) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the tables of the lake and the views of the logs.
 
@@ -106,10 +129,7 @@ def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, 
     large = [(run_dir, contents) for run_dir, contents in stored if cache.worth(contents)]
     kept: dict[str, list[Path]] = {}
     for view in _named(sql) if large else ():
-        files = [
-            cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
-            for run_dir, contents in large
-        ]
+        files = [_kept(cache, run_dir, contents, view) for run_dir, contents in large]
         if None not in files:
             kept[view.name] = [path for path in files if path is not None]
     cache.save()
@@ -140,18 +160,35 @@ def _views(
     summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
     connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
     connection.execute(f"CREATE VIEW stored_events AS {_union(_files(stored))}")
-    connection.execute(f"CREATE VIEW parsed_events AS {_union(_files(parsed))}")
+    if UPCAST:
+        text, number = duckdb.sqltype("VARCHAR"), duckdb.sqltype("INTEGER")
+        connection.create_function("lifted", _lifted, [text, number, text], text)
+    connection.execute(f"CREATE VIEW all_events AS {_current(_union(_files(stored)))}")
+    connection.execute(f"CREATE VIEW parsed_events AS {_current(_union(_files(parsed)))}")
     if connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'jobs'").fetchone() != (0,):
         connection.execute("ALTER VIEW jobs RENAME TO trace_jobs")  # `jobs` are those of the runs
     for view in (views.EVENTS, views.BOUNDS, *views.VIEWS[1:]):
         columns = ", ".join(f'"{name}"' for name, _ in view.columns)
         select = view.select
         if view.name not in kept:
-            select = select.replace("parsed_events", "stored_events")
+            select = select.replace("parsed_events", "all_events")
         else:
             listed = ", ".join(_literal(path) for path in kept[view.name])
             select = f"{select} UNION ALL SELECT * FROM read_parquet([{listed}])"
         connection.execute(f"CREATE VIEW {view.name} ({columns}) AS {select}")
+
+
+def _current(events: str) -> str:
+    """The same rows, payloads of older versions in the form of the current one."""
+    if not UPCAST:
+        return events
+    older = " OR ".join(f"(type = '{name}' AND version = {version})" for name, version in sorted(UPCAST))
+    text = f"CASE WHEN {older} THEN lifted(type, version, payload) ELSE payload END AS payload"
+    return f"SELECT * REPLACE ({text}) FROM ({events})"
+
+
+def _lifted(name: str, version: int, payload: str) -> str:
+    return canonical(upcast(name, version, json.loads(payload), name)[1])
 
 
 def _files(stored: Stored) -> list[Path]:

@@ -14,7 +14,7 @@ import pytest
 from ingest.errors import InfeasibleError, NotFoundError, TwinError, UsageError
 from policy import registry
 from policy.protocol import Decision
-from replay import champion, header, runner, runs
+from replay import champion, header, runner, runs, sql
 from replay.coordinator import Coordinator
 from replay.log import RunReader
 from replay.observation import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
@@ -54,6 +54,21 @@ def test_everything_that_happened_is_in_the_log(store: Path) -> None:
     assert moves == sum(e.type == "decided" and e.payload["action"] == "move" for e in events) > 1
     assert done.digest == RunReader(runs.folder(store, done.run_id)).digest()
     assert done.kpis.tokens == events[-1].payload["totals"]["tokens"] > 0
+
+
+def test_what_questions_about_a_large_run_need_is_made_when_it_ends(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = toy_run(store, "static")
+    assert not (store / "cache" / small.run_id).exists()
+    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 10)
+    large = toy_run(store, "static")
+    notes: list[str] = []
+    answer = sql.query(
+        store, f"SELECT count(*) FROM decisions WHERE run = '{large.run_id}'", note=notes.append
+    )
+    assert answer.to_pylist()[0]["count_star()"] == large.kpis.decisions
+    assert notes and all(note.startswith(f"{small.run_id}:") for note in notes)
 
 
 def test_latency_is_measured_and_stays_outside_the_digest(store: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 from histories import history, write
 
 from ingest.errors import DamageError, StorageError, UsageError
-from replay import sql, views
+from replay import events, sql, views
+from replay.derived import Cache
 from replay.log import RunReader, RunWriter
 from replay.sql import describe, query, render
 
@@ -286,6 +287,42 @@ def test_rows_that_are_kept_are_those_that_are_parsed(large: Path, monkeypatch: 
         assert one.equals(two) and one.equals(three), view.name
     shutil.rmtree(large / "cache")
     assert answers(large, notes) == parsed
+
+
+def test_rows_kept_when_a_run_ends_are_what_the_first_question_is_answered_from(large: Path) -> None:
+    sql.keep(large, "a")
+    sql.keep(large, "open")  # not finished: nothing is kept
+    assert [path.name for path in (large / "cache").iterdir() if path.is_dir()] == ["a"]
+    notes: list[str] = []
+    answers(large, notes)
+    assert notes and all(note.startswith("b:") for note in notes)
+
+
+def test_what_two_processes_found_out_is_kept_by_both(large: Path) -> None:
+    one, two = Cache(large, print), Cache(large, print)
+    for name, cache in (("a", one), ("b", two)):
+        for piece in RunReader(large / "runs" / name).contents().pieces:
+            cache.check(large / "runs" / name, piece)
+    one.save()
+    two.save()
+    files = json.loads((large / "cache" / "verified.json").read_bytes())["files"]
+    assert {key.split("/")[1] for key in files} == {"a", "b"}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_payloads_of_older_versions_are_shown_in_the_current_form(
+    large: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """The stored version 1 gives the action another name; `events` shows what is stored."""
+    text = "SELECT run, number, action FROM decisions ORDER BY ALL"
+    before = rows(large, text)
+    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 100 if kept else 10**9)
+    kind = events.EVENT_TYPES["decided"]
+    monkeypatch.setitem(events.EVENT_TYPES, "decided", events.EventType("decided", 2, kind.payload))
+    monkeypatch.setitem(events.UPCAST, ("decided", 1), lambda old: {**old, "action": old["action"].upper()})
+    assert rows(large, text) == [(run, number, str(action).upper()) for run, number, action in before]
+    stored = "SELECT DISTINCT payload->>'$.action', version FROM events WHERE type = 'decided' ORDER BY 1"
+    assert rows(large, stored) == [("hold", 1), ("move", 1)]
 
 
 def test_a_query_that_hides_the_names_of_views_is_answered_from_the_events(large: Path) -> None:
