@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from ingest import query
+from twin.bank import FilterBank
 from twin.forecast import FORECASTERS, Walk, intervals, walk
 from twin.intervals import Intervals
-from twin.kalman import FilterBank
 from twin.ou import Array, OuParameters
 
 AHEAD = (1, 2, 5, 10)

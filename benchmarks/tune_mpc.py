@@ -24,7 +24,7 @@ from twin.cluster import World
 from twin.estimate import Estimator
 from twin.facts import Trigger
 from twin.past import warm
-from twin.scenario import Setup, load, prepare
+from twin.scenario import Setup, load, prepare, sensing
 from twin.seeds import generator
 
 HORIZONS_S = (1800.0, 3600.0, 7200.0)
@@ -72,7 +72,7 @@ def cases(store: Path, name: str) -> list[Case]:
     length = min(round(RUN_S * NS_PER_S), setup.wan.end_ns)
     made = []
     for start in range(0, setup.wan.end_ns - length + 1, length)[:MOST_RUNS]:
-        past = warm(setup.filters, setup.wan, start, setup.scenario.telemetry.period_s)
+        past = warm(setup.filters, setup.wan, start, sensing(setup.scenario))
         part = replace(setup, wan=setup.wan.window(start, start + length), start=past)
         weights = setup.scenario.weights.vector
         made.append(Case(part, weights, run(part, create("static"), weights)))

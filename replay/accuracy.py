@@ -57,7 +57,7 @@ def of_links(events: Iterable[Event], filter_: LinkFilter) -> dict[tuple[int, in
         for i, j, bandwidth_bps, latency_s in event.payload["samples"]:
             seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
             seen.latency_s[int(i), int(j)] = latency_s
-        expected = np.exp(filter_.bandwidth.forecast(now_ns, np.zeros(1))[0][0])
+        expected = filter_.present_bps(now_ns)[filter_.rows, filter_.columns]
         for link, dead, bandwidth_bps in zip(links, filter_.dead.tolist(), expected.tolist(), strict=True):
             if not dead and 0 < seen.bandwidth_bps[link] < np.inf:
                 found[link].add(bandwidth_bps, float(seen.bandwidth_bps[link]))

@@ -18,7 +18,7 @@ from replay.decisions import Recorded, Rehearsal
 from replay.observation import plan_from_json
 from twin.estimate import DEAD, Estimator
 from twin.plan import Plan
-from twin.view import Forecast, View
+from twin.view import View
 
 Json = dict[str, Any]
 
@@ -220,10 +220,7 @@ def scaled(view: View, link: tuple[int, int], factor: float) -> View:
     """The view with one link's bandwidth multiplied, at the present and at every horizon."""
     bandwidth = view.forecast.bandwidth_bps.copy()
     bandwidth[:, link[0], link[1]] *= factor
-    forecast = view.forecast
-    return replace(
-        view, forecast=Forecast(forecast.horizons_s, bandwidth, forecast.sd_log, forecast.latency_s)
-    )
+    return replace(view, forecast=replace(view.forecast, bandwidth_bps=bandwidth))
 
 
 def answer(decision: Decision, view: View) -> str:

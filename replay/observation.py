@@ -44,6 +44,7 @@ def view_to_json(view: View) -> Json:
         "horizons_s": _numbers(forecast.horizons_s),
         "bandwidth_bps": _numbers(forecast.bandwidth_bps),
         "sd_log": _numbers(forecast.sd_log),
+        "widths": _numbers(forecast.widths),
         "latency_s": _numbers(forecast.latency_s),
         "plan": plan_to_json(view.plan),
         "free_gpus": [int(n) for n in view.free_gpus],
@@ -61,6 +62,7 @@ def view_from_json(value: Json) -> View:
         _array(value["bandwidth_bps"]),
         _array(value["sd_log"]),
         _array(value["latency_s"]),
+        *([_array(value["widths"])] if "widths" in value else []),  # older logs have none
     )
     since = value["since_move_s"]
     return View(

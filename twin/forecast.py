@@ -6,7 +6,7 @@ training windows once, sees log values one sample at a time, and says mean and v
 some time after the last one. `walk` drives one through all samples; `intervals` turns the errors it made in
 training into intervals that need no Gaussian. The recurrent network is in `twin.gru`.
 
-`POOL`, `MEMORY`, `FITTED_SHARE` and calibrating each horizon on its own were chosen on the last 15 % of the
+`POOL`, `FITTED_SHARE` and calibrating each horizon on its own were chosen on the last 15 % of the
 training parts of the data sets in `docs/forecast.md`, never on the held-out parts.
 """
 
@@ -17,9 +17,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.units import NS_PER_S
+from twin.bank import FilterBank, Index
 from twin.intervals import Intervals
-from twin.kalman import GATE, FilterBank, Index
-from twin.ou import MIN_SD, Array, fit
+from twin.ou import MIN_SD, Array, fit, fit_level
+from twin.regimes import Regimes
 
 BURN_IN = 5
 """Samples of a link before its forecasts count: the first ones tell more of the start."""
@@ -27,8 +29,6 @@ MAX_FITTED = 2000
 """Samples of a link that are fitted: keeps the fit within seconds whatever the length of the series."""
 POOL = 30.0
 """Evidence, in samples, that the dynamics of a link are those of the others."""
-MEMORY = 0.9
-"""What the evidence for a regime keeps of its weight from one sample to the next."""
 FITTED_SHARE = 2 / 3
 """Of a training window; what is left calibrates the intervals."""
 
@@ -52,7 +52,7 @@ class Forecaster(Protocol):
 
 
 class Kalman:
-    """The filters of `twin.kalman`, fitted by maximum likelihood; `pool` as in `twin.ou.fit`."""
+    """One filter a link (`twin.bank`), fitted by maximum likelihood; `pool` as in `twin.ou.fit`."""
 
     name = "kalman"
 
@@ -68,8 +68,7 @@ class Kalman:
 
     def observe(self, index: Index, times_s: Array, values: Array) -> None:
         """Filter step."""
-        now_ns = np.rint((times_s - self._origin_s[index]) * 1e9).astype(np.int64)
-        self._bank.observe(now_ns, index, values)
+        self._bank.observe(_since(self._origin_s[index], times_s), index, values)
 
     def predict(self, ahead_s: Array) -> tuple[Array, Array]:
         """Closed form; the variance includes that of the observation."""
@@ -129,48 +128,27 @@ class Persistence:
 
 
 class Mixture:
-    """Two regimes, a link that reverts to its mean (Kalman) and one whose level moves (EWMA), each believed
-    by how well it forecast the recent samples.
-
-    The weight of a regime is proportional to exp(-D/2), D the sum of e^2/v + log v over the samples seen, the
-    last ones counting most (`memory` a sample) and an outlier no more than a gate of 4 deviations.
-    """
+    """The two regimes that a controller sees: `twin.regimes`."""
 
     name = "mixture"
 
-    def __init__(self, memory: float = MEMORY):
-        self._memory = memory
-
     def train(self, times_s: Sequence[Array], values: Sequence[Array]) -> None:
-        """Train both; neither is preferred at the start."""
-        self._regimes: tuple[Forecaster, ...] = (Kalman(), Ewma())
-        for regime in self._regimes:
-            regime.train(times_s, values)
-        self._score = np.zeros((len(self._regimes), len(values)))
-        self._time = np.full(len(values), np.nan)
+        """Fit both to the last `MAX_FITTED` samples; neither is preferred at the start."""
+        times, logs = ([series[-MAX_FITTED:] for series in part] for part in (times_s, values))
+        self._regimes = Regimes(fit(times, logs, POOL), fit_level(times, logs))
+        self._origin_s = np.array([series[0] for series in times_s])
 
     def observe(self, index: Index, times_s: Array, values: Array) -> None:
-        """Judge what each regime forecast, then tell it. The first sample of a link judges nobody."""
-        ahead = np.ones((1, len(self._time)))
-        ahead[0, index] = np.nan_to_num(times_s - self._time[index], nan=1.0)
-        known = np.isfinite(self._time[index])
-        for score, regime in zip(self._score, self._regimes, strict=True):
-            mean, var = (column[0, index] for column in regime.predict(ahead))
-            loss = np.minimum((values - mean) ** 2 / var, GATE**2) + np.log(var)
-            score[index] = np.where(known, self._memory * score[index] + loss, 0.0)
-            regime.observe(index, times_s, values)
-        self._time[index] = times_s
+        """Filter step, and judgement of the regimes."""
+        self._regimes.observe(_since(self._origin_s[index], times_s), index, values)
 
     def predict(self, ahead_s: Array) -> tuple[Array, Array]:
-        """Mean and variance of the mixture, the regimes' disagreement included."""
-        weight = np.exp(-0.5 * (self._score - self._score.min(axis=0)))[:, None]
-        weight = weight / weight.sum(axis=0)
-        means, vars_ = (
-            np.stack(part) for part in zip(*(r.predict(ahead_s) for r in self._regimes), strict=True)
-        )
-        mean: Array = (weight * means).sum(axis=0)
-        var: Array = (weight * (vars_ + (means - mean) ** 2)).sum(axis=0)
-        return mean, var
+        """Mean and variance of the mixture."""
+        return self._regimes.forecast(self._regimes.time_ns, ahead_s)
+
+
+def _since(origin_s: Array, times_s: Array) -> Index:
+    return np.rint((times_s - origin_s) * NS_PER_S).astype(np.int64)
 
 
 def _gru() -> Forecaster:

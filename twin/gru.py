@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from twin.kalman import Index
+from twin.bank import Index
 from twin.ou import Array
 
 HIDDEN, STRETCH, BATCH = 16, 48, 64

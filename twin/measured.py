@@ -35,15 +35,16 @@ def load(store: Path, spec: WanSettings, domains: Sequence[str], train_share: fl
         )
     caps = _caps(store, spec, domains)
     rtts = samples.grid(store, spec.rtt, spec, domains, "rtt_s") if spec.rtt else {}
-    links = {}
+    links, capacity = {}, np.full((len(domains),) * 2, np.inf)
     for (i, j), link in found.items():
-        bandwidth = np.minimum(link.single_bps * spec.streams, caps.get((i, j), spec.cap_bps))
+        capacity[i, j] = caps.get((i, j), spec.cap_bps)
+        bandwidth = np.minimum(link.single_bps * spec.streams, capacity[i, j])
         round_trip = rtts.get((i, j), rtts.get((j, i)))
         rtt_s = link.rtt_s if round_trip is None else np.full(len(bandwidth), round_trip)
         latency = _latency(rtt_s, spec, domains[i], domains[j])
         links[i, j] = LinkSeries(_stretched(link.times_ns - start, spec.stretch), bandwidth, latency)
     end_ns = int(_stretched(np.array([end - start]), spec.stretch)[0])
-    return trace(tuple(domains), links, end_ns, start, note(store, spec, borrowed))
+    return trace(tuple(domains), links, end_ns, start, note(store, spec, borrowed), capacity)
 
 
 def note(store: Path, spec: WanSettings, borrowed: int = 0) -> str:

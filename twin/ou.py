@@ -24,9 +24,13 @@ DEFAULT_TAU_S, DEFAULT_SD, DEFAULT_RHO = 600.0, 0.2, 0.1
 """Dynamics where no link has enough samples: 20 % variation that lasts ten minutes."""
 MIN_SD = 1e-3
 """A series that never changed is still believed to 0.1 % only; keeps every variance positive."""
+FOREVER_S = 1e13
+"""Correlation time of a process that does not revert: beyond any trace."""
 
 _GRID = 13
 _REFINEMENTS = 4
+_RATIOS = np.exp(np.linspace(np.log(1e-4), np.log(1e4), 41))
+"""Variance that a level gathers in a median step, over that of an observation."""
 _TOGETHER = 64
 """Links fitted at once: as many as the processor's cache holds."""
 
@@ -45,6 +49,11 @@ class OuParameters:
         """Variance of x without any observation."""
         variance: Array = self.sigma**2 / (2 * self.theta_per_s)
         return variance
+
+    @property
+    def adrift(self) -> "OuParameters":
+        """The same movement from one moment to the next, but no return to `mu`."""
+        return OuParameters(self.mu, np.full_like(self.mu, 1 / FOREVER_S), self.sigma, self.r)
 
     @classmethod
     def of(cls, mu: Array, *, tau_s: float, sd: float, r: float) -> "OuParameters":
@@ -78,6 +87,30 @@ def fit(times_s: Sequence[Array], values: Sequence[Array], pool: float = 0.0) ->
         rows[enough, 1:] = _drawn(rows[enough, 1:], np.array([len(values[link]) for link in enough]), pool)
     mu, tau, s2, rho = rows.T
     return OuParameters(mu, 1 / tau, np.sqrt(2 * s2 * (1 - rho) / tau), s2 * rho)
+
+
+def fit_level(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
+    """The same for links whose level moves without returning: dx = sigma dW, tau = `FOREVER_S`.
+
+    Given lambda = sigma^2 step / r, r has a closed form, so only lambda is searched, on a grid. `mu` is the
+    first value and has no weight. Links with too few samples are treated as by `fit`.
+    """
+    rows = np.array([[DEFAULT_SD**2 / DEFAULT_TAU_S, DEFAULT_SD**2 * DEFAULT_RHO] for _ in values])
+    enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
+    for links in _same_times(times_s, enough):
+        rows[links] = _levels_together(times_s[links[0]], np.array([values[link] for link in links]))
+    few = [link for link in range(len(values)) if link not in enough]
+    if enough and few:
+        rows[few] = np.median(rows[enough], axis=0)
+    q, r = rows.T
+    mu = np.array([z[0] for z in values])
+    return OuParameters(mu, np.full(len(mu), 1 / FOREVER_S), np.sqrt(q), r)
+
+
+def joined(parts: Sequence[OuParameters]) -> OuParameters:
+    """The links of all parts, one part after the other."""
+    fields = ((part.mu, part.theta_per_s, part.sigma, part.r) for part in parts)
+    return OuParameters(*(np.concatenate(column) for column in zip(*fields, strict=True)))
 
 
 def _drawn(dynamics: Array, counts: Array, pool: float) -> Array:
@@ -147,3 +180,24 @@ def _profile(tau_s: Array, rho: Array, steps_s: Array, z: Array) -> tuple[Array,
     mu = cross / square
     s2 = np.maximum((data - mu * cross) / n, MIN_SD**2)
     return mu + centre, s2, -0.5 * (n * np.log(s2) + log_f)
+
+
+def _levels_together(times_s: Array, z: Array) -> Array:
+    """Rows (sigma^2 per s, r) of B levels `z` (B, n) sampled at the same times."""
+    steps = np.diff(times_s)
+    step = float(np.median(steps))
+    level, p = np.repeat(z[:, :1], len(_RATIOS), axis=1), np.ones(len(_RATIOS))
+    data, log_f = np.zeros_like(level), np.zeros(len(_RATIOS))
+    for k in range(1, z.shape[1]):
+        p = p + _RATIOS * (steps[k - 1] / step)
+        f = p + 1
+        error = z[:, k : k + 1] - level
+        data += error * error / f
+        log_f += np.log(f)
+        level = level + p / f * error
+        p = p / f
+    n = z.shape[1] - 1
+    r = np.maximum(data / n, MIN_SD**2)
+    best = np.argmax(-0.5 * (n * np.log(r) + log_f), axis=1)
+    r = r[np.arange(len(z)), best]
+    return np.stack([_RATIOS[best] * r / step, r], axis=1)

@@ -1,6 +1,7 @@
 """Changes on top of a trace: seeded noise and regimes, declared outages, links that are made other ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,8 @@ _DAY_S = 86_400.0
 def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
     """`wan` with noise and random regimes on every link, each link with its own generator.
 
-    The same seed gives the same change; a link's change does not depend on how many links there are.
+    The same seed gives the same change; a link's change does not depend on how many links there are. No link
+    rises above its capacity, where that is known.
     """
     if perturbation.noise is None and not perturbation.regimes:
         return wan
@@ -26,6 +28,8 @@ def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
             link = _scaled(link, *ou_factor(perturbation.noise, wan.end_ns, rng))
         for regime in perturbation.regimes:
             link = _scaled(link, *_regime_factor(regime, wan.end_ns, rng))
+        if wan.capacity_bps is not None:
+            link = replace(link, bandwidth_bps=np.minimum(link.bandwidth_bps, wan.capacity_bps[i, j]))
         series[i, j] = link
     return wan.with_series(series, _note(perturbation, seed))
 

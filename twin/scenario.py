@@ -1,5 +1,6 @@
 """A scenario file becomes a `Setup`: everything a run is a function of, in one frozen value."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,8 @@ from twin.domain import Cluster, Domain
 from twin.faults import Fault
 from twin.jitter import Factors
 from twin.job import JobSpec
-from twin.kalman import LinkFilter, LinkParameters, LinkStart
+from twin.kalman import LinkFilter, LinkParameters
+from twin.past import Sensing
 from twin.perturb import altered, cut, perturb
 from twin.records import NOTHING, Records
 from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
@@ -34,8 +36,8 @@ VALIDATE_SHARE = 0.15
 class Setup:
     """One prepared world: the truth of a window, the job, and what was known before the window began.
 
-    `filters` were fitted on the training share alone; `start` is the filter state that the past before the
-    window leaves behind, None where there is no past. A run is a pure function of this value, the engine, the
+    `filters` were fitted on the training share alone; `start` is the filter that the past before the window
+    leaves behind, None where there is no past. A run is a pure function of this value, the engine, the
     policy and the code.
     """
 
@@ -44,7 +46,7 @@ class Setup:
     job: JobSpec
     wan: WanTrace
     filters: LinkParameters
-    start: LinkStart | None
+    start: LinkFilter | None
     window: Window
     dataset: str
     seed: int
@@ -56,14 +58,10 @@ class Setup:
 
     def link_filter(self) -> LinkFilter:
         """A new filter over all links, in the state in which the window begins."""
-        scenario = self.scenario
-        return LinkFilter(
-            self.filters,
-            self.cluster.size,
-            scenario.control.horizons_s,
-            noise=scenario.telemetry.noise,
-            start=self.start,
-        )
+        if self.start is not None:
+            return deepcopy(self.start)
+        asked = sensing(self.scenario)
+        return LinkFilter(self.filters, self.cluster.size, asked.horizons_s, noise=asked.noise)
 
     def header(self) -> dict[str, Any]:
         """What the first event of a run records about its world; JSON values only."""
@@ -147,8 +145,8 @@ def assemble(
     surprises = [change for change in scenario.link_changes if change.at_s is not None]
     whole = altered(whole, always)
     start_ns, end_ns = split(whole, window)
-    period_s = scenario.telemetry.period_s
-    filters = filters or past.fit(whole.window(0, split(whole, "test")[0]), period_s)
+    asked = sensing(scenario)
+    filters = filters or past.fit(whole.window(0, split(whole, "test")[0]), asked)
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
@@ -156,7 +154,7 @@ def assemble(
         job=_job(scenario),
         wan=cut(altered(truth, surprises), scenario.outages),
         filters=filters,
-        start=past.warm(filters, whole, start_ns, period_s),
+        start=past.warm(filters, whole, start_ns, asked),
         window=window,
         dataset=scenario.wan.title,
         seed=seed,
@@ -181,6 +179,12 @@ def split(wan: WanTrace, window: Window) -> tuple[int, int]:
     if window not in parts:
         raise UsageError(f"no window is called {window!r}{config.suggestion(window, parts)}")
     return parts[window]
+
+
+def sensing(scenario: Scenario) -> Sensing:
+    """How the filters of a scenario are fed and asked."""
+    telemetry = scenario.telemetry
+    return Sensing(telemetry.period_s, tuple(scenario.control.horizons_s), telemetry.noise)
 
 
 def _cluster(settings: ClusterSettings) -> Cluster:

@@ -48,9 +48,11 @@ class Telemetry:
 
     def forecast(self) -> Forecast:
         """The filter's view of the links from now on; a link that is dead now is known to be dead."""
-        dead = self._links.state.bandwidth_bps[self._rows, self._columns] <= 0
-        self._filter.dead = dead
-        return self._filter.forecast(self._env.now)
+        return self._known().forecast(self._env.now)
+
+    def _known(self) -> LinkFilter:
+        self._filter.dead = self._links.state.bandwidth_bps[self._rows, self._columns] <= 0
+        return self._filter
 
     def _sample(self) -> Generator[Event, Any, None]:
         delay_ns, period_ns = to_ns(self._settings.delay_s), to_ns(self._settings.period_s)
@@ -71,7 +73,7 @@ class Telemetry:
     def _arrive(self, sampled_ns: int, sample: LinkState) -> None:
         self._emit("link_observed", {"sampled_ns": sampled_ns, "samples": self._rowwise(sample)})
         alarms = self._filter.observe(sampled_ns, sample)
-        self._arrived(self.forecast().bandwidth_bps[0], [list(pair) for pair in alarms])
+        self._arrived(self._known().present_bps(self._env.now), [list(pair) for pair in alarms])
 
     def _rowwise(self, sample: LinkState) -> list[list[float]]:
         columns = (

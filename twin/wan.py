@@ -56,6 +56,7 @@ class WanTrace:
 
     `series[(i, j)]` exists for every i != j. `origin_epoch_ns` is the UTC time of simulation time 0, `note`
     states the modelling steps between the measurements and these numbers, `digest` identifies the content.
+    `capacity_bps` (K, K) is what no link exceeds, None where that is not known.
     """
 
     names: tuple[str, ...]
@@ -65,6 +66,7 @@ class WanTrace:
     origin_epoch_ns: int
     digest: str
     note: str
+    capacity_bps: Matrix | None = None
 
     def at(self, ns: int) -> LinkState:
         """True state of every link at `ns`."""
@@ -116,12 +118,13 @@ class WanTrace:
         if not self.start_ns <= start_ns < end_ns <= self.end_ns:
             raise ValueError(f"window [{start_ns}, {end_ns}) is not inside [{self.start_ns}, {self.end_ns})")
         series = {pair: link.window(start_ns, end_ns) for pair, link in self.series.items()}
-        return trace(self.names, series, end_ns - start_ns, self.origin_epoch_ns + start_ns, self.note)
+        origin_ns = self.origin_epoch_ns + start_ns
+        return trace(self.names, series, end_ns - start_ns, origin_ns, self.note, self.capacity_bps)
 
     def with_series(self, series: Mapping[tuple[int, int], LinkSeries], note: str) -> "WanTrace":
         """The same window with other link series and one more stated modelling step."""
         joined = f"{self.note}; {note}" if self.note else note
-        return trace(self.names, series, self.end_ns, self.origin_epoch_ns, joined)
+        return trace(self.names, series, self.end_ns, self.origin_epoch_ns, joined, self.capacity_bps)
 
 
 def trace(
@@ -130,6 +133,7 @@ def trace(
     end_ns: int,
     origin_epoch_ns: int = 0,
     note: str = "",
+    capacity_bps: Matrix | None = None,
 ) -> WanTrace:
     """A `WanTrace` from 0 to `end_ns` over `series`, which must hold every ordered pair of `names`."""
     size = len(names)
@@ -140,7 +144,8 @@ def trace(
     if end_ns <= 0:
         raise ValueError("a trace must last longer than 0")
     ordered = {pair: series[pair] for pair in wanted}
-    return WanTrace(names, ordered, 0, end_ns, origin_epoch_ns, _digest(names, ordered, end_ns), note)
+    digest = _digest(names, ordered, end_ns)
+    return WanTrace(names, ordered, 0, end_ns, origin_epoch_ns, digest, note, capacity_bps)
 
 
 def constant(names: tuple[str, ...], bandwidth_bps: Matrix, latency_s: Matrix, end_ns: int) -> WanTrace:

@@ -62,7 +62,8 @@ def test_each_job_is_held_to_its_own_prediction() -> None:
 
 def test_links_answer_for_the_telemetry_they_forecast_not_for_dead_ones() -> None:
     parameters = OuParameters.of(np.full(2, np.log(2e9)), tau_s=1e9, sd=1e-3, r=1e-2)
-    filter_ = LinkFilter(LinkParameters(parameters, parameters), 2, [0])
+    stubborn = LinkParameters(parameters, parameters, parameters, parameters)
+    filter_ = LinkFilter(stubborn, 2, [0])
     there, back = (0, 1), (1, 0)
     found = accuracy.of_links(
         [

@@ -186,7 +186,10 @@ def test_filters_and_their_start_know_only_the_past() -> None:
         assert np.array_equal(a.r, b.r)
     assert one.start is not None
     assert other.start is not None
-    assert np.array_equal(one.start.bandwidth.mean, other.start.bandwidth.mean)
+    seen, also = one.start.forecast(0), other.start.forecast(0)
+    assert np.array_equal(seen.bandwidth_bps, also.bandwidth_bps)
+    assert np.array_equal(seen.sd_log, also.sd_log)
+    assert np.array_equal(seen.widths, also.widths)
 
 
 def test_the_past_leaves_the_filter_where_the_link_was() -> None:
@@ -200,9 +203,9 @@ def test_the_past_leaves_the_filter_where_the_link_was() -> None:
 def test_a_link_dead_in_training_is_refused_a_pause_is_not() -> None:
     dead = toy_wan(2, seconds=1000, steps={(0, 1): [(1, 0), (900, 1e9)]})
     with pytest.raises(UsageError, match="dead in all of the training share"):
-        past.fit(dead.window(2 * S, 700 * S), 30)
+        past.fit(dead.window(2 * S, 700 * S), past.Sensing(30))
     paused = toy_wan(2, seconds=1000, steps={(0, 1): [(300, 0), (400, 2e9)]})
-    assert np.exp(past.fit(paused, 30).bandwidth.mu[0]) == pytest.approx(2e9)
+    assert np.exp(past.fit(paused, past.Sensing(30)).bandwidth.mu[0]) == pytest.approx(2e9)
 
 
 def test_cloudpilot_gives_sensible_links(shared: Path, tmp_path: Path) -> None:

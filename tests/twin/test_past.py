@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+
+from ingest.units import NS_PER_S
+from tests.worlds import toy_wan
+from twin import past
+from twin.domain import LinkState
+from twin.kalman import LinkFilter
+from twin.past import Sensing
+from twin.wan import WanTrace
+
+S = NS_PER_S
+HORIZONS = (0.0, 60.0, 600.0)
+SENSING = Sensing(30, HORIZONS, noise=0.03)
+
+
+def jumpy(seed: int, seconds: int = 60_000) -> WanTrace:
+    """Links that stand still and jump now and then, by steps with heavy tails."""
+    rng = np.random.default_rng(seed)
+    steps = {}
+    for i in range(3):
+        for j in range(3):
+            if i != j:
+                times = np.cumsum(rng.integers(60, 900, seconds // 300))
+                levels = 2e9 * np.exp(0.1 * np.clip(rng.standard_t(2, len(times)), -9, 9))
+                pairs = zip(times.tolist(), levels.tolist(), strict=True)
+                steps[i, j] = [(t, float(bps)) for t, bps in pairs if t < seconds]
+    return toy_wan(3, seconds=seconds, steps=steps)
+
+
+def share_inside(filter_: LinkFilter, wan: WanTrace) -> np.ndarray:
+    """(H, 2) share of truths inside the 80 % and 95 % interval."""
+    rng = np.random.default_rng(9)
+    inside: list[list[np.ndarray]] = [[] for _ in HORIZONS]
+    off = ~np.eye(3, dtype=bool)
+    for now in range(0, wan.end_ns - 700 * S, 30 * S):
+        noise = np.exp(SENSING.noise * rng.standard_normal((3, 3)))
+        filter_.observe(now, LinkState(wan.at(now).bandwidth_bps * noise, wan.at(now).latency_s))
+        forecast = filter_.forecast(now)
+        for h, horizon in enumerate(HORIZONS):
+            truth = wan.at(now + round(max(horizon, 30) * S)).bandwidth_bps
+            error = np.abs(np.log(truth[off] / forecast.bandwidth_bps[h][off]))
+            reach = forecast.sd_log[h][off][:, None] * forecast.widths[h]
+            inside[h].append(error[:, None] <= reach)
+    return np.array([np.concatenate(found).mean(axis=0) for found in inside])
+
+
+def test_intervals_hold_their_share_of_truths_that_training_did_not_see() -> None:
+    whole = jumpy(0, 200_000)
+    cut_ns = round(0.6 * whole.end_ns)
+    parameters = past.fit(whole.window(0, cut_ns), SENSING)
+    filter_ = past.warm(parameters, whole, cut_ns, SENSING)
+    assert filter_ is not None
+    found = share_inside(filter_, whole.window(cut_ns, whole.end_ns))
+    assert found[:, 0] == pytest.approx([0.8] * 3, abs=0.06)
+    assert found[:, 1] == pytest.approx([0.95] * 3, abs=0.03)
+
+
+def test_a_warm_filter_is_the_one_that_saw_the_past_with_its_clock_at_zero() -> None:
+    whole = jumpy(1, 6000)
+    parameters = past.fit(whole.window(0, 3000 * S), SENSING)
+    assert past.warm(parameters, whole, 0, SENSING) is None
+    filter_ = past.warm(parameters, whole, 3000 * S, SENSING)
+    assert filter_ is not None
+    before = filter_.forecast(0)
+    filter_.observe(0, whole.at(3000 * S))
+    after = filter_.forecast(0)
+    assert before.bandwidth_bps[0] == pytest.approx(whole.at(2999 * S).bandwidth_bps, rel=0.2)
+    assert not np.array_equal(before.bandwidth_bps[0], after.bandwidth_bps[0])
+
+
+def test_no_median_is_above_the_capacity_of_its_link() -> None:
+    wan = toy_wan(2, bps=2e9, seconds=6000)
+    capacity = np.full((2, 2), 2e9)
+    known = WanTrace(wan.names, wan.series, 0, wan.end_ns, 0, wan.digest, "", capacity)
+    filter_ = past.warm(past.fit(known, SENSING), known, 3000 * S, SENSING)
+    assert filter_ is not None
+    for k in range(5):
+        filter_.observe(k * 30 * S, LinkState(np.full((2, 2), 2.5e9), np.full((2, 2), 0.01)))
+        forecast = filter_.forecast(k * 30 * S)
+        assert forecast.bandwidth_bps[:, 0, 1].max() <= 2e9 * (1 + 1e-12)
+        assert filter_.present_bps(k * 30 * S)[0, 1] == forecast.bandwidth_bps[0, 0, 1]
+
+
+def test_a_link_alive_only_at_the_end_of_training_leaves_gaussian_intervals() -> None:
+    wan = toy_wan(2, seconds=3000, steps={(0, 1): [(1, 0), (2500, 1e9)]}).window(2 * S, 3000 * S)
+    parameters = past.fit(wan, SENSING)
+    assert parameters.intervals == ()
+    widths = LinkFilter(parameters, 2, HORIZONS).forecast(0).widths
+    assert widths == pytest.approx(np.array([[1.2816, 1.96]] * 3), rel=1e-3)
+
+
+def test_innovations_are_relative_to_those_of_training() -> None:
+    whole = jumpy(2)
+    cut_ns = round(0.6 * whole.end_ns)
+    filter_ = past.warm(past.fit(whole.window(0, cut_ns), SENSING), whole, cut_ns, SENSING)
+    assert filter_ is not None
+    off = ~np.eye(3, dtype=bool)
+    seen = []
+    for now in range(0, 10_000 * S, 30 * S):
+        filter_.observe(now, whole.at(cut_ns + now))
+        seen.append(filter_.nis[off].mean())
+    assert 0.4 < np.mean(seen) < 1.6
