@@ -17,8 +17,8 @@ from twin.kernel import DEAD, LONGEST_NS
 
 Int = NDArray[np.int64]
 
-LANES = 8
-"""Link states that run side by side: one full vector register."""
+LANES = 4
+"""Link states that run side by side; more do not pay, since few are asked at a time."""
 TF, TB, OF, LF, OB, LB = range(6)
 """First axis of `t`: durations of a stage and of its boundaries; what goes up stands with its sender."""
 FREE, DOWN, UP, NEXT, OTHER = range(5)

@@ -38,6 +38,7 @@ LOWEST_EFFICIENCY = -2.0
 HIGHEST_COST = 3.0
 START_RUNNING = 0.3
 """Share of episodes that start with the static plan running."""
+COMPONENTS = ("efficiency", "utilisation", "cost")
 CONSTRAINTS = ("weak_link", "imbalance", "interruption")
 
 
@@ -46,7 +47,7 @@ class Step:
     """What one period brought to E twins."""
 
     reward: Float  # (E,)
-    components: Float  # (E, 3) R_eff, R_util, R_cost
+    components: Float  # (E, 3) in the order of COMPONENTS
     violations: Float  # (E, 3) in the order of CONSTRAINTS
     truncated: Bool  # (E,)
     iterations: Float  # (E,)
@@ -153,17 +154,25 @@ class Twins:
     def _go_over(self, codes: Codes, move: Bool) -> Float:
         """Change plans where `move`; returns the egress of moving, USD (E,)."""
         film, at = self.footage, self.at
-        seconds, usd = self.timer.moves(self.plan, codes, film.true_bps[at, 0], film.true_latency_s[at, 0])
-        real = move & self.has_plan & (seconds >= 0)
+        usd = np.zeros(self.size)
+        asked = np.flatnonzero(move & self.has_plan)
+        seconds, moved_usd = self.timer.moves(
+            self.plan.take(asked),
+            codes.take(asked),
+            film.true_bps[at[asked], 0],
+            film.true_latency_s[at[asked], 0],
+        )
         # A dead link on the way: the move waits until it is back; a period is the least that takes.
         seconds = np.where(np.isfinite(seconds), seconds, 10 * self.period_s)
-        self.pause_s = np.where(real, self.pause_s + seconds + self.restart_s, self.pause_s)
-        changed = real | (move & ~self.has_plan)
+        real = asked[seconds >= 0]
+        self.pause_s[real] += seconds[seconds >= 0] + self.restart_s
+        usd[real] = moved_usd[seconds >= 0]
+        changed = np.concatenate([real, np.flatnonzero(move & ~self.has_plan)])
         for array in ("knob", "count", "domain", "layers", "choice"):
             getattr(self.plan, array)[changed] = getattr(codes, array)[changed]
-        self.since_s = np.where(changed, 0.0, self.since_s)
-        self.has_plan = self.has_plan | move
-        return np.where(real, usd, 0.0)
+        self.since_s[changed] = 0.0
+        self.has_plan |= move
+        return usd
 
     def _components(self, rows: Rows, iterations: Float, moved_usd: Float, base: Float) -> Float:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -5,7 +5,7 @@ share to the model), so that the numbers mean the same on every cluster. See `po
 the columns.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -41,6 +41,11 @@ class Situation:
     plan: Codes  # (B,) the running plan; rows without one are ignored
     has_plan: Bool  # (B,)
     may_hold: Bool  # (B,)
+
+    def take(self, index: NDArray[np.int64]) -> "Situation":
+        """The controllers `index`."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("horizons_s", "plan")}
+        return replace(self, plan=self.plan.take(index), **{name: a[index] for name, a in arrays.items()})
 
 
 def situation(problem: Problem, view: View, weights: tuple[float, float, float], may_hold: bool) -> Situation:

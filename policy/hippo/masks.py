@@ -61,6 +61,11 @@ class Masks:
         space = self.space
         return space.capacity, space.pp, space.micro_batches, space.n_layers, space.all_in_flight
 
+    @property
+    def tables(self) -> tuple[Int, Bool, Bool, Int, Int, Int]:
+        """What compiled code asks: limit, whole, reach, pp, class of each domain, strides of the codes."""
+        return self.limit, self.whole, self._reach, self.space.pp, self.space.class_of, self._strides
+
     def codes(self, used: Bool) -> Int:
         """Class counts of the unused domains as one number; `used` (B, K) -> (B,)."""
         return (~used).astype(np.int64) @ self._strides[self.space.class_of]
@@ -77,12 +82,7 @@ class Masks:
         space = self.space
         out = np.zeros((len(knob), len(space.class_of), space.n_layers), dtype=np.bool_)
         _steps(
-            self.limit,
-            self.whole,
-            self._reach,
-            space.pp,
-            space.class_of,
-            self._strides,
+            *self.tables,
             knob,
             used,
             self.codes(used),
@@ -97,12 +97,7 @@ class Masks:
         space = self.space
         out = np.zeros((len(knob), space.tp.shape[2]), dtype=np.bool_)
         _choices(
-            self.limit,
-            self.whole,
-            self._reach,
-            space.pp,
-            space.class_of,
-            self._strides,
+            *self.tables,
             knob,
             self.codes(used),
             left,
@@ -225,7 +220,7 @@ def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore
 
 
 @njit(cache=True)
-def _legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
+def legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
     """Whether a free domain of class z may take `layers` of the `n` left in configuration q."""
     if p == 0 or layers < p:
         return False
@@ -264,4 +259,4 @@ def _choices(limit, whole, reach, pp, class_of, strides, knob, codes, left, behi
         z = class_of[domain[b]]
         rest = codes[b] - strides[z]
         for q in range(pp.shape[2]):
-            out[b, q] = _legal(limit, whole, reach, pp[c, z, q], c, z, q, rest, n, s, layers[b])
+            out[b, q] = legal(limit, whole, reach, pp[c, z, q], c, z, q, rest, n, s, layers[b])

@@ -417,5 +417,9 @@ def _moved(  # type: ignore[no-untyped-def]
             i, k = was[layer, 0], now[layer, 0]
             if i != k:
                 moved[p, i, k] += size[layer]
-            elif (was[layer] != now[layer]).any():
+            elif (
+                was[layer, 1] != now[layer, 1]
+                or was[layer, 2] != now[layer, 2]
+                or was[layer, 3] != now[layer, 3]
+            ):
                 moved[p, k, k] += size[layer] * dp[knob[p]]

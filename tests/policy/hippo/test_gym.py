@@ -1,0 +1,188 @@
+"""The twins as Gymnasium environments: their rules, repeatability, rewards worked out by hand."""
+
+from collections.abc import Iterator
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from policy.hippo import actions
+from policy.hippo.actions import read, rows, sizes
+from policy.hippo.checkpoint import build
+from policy.hippo.config import HiPpoConfig, RolloutConfig
+from policy.hippo.course import prepared
+from policy.hippo.decode import sample
+from policy.hippo.env import LOWEST_EFFICIENCY, Twins
+from policy.hippo.gym import PLAN, PlanEnv, PlanVectorEnv
+from policy.static import equal_cuts
+from tests.worlds import toy_setup
+from twin.domain import LinkState
+from twin.estimate import Estimator
+from twin.plan import Plan
+from twin.scenario import Setup
+
+FAST = np.full((2, 2), 2e9)
+PERIOD_S, RESTART_S = 60.0, 11.35
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return toy_setup(2, seconds=2400.0, steps={(0, 1): [(600.0, 4e8)], (1, 0): [(900.0, 5e8)]})
+
+
+@pytest.fixture(scope="module")
+def three() -> Setup:
+    """Three domains, so that plans differ in order; 40 minutes."""
+    return toy_setup(3, seconds=2400.0)
+
+
+@pytest.fixture
+def env(setup: Setup) -> Iterator[PlanVectorEnv]:
+    made = gymnasium.make_vec(PLAN, num_envs=4, setup=setup)
+    assert isinstance(made, PlanVectorEnv)
+    yield made
+    made.close()
+
+
+def twins(setup: Setup, size: int = 1, **rollout: object) -> Twins:
+    settings = RolloutConfig.model_validate({"environments": size} | rollout)
+    return prepared(setup, HiPpoConfig(rollout=settings)).twins(HiPpoConfig(rollout=settings))
+
+
+def row(made: Twins, plan: Plan, go: int = 1) -> np.ndarray:
+    """The action that means `plan`."""
+    codes = made.problem.encode(plan)
+    assert codes is not None
+    n = int(codes.count[0])
+    steps = np.zeros((made.problem.k, 3), np.int64)
+    columns = (codes.domain[0, :n], codes.layers[0, :n] - 1, codes.choice[0, :n])
+    steps[:n] = np.stack(columns, axis=1)[::-1]
+    return np.array([go, codes.knob[0], *steps.reshape(-1)])
+
+
+def test_follows_the_rules_of_gymnasium(setup: Setup) -> None:
+    made = gymnasium.make(f"policy.hippo.gym:{PLAN}", setup=setup)
+    check_env(made.unwrapped)
+    assert isinstance(made.unwrapped, PlanEnv)
+
+
+def test_equal_seeds_give_equal_episodes(env: PlanVectorEnv) -> None:
+    def episode(seed: int) -> list[np.ndarray]:
+        env.action_space.seed(seed)
+        seen = [env.reset(seed=seed)[0]["edges"]]
+        for _ in range(40):  # over the end of an episode
+            observation, reward, *_ = env.step(env.action_space.sample())
+            seen += [observation["edges"], observation["globals"], reward]
+        return seen
+
+    one, same, other = episode(1), episode(1), episode(2)
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_batch_is_its_twins_one_by_one(env: PlanVectorEnv, setup: Setup) -> None:
+    env.reset(seed=3)
+    together, alone = env.twins, twins(setup)
+    starts = {name: getattr(together, name).copy() for name in ("at", "has_plan", "w", "since_s")}
+    env.action_space.seed(0)
+    asked = [env.action_space.sample() for _ in range(5)]
+    steps = [env.step(rows_) for rows_ in asked]
+    for twin in range(4):
+        single = PlanEnv(alone)
+        single.reset(seed=0)
+        for name, values in starts.items():
+            getattr(alone, name)[:] = values[twin]
+        for rows_, (observation, reward, _, _, info) in zip(asked, steps, strict=True):
+            seen, one, _, _, told = single.step(rows_[twin])
+            assert one == reward[twin] and told["efficiency"] == info["efficiency"][twin]
+            assert all(np.array_equal(seen[name], observation[name][twin]) for name in seen)
+
+
+def test_the_end_of_an_episode_is_kept_apart(setup: Setup) -> None:
+    env = gymnasium.make_vec(PLAN, num_envs=3, setup=setup, rollout=RolloutConfig(episode_steps=2))
+    env.reset(seed=0)
+    _, _, terminated, truncated, info = env.step(env.action_space.sample())
+    assert not truncated.any() and "final_obs" not in info
+    seen, _, terminated, truncated, info = env.step(env.action_space.sample())
+    assert truncated.all() and not terminated.any() and info["_final_obs"].all()
+    assert info["final_obs"][0]["globals"][0] == 1.0  # a plan was running at the end
+    assert env.single_observation_space.contains(info["final_obs"][0])
+    assert env.observation_space.contains(seen)
+
+
+def test_reward_by_hand(three: Setup) -> None:
+    """Constant links: the plan 2-0-1 at once, a move to 0-1 that takes some periods, and holding it."""
+    made = twins(three, weights=(0.5, 0.3, 0.2))
+    estimator = Estimator(three.cluster, three.job, restart_s=RESTART_S)
+    free = made.problem.free
+    base = equal_cuts(estimator, range(3), free)
+    links = LinkState(np.full((3, 3), 2e9), np.full((3, 3), 0.05))
+    first, second = (equal_cuts(estimator, order, free) for order in ((2, 0, 1), (0, 1)))
+    single = PlanEnv(made)
+    single.reset(seed=0)
+    made.has_plan[:], made.at[:] = False, 0
+    base_s = estimator.iteration(base, links).iter_s
+    base_usd = estimator.iteration(base, links).usd
+
+    def expected(plan: Plan, paused_s: float) -> float:
+        one = estimator.iteration(plan, links)
+        done = (PERIOD_S - paused_s) / one.iter_s
+        efficiency = 1 - (PERIOD_S / base_s) / done
+        utilisation = float(np.mean(one.compute_s)) * done / PERIOD_S
+        cost = one.usd / base_usd
+        return 0.5 * max(efficiency, LOWEST_EFFICIENCY) + 0.3 * utilisation - 0.2 * min(cost, 3.0)
+
+    # A hold with nothing placed is a start, and the first plan is free.
+    reward = single.step(row(made, first, go=0))[1]
+    assert reward == pytest.approx(expected(first, 0.0), rel=1e-6)
+    move = estimator.move(first, second, links)
+    assert move.seconds > RESTART_S
+    reward = single.step(row(made, second))[1]
+    assert move.seconds > 2 * PERIOD_S
+    still = 0.5 * LOWEST_EFFICIENCY - 0.2 * estimator.iteration(second, links).usd / base_usd
+    for _ in range(int(move.seconds // PERIOD_S) - 1):
+        assert reward == pytest.approx(still)
+        reward = single.step(row(made, first, go=0))[1]
+    assert reward == pytest.approx(still)
+    reward = single.step(row(made, first, go=0))[1]
+    assert reward == pytest.approx(expected(second, move.seconds % PERIOD_S), rel=1e-6)
+    reward = single.step(row(made, first, go=0))[1]
+    assert reward == pytest.approx(expected(second, 0.0), rel=1e-6)
+
+
+def test_every_action_means_a_legal_plan_and_legal_ones_mean_themselves(three: Setup) -> None:
+    made = twins(three, 64)
+    problem, masks = made.problem, made.problem.masks
+    rng = np.random.default_rng(0)
+    asked = (rng.random((400, 2 + 3 * problem.k)) * sizes(masks)).astype(np.int64)
+    codes, _, meant = read(asked, masks)
+    assert 0 < meant.mean() < 0.5
+    for p in range(len(codes)):
+        plan = problem.plan(codes, p)
+        assert problem.estimator.problems(plan) == ()
+        end = 2 + 3 * len(plan.shares)
+        assert np.array_equal(row(made, plan)[1:end], asked[p, 1:end]) == meant[p]
+    upper, lower = build(HiPpoConfig())
+    seen = made.features.observe(made.reset(rng))
+    answers = sample(upper, lower, problem, seen, rng.random((64, 2 + 3 * problem.k))).actions
+    again, go, meant = read(rows(answers, masks), masks)
+    assert meant.all() and np.array_equal(go, answers.go.numpy() == 1)
+    for p in range(64):
+        plan = problem.plan(again, p)
+        end = 2 + 3 * len(plan.shares)
+        assert np.array_equal(row(made, plan)[1:end], rows(answers, masks)[p, 1:end])
+
+
+def test_masks_of_entries_open_exactly_what_some_plan_has(three: Setup) -> None:
+    made = twins(three, 2)
+    masks = made.problem.masks
+    flat = actions.entry_masks(np.array([True, False]), masks)
+    assert flat.shape == (2, sizes(masks).sum())
+    assert flat[0, :2].tolist() == [True, True] and flat[1, :2].tolist() == [False, True]
+    at = np.cumsum(sizes(masks))
+    assert np.array_equal(flat[0, 2 : at[1]], made.problem.knob_mask)
+    k, c = made.problem.k, len(made.problem.knobs)
+    none = np.zeros(c, np.int64)
+    first = masks.steps(np.arange(c), np.zeros((c, k), np.bool_), none + made.problem.n, none)
+    assert np.array_equal(flat[0, at[2] : at[3]], first.any((0, 1)))
