@@ -657,13 +657,10 @@ def policies(out: Output, rollback: bool) -> None:
     from replay import show, status
 
     if rollback:
-        from replay import champion
+        from replay.rollback import rollback as go_back
 
-        back = champion.rollback(out.store)
-        out.show(
-            {"schema": "twin.rollback/1", "active": back},
-            lambda console: console.line(f"active checkpoint  {back}"),
-        )
+        back = go_back(out.store)
+        out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))
         return
     found = status.policies(out.store)
     out.show(found, lambda console: show.policies(console, found))

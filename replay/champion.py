@@ -38,8 +38,8 @@ def promote(store: Path, digest: str) -> None:
     _point(store, (*history(store), digest))
 
 
-def rollback(store: Path) -> str:
-    """Return to the checkpoint that was active before; returns its digest.
+def previous(store: Path) -> str:
+    """Digest of the checkpoint that was active before, after checking its bytes.
 
     Raises:
         NotFoundError: nothing was active before. DamageError: that checkpoint is damaged.
@@ -48,8 +48,18 @@ def rollback(store: Path) -> str:
     if not past:
         raise NotFoundError(f"{store / POINTER}: no earlier checkpoint was promoted, nothing to go back to")
     verified(path_of(store, past[-1]))
-    _point(store, past)
     return past[-1]
+
+
+def rollback(store: Path) -> str:
+    """Return to the checkpoint that was active before, atomically; returns its digest.
+
+    Raises:
+        NotFoundError, DamageError: as `previous`.
+    """
+    digest = previous(store)
+    _point(store, history(store)[:-1])
+    return digest
 
 
 def stored(store: Path) -> tuple[Path, ...]:

@@ -111,7 +111,8 @@ def newest(store: Path, scenario: str) -> str | None:
 
 def _operates(header: Header, scenario: str) -> bool:
     named = header.world["scenario"]["name"] == scenario
-    return named and header.policy in registry.POLICIES and header.branch is None
+    decided = header.policy in registry.POLICIES
+    return named and decided and header.branch is None and header.part_of is None
 
 
 def due(store: Path, scenario: str) -> Reading | None:

@@ -47,6 +47,7 @@ class Header:
     enforce_deadline: bool
     code: Mapping[str, str] = field(default_factory=code_version)
     branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision"}, see `replay.whatif`
+    part_of: str | None = None  # the retraining that this run is an evaluation of
 
     @property
     def seed(self) -> int:
@@ -84,6 +85,7 @@ class Header:
             "config_digest": self.config_digest,
             "code": dict(self.code),
             **({} if self.branch is None else {"branch": dict(self.branch)}),
+            **({} if self.part_of is None else {"part_of": self.part_of}),
         }
 
     def scenario(self) -> Scenario:
@@ -95,8 +97,14 @@ class Header:
 def from_payload(payload: Mapping[str, Any]) -> Header:
     """The header that `Header.payload` wrote."""
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
-    world = {name: value for name, value in payload.items() if name not in (*own, "config_digest", "branch")}
-    return Header(world, **{name: payload[name] for name in own}, branch=payload.get("branch"))
+    derived, later = "config_digest", ("branch", "part_of")
+    world = {name: value for name, value in payload.items() if name not in (*own, derived, *later)}
+    return Header(
+        world,
+        **{name: payload[name] for name in own},
+        branch=payload.get("branch"),
+        part_of=payload.get("part_of"),
+    )
 
 
 def environment() -> dict[str, str]:

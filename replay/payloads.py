@@ -41,6 +41,7 @@ class RunStarted(Payload):
     branch: Object | None = Field(
         default=None, description="of a what-if: the run it leaves, the decision that it leaves it at"
     )
+    part_of: str | None = Field(default=None, description="the retraining that this run is an evaluation of")
 
 
 class LinkObserved(Payload):

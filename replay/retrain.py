@@ -6,8 +6,9 @@ before the pointer moves; a retraining that was killed between the two is put ri
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,8 @@ Json = dict[str, Any]
 POLICY = "hippo"
 RETRAIN = "retrain"
 """Stands for the policy in the header of a retraining's run."""
+ROLLBACK = "rollback"
+"""The cause of a run that took a promotion back."""
 WORK = "retraining"
 LOCK = "retrain.lock"
 ASKED: Mapping[str, Any] = {"cause": "asked for"}
@@ -117,7 +120,7 @@ def once(
         run_id = runs.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
         with RunWriter.create(runs.folder(store, run_id)) as log:
             log.append(0, "run_started", header.payload())
-            _step(log, "due", dict(cause))
+            step(log, "due", dict(cause))
             return _steps(store, scenario, dataset, trainer or hippo_trainer, seeds, log, incumbent, progress)
 
 
@@ -134,19 +137,19 @@ def _steps(
     """Train, evaluate, judge, promote or reject; each step is durable before the next begins."""
     past = scenarios.prepare(scenario, store, window="train", dataset=dataset)
     collected = ("dataset", "window", "origin_epoch_ns", "end_ns", "traces")
-    _step(log, "collected", {name: past.header()[name] for name in collected})
+    step(log, "collected", {name: past.header()[name] for name in collected})
     start = None if incumbent is None else champion.path_of(store, incumbent)
     trained = trainer(past, start, store / CHECKPOINTS, progress)
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
-    _step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
+    step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
 
     def meet(role: str, policy: str, checkpoint: str | None) -> list[RunResult]:
         played = []
         for seed in seeds:
             one = runner.run(
                 store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
-                checkpoint=checkpoint, progress=progress,
+                checkpoint=checkpoint, part_of=log.run_dir.name, progress=progress,
             )  # fmt: skip
             log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
             log.flush()
@@ -167,14 +170,14 @@ def _steps(
     log.flush()  # the reason is on the disk before the pointer moves
     if promoted:
         champion.promote(store, trained.digest)
-        _step(log, "switched", {"from": incumbent, "to": trained.digest})
+        step(log, "switched", {"from": incumbent, "to": trained.digest})
     _, head = log.finish({"promoted": promoted, "evaluations": len(old) + len(new)})
     return RetrainResult(log.run_dir.name, incumbent, trained.digest, promoted, reason, verdicts, head)
 
 
-def _step(log: RunWriter, step: str, details: Json) -> None:
+def step(log: RunWriter, name: str, details: Json) -> None:
     """One step, durable before the next begins."""
-    log.append(0, "retraining_step", {"step": step, "details": details})
+    log.append(0, "retraining_step", {"step": name, "details": details})
     log.flush()
 
 
@@ -200,23 +203,36 @@ def settle(store: Path) -> tuple[str, ...]:
 
 
 def _end(store: Path, run_dir: Path, events: Sequence[Event]) -> None:
-    judged = [event for event in events if event.type == "policy_promoted"]
     with RunWriter.open(run_dir) as log:
         for event in events:
             log.append(event.sim_ns, event.type, event.payload, job=event.job)
-        promoted = False
-        problem = None
-        if judged:
-            old, new = judged[-1].payload["champion"], judged[-1].payload["checkpoint"]
+        decided = _decided(events)
+        moved, problem = False, None
+        if decided is not None:
+            old, new, move = decided
             try:
                 if champion.active(store) == old:
-                    champion.promote(store, new)
-                    _step(log, "switched", {"from": old, "to": new})
-                promoted = champion.active(store) == new
+                    move(store)
+                moved = champion.active(store) == new
             except (DamageError, NotFoundError) as error:
                 problem = str(error)  # the old champion stays: what cannot be verified is never used
-        _step(log, "interrupted", {"after": events[-1].type, "promoted": promoted, "problem": problem})
+            if moved and not any(event.payload.get("step") == "switched" for event in events):
+                step(log, "switched", {"from": old, "to": new})
+        promoted = moved and any(event.type == "policy_promoted" for event in events)
+        step(log, "interrupted", {"after": events[-1].type, "promoted": promoted, "problem": problem})
         log.finish({"promoted": promoted, "interrupted": True})
+
+
+def _decided(events: Sequence[Event]) -> tuple[str | None, str, Callable[[Path], object]] | None:
+    """(active before, active after, how to get there), once that is durable; None before."""
+    for event in events:
+        if event.type == "policy_promoted":
+            old, new = event.payload["champion"], event.payload["checkpoint"]
+            return old, new, partial(champion.promote, digest=new)
+        details = event.payload.get("details", {})  # of a step
+        if details.get("cause") == ROLLBACK:
+            return details["from"], details["to"], champion.rollback
+    return None
 
 
 def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:

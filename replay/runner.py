@@ -114,6 +114,7 @@ def run(
     checkpoint: str | None = None,
     enforce_deadline: bool = False,
     reuse: bool = False,
+    part_of: str | None = None,
     progress: Progress = SILENT,
 ) -> RunResult:
     """Run `policy` through a window of the scenario's trace and log everything in a new run of the store.
@@ -121,6 +122,7 @@ def run(
     `checkpoint` is the digest of one in the store, by default the active one. With `enforce_deadline` an
     answer later than the scenario's deadline is replaced; without it lateness is only recorded. With `reuse`
     a run of the store that has the same header stands for the new one; if it was killed, it is finished.
+    `part_of` names the retraining that this run is an evaluation of.
 
     Raises:
         UsageError, NotFoundError: no such policy, data set or checkpoint.
@@ -128,7 +130,7 @@ def run(
     """
     digest_ = champion.resolve(store, policy, checkpoint)
     setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
-    header = Header(setup.header(), policy, engine, digest_, enforce_deadline)
+    header = Header(setup.header(), policy, engine, digest_, enforce_deadline, part_of=part_of)
     if reuse and (known := same_header(store, header)) is not None:
         return resume(store, known, progress=progress)
     prepared = stage(header, setup, lambda: load_policy(store, header))

@@ -265,11 +265,11 @@ JOBS = View(
 
 TRAINING = View(
     "training",
-    "a step of training, an evaluation or a judgement of a policy",
+    "a step of training or of a retraining, an evaluation or a judgement of a policy",
     (
         RUN,
         SEQ,
-        ("event", "updated, evaluated, promoted or rejected"),
+        ("event", "updated, evaluated, promoted, rejected; due, collected, trained, switched, interrupted"),
         ("stage", "stage of training, of updates"),
         ("number", "number of the update"),
         ("steps", "environment steps so far"),
@@ -280,14 +280,17 @@ TRAINING = View(
         ("reason", "why, of judgements"),
         ("low", "lower end of the 95 % interval of the paired difference"),
         ("high", "upper end of it"),
+        ("details", "cause, data, what was switched, JSON text, of steps of a retraining"),
     ),
     """
-    SELECT run, seq, substr(type, 8), p.stage, p."update", p.steps, coalesce(p.metrics, p.scores), p.role,
-    p.checkpoint, p.champion, p.reason, p."interval"[1], p."interval"[2] FROM (SELECT run, seq, type,
-    from_json(payload, '{"stage":"VARCHAR","update":"BIGINT","steps":"BIGINT",
-    "metrics":"MAP(VARCHAR,DOUBLE)","scores":"MAP(VARCHAR,DOUBLE)","role":"VARCHAR","checkpoint":"VARCHAR",
-    "champion":"VARCHAR","reason":"VARCHAR","interval":["DOUBLE"]}') AS p FROM parsed_events WHERE type IN
-    ('policy_updated', 'policy_evaluated', 'policy_promoted', 'policy_rejected')) """,
+    SELECT run, seq, coalesce(p.step, substr(type, 8)), p.stage, p."update", p.steps,
+    coalesce(p.metrics, p.scores), p.role, p.checkpoint, p.champion, p.reason, p."interval"[1],
+    p."interval"[2], p.details FROM (SELECT run, seq, type, from_json(payload, '{"stage":"VARCHAR",
+    "update":"BIGINT","steps":"BIGINT","metrics":"MAP(VARCHAR,DOUBLE)","scores":"MAP(VARCHAR,DOUBLE)",
+    "role":"VARCHAR","checkpoint":"VARCHAR","champion":"VARCHAR","reason":"VARCHAR","interval":["DOUBLE"],
+    "step":"VARCHAR","details":"JSON"}') AS p FROM parsed_events WHERE type IN ('policy_updated',
+    'policy_evaluated', 'policy_promoted', 'policy_rejected', 'retraining_step'))
+    """,
 )
 
 VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING)

@@ -45,6 +45,15 @@ def observed(store: Path) -> dict[str, Any]:
     }
 
 
+def as_expected(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """What was observed, without the columns that views have got since."""
+    answers = {
+        text: [{name: row[name] for name in (known[0] if known else row)} for row in found["answers"][text]]
+        for text, known in expected["answers"].items()
+    }
+    return {**found, "answers": answers}
+
+
 @pytest.fixture(params=LOGS, ids=[path.name for path in LOGS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     shutil.copytree(request.param / "run", tmp_path / "runs" / "run")
@@ -55,14 +64,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_it_is_audited_and_answers_as_it_always_did(store: Path) -> None:
     expected = json.loads((store / "expected.json").read_text())
     assert RunReader(store / "runs" / "run").verify(expected["chain_head"]) == []
-    assert observed(store) == expected
+    assert as_expected(observed(store), expected) == expected
 
 
 def test_it_is_compacted_and_answers_as_it_always_did(store: Path) -> None:
     expected = json.loads((store / "expected.json").read_text())
     compact(store / "runs" / "run")
     assert RunReader(store / "runs" / "run").verify(expected["chain_head"]) == []
-    assert observed(store) == expected
+    assert as_expected(observed(store), expected) == expected
 
 
 def test_damage_in_it_is_found(store: Path) -> None:

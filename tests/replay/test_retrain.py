@@ -12,10 +12,12 @@ import pytest
 from ingest.durable import Lock
 from ingest.errors import DamageError, LockedError, NotFoundError, UsageError
 from ingest.progress import Progress
-from replay import audit, champion, judge, retrain, runs, schedule, status
+from replay import audit, champion, judge, lineage, retrain, runs, schedule, status
 from replay.judge import Blocks, Verdict
 from replay.log import RunReader
 from replay.retrain import Trained, Update
+from replay.rollback import Rollback, rollback
+from replay.sql import query
 from tests.replay.toys import CALLED, RUNNING, register, toy_checkpoint, toy_run, without_lake
 from tests.worlds import toy_scenario
 from twin.scenario import Setup
@@ -106,6 +108,34 @@ def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
     (store / champion.POINTER).write_text("{}")
     with pytest.raises(DamageError, match=champion.POINTER):
         champion.active(store)
+
+
+def test_a_rollback_is_told_in_a_run_of_its_own(store: Path) -> None:
+    first = once(store, "mpc").challenger
+    second = toy_checkpoint(store / "checkpoints", "static")
+    champion.promote(store, second)
+    done = rollback(store)
+    assert done.active == first == champion.active(store) and champion.history(store) == (first,)
+    assert done.run_id is not None and audit.audit(store, done.run_id).ok
+    text = f"SELECT event, details->>'$.from', details->>'$.to' FROM training WHERE run = '{done.run_id}'"
+    found = [tuple(row.values()) for row in query(store, text + " ORDER BY seq").to_pylist()]
+    assert found == [("due", second, first), ("switched", second, first)]
+    assert [record.checkpoint for record in lineage.records(store)] == [first]  # it made none
+    with pytest.raises(NotFoundError, match="nothing to go back to"):
+        rollback(store)
+
+
+def test_a_rollback_without_any_log_of_the_checkpoints_still_goes_back(store: Path) -> None:
+    a, b = toy_checkpoint(store / "checkpoints", "mpc"), toy_checkpoint(store / "checkpoints", "static")
+    champion.promote(store, a)
+    champion.promote(store, b)
+    assert rollback(store) == Rollback(a, None)
+    assert champion.active(store) == a and not runs.all_ids(store)
+
+
+def test_no_rollback_while_a_retraining_is_under_way(store: Path) -> None:
+    with Lock(store / "retrain.lock"), pytest.raises(LockedError):
+        rollback(store)
 
 
 def test_a_damaged_checkpoint_is_never_used(store: Path) -> None:

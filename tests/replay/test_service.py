@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,8 +23,9 @@ from policy import registry
 from policy.protocol import Context, Decision
 from policy.static import equal_cuts
 from replay import champion, drift, judge, lineage, retrain, runner, runs, schedule
-from replay.log import RunReader
+from replay.log import RunReader, RunWriter
 from replay.retrain import Trained, Update
+from replay.rollback import rollback
 from tests.replay.toys import register, toy_checkpoint, without_lake
 from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
@@ -134,6 +136,59 @@ def check_word(store: Path, reader: RunReader) -> None:
         assert reader.finished
         said = any(event.type == "policy_promoted" for event in events)
         assert said == events[-1].payload["totals"]["promoted"] == (champion.active(store) is not None)
+
+
+def test_a_rollback_killed_at_any_call_is_put_right_and_told(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killer = Killer(monkeypatch)
+    first = retrained(tmp_path / "base").challenger
+    second = toy_checkpoint(tmp_path / "base" / "checkpoints", "static")
+    champion.promote(tmp_path / "base", second)
+    killer.arm(0)
+    shutil.copytree(tmp_path / "base", tmp_path / "whole")
+    rollback(tmp_path / "whole")
+    outcomes = set()
+    for at in range(1, killer.calls + 1):
+        store = tmp_path / f"killed-{at}"
+        shutil.copytree(tmp_path / "base", store)
+        killer.arm(at)
+        with pytest.raises(Crash):
+            rollback(store)
+        killer.arm(0)
+        retrain.settle(store)
+        said = [
+            event.payload.get("step")
+            for run_id in runs.all_ids(store)
+            for event in RunReader(runs.folder(store, run_id)).events()
+            if event.payload.get("details", {}).get("from") == second
+        ]
+        assert said.count("switched") == (champion.active(store) == first)
+        assert champion.active(store) in (first, second) and retrain.settle(store) == ()
+        outcomes.add(champion.active(store))
+    assert outcomes == {first, second}
+
+
+def test_the_run_of_an_evaluation_that_was_cut_short_is_no_news_of_the_world(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation's own run is on the disk, but no event of the retraining names it yet."""
+    seen = runner.run(tmp_path, policy="static", scenario=toy_scenario()).run_id
+    append = RunWriter.append
+
+    def dying(log: RunWriter, sim_ns: int, kind: str, payload: Any, **more: Any) -> int:
+        if kind == "policy_evaluated":
+            raise Crash
+        return append(log, sim_ns, kind, payload, **more)
+
+    monkeypatch.setattr(RunWriter, "append", dying)
+    with pytest.raises(Crash):
+        retrained(tmp_path)
+    monkeypatch.setattr(RunWriter, "append", append)
+    retrain.settle(tmp_path)
+    mine = [run for run in runs.all_ids(tmp_path) if "retrain" not in run and run != seen]
+    assert len(mine) == 1 and RunReader(runs.folder(tmp_path, mine[0])).header()["part_of"]
+    assert drift.newest(tmp_path, toy_scenario().name) == seen
 
 
 def test_a_retraining_after_a_killed_one_goes_through(
