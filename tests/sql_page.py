@@ -9,10 +9,14 @@ import re
 import tempfile
 from pathlib import Path
 
+from replay.header import environment
 from replay.sql import describe, query, render
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "sql.md"
+MADE = re.compile(r"\(made with: (.*?)\)")
+WALL_CLOCK = {"How long did decisions take, by policy and trigger?"}
+"""Questions whose answers are of the machine and the moment."""
 SECTION = re.compile(
     r"### \d+\. (?P<title>.*?)\n\n```sql\n(?P<sql>.*?)\n```(?:\n\n```text\n(?P<answer>.*?)```)?(?=\n|\Z)",
     re.DOTALL,
@@ -26,8 +30,15 @@ def sections(text: str) -> list[re.Match[str]]:
     return list(SECTION.finditer(text))
 
 
+def made_with() -> str:
+    """What the figures may depend on beside the code."""
+    found = environment()
+    return ", ".join(f"{name} {found[name]}" for name in ("processor", "python", "numpy", "numba"))
+
+
 def page(text: str, store: Path) -> str:
     """The document with its views and answers made anew from the runs in `store`."""
+    text = MADE.sub(f"(made with: {made_with()})", text)
     start, end = text.index("```text\n"), text.index("```\n\n## Ten worked queries")
     text = f"{text[:start]}```text\n{describe()}\n{text[end:]}"
     return SECTION.sub(lambda found: _section(found, store), text)
