@@ -42,17 +42,15 @@ class FilterBank:
 
         Returns: the links that were re-initialised. Links not named grow uncertain. Time cannot run back.
         """
-        r = self.parameters.r[index]
-        mean, var = self._predict(now_ns, index)
-        innovation, total = z_log - mean, var + r
-        gain = var / total
-        side = np.where(innovation**2 > self.gate**2 * total, np.sign(innovation), 0.0)
-        again = (side != 0) & (side == self._suspect[index])
-        self.mean[index] = np.where(again, z_log, mean + gain * innovation)
-        self.var[index] = np.where(again, r, (1 - gain) * var)
-        self.time_ns[index] = now_ns
-        self.innovation[index], self.total[index] = innovation, total
-        self._suspect[index] = side
+        from twin import steps  # brings numba, needed from the first observation on
+
+        assert np.all(now_ns >= self.time_ns[index]), "an observation older than the filter's state"
+        own = self.parameters
+        times = np.broadcast_to(np.asarray(now_ns), index.shape)
+        again = steps.observe(
+            times, index, z_log, own.mu, own.theta_per_s, self.stationary_var, own.r, self.gate,
+            self.mean, self.var, self.time_ns, self._suspect, self.innovation, self.total,
+        )  # fmt: skip
         changed: Index = index[again]
         return changed
 
@@ -60,23 +58,14 @@ class FilterBank:
         """Mean and variance of x at `now_ns` (or (L,)) + each horizon (H,) or (H, L); both (H, L), closed
         form."""
         ahead_s = horizons_s if horizons_s.ndim == 2 else horizons_s[:, None]
-        dt = (now_ns - self.time_ns) / NS_PER_S + ahead_s
-        return self._moved(dt, slice(None))
+        dt_s = (now_ns - self.time_ns) / NS_PER_S + ahead_s
+        theta, mu = self.parameters.theta_per_s, self.parameters.mu
+        a = np.exp(-theta * dt_s)
+        forgotten = -np.expm1(-2 * theta * dt_s)  # 1 - a^2, exact for a process that hardly reverts
+        mean: Array = mu + a * (self.mean - mu)
+        var: Array = a * a * self.var + forgotten * self.stationary_var
+        return mean, var
 
     def rebase(self, now_ns: int) -> None:
         """Shift the clock so that `now_ns` becomes 0."""
         self.time_ns = self.time_ns - now_ns
-
-    def _predict(self, now_ns: int | Index, index: Index) -> tuple[Array, Array]:
-        dt = (now_ns - self.time_ns[index]) / NS_PER_S
-        assert dt.size == 0 or dt.min() >= 0, "an observation older than the filter's state"
-        return self._moved(dt, index)
-
-    def _moved(self, dt_s: Array, index: Index | slice) -> tuple[Array, Array]:
-        """Mean and variance `dt_s` (n,) or (H, n) later."""
-        theta, mu = self.parameters.theta_per_s[index], self.parameters.mu[index]
-        a = np.exp(-theta * dt_s)
-        forgotten = -np.expm1(-2 * theta * dt_s)  # 1 - a^2, exact for a process that hardly reverts
-        mean: Array = mu + a * (self.mean[index] - mu)
-        var: Array = a * a * self.var[index] + forgotten * self.stationary_var[index]
-        return mean, var

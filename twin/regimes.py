@@ -8,6 +8,7 @@ samples seen, the last ones counting most (`MEMORY` a sample), an outlier no mor
 
 import numpy as np
 
+from ingest.units import NS_PER_S
 from twin.bank import FilterBank, Index
 from twin.ou import Array, OuParameters, joined
 
@@ -16,17 +17,13 @@ MEMORY = 0.9
 
 
 class Regimes:
-    """L links under R = 2 regimes, advanced as one bank of R x L filters."""
+    """L links under both regimes, advanced as one bank of 2 L filters: first all reverting ones."""
 
     def __init__(self, reverting: OuParameters, level: OuParameters):
         self.links = len(reverting.mu)
         self._bank = FilterBank(joined((reverting, level)))
-        self._shape = (2, self.links)
-        self._r = self._bank.parameters.r.reshape(self._shape)
-        self._offset = self.links * np.arange(2)[:, None]
         # Before its first sample all that is known of a link is the mean that it reverts to.
-        self._score = np.full(self._shape, np.inf)
-        self._score[0] = 0.0
+        self._score = np.stack([np.zeros(self.links), np.full(self.links, np.inf)])
         self._seen = np.zeros(self.links, np.bool_)
 
     @property
@@ -41,45 +38,33 @@ class Regimes:
         observation's distance from the forecast over the variance that the forecast stated (NIS; an outlier
         counts as the gate of the filters).
         """
-        weight = self._weight(index)
-        rows = (index + self._offset).ravel()
-        now = np.tile(now_ns, len(self._offset)) if isinstance(now_ns, np.ndarray) else now_ns
-        changed = self._bank.observe(now, rows, np.tile(z_log, len(self._offset)))
-        innovation = self._bank.innovation[rows].reshape(2, len(index))
-        total = self._bank.total[rows].reshape(2, len(index))
-        loss = np.minimum(innovation**2 / total, self._bank.gate**2) + np.log(total)
-        # That first sample says where the link is, not which regime it is in.
-        self._score[:, index] = np.where(self._seen[index], MEMORY * self._score[:, index] + loss, 0.0)
-        self._seen[index] = True
-        mean, var = _mixed(weight, innovation, total)
-        nis: Array = np.minimum(mean**2 / var, self._bank.gate**2)
+        from twin import steps  # brings numba, needed from the first observation on
+
+        bank = self._bank
+        rows = np.concatenate([index, index + self.links])
+        changed = bank.observe(_twice(now_ns), rows, np.concatenate([z_log, z_log]))
+        nis: Array = steps.believe(
+            index, bank.innovation, bank.total, self._seen, MEMORY, bank.gate, self._score
+        )
         return changed[changed < self.links], nis
 
     def forecast(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
         """Mean and variance of an observation at `now_ns` (or (L,)) + each horizon (H,) or (H, L); both
         (H, L). The regimes' disagreement is part of the variance."""
-        ahead_s = horizons_s if horizons_s.ndim == 1 else np.tile(horizons_s, len(self._offset))
-        now = np.tile(now_ns, len(self._offset)) if isinstance(now_ns, np.ndarray) else now_ns
-        mean, var = (
-            part.reshape(len(horizons_s), *self._shape) for part in self._bank.forecast(now, ahead_s)
+        from twin import steps  # brings numba
+
+        bank, own = self._bank, self._bank.parameters
+        ahead_s = horizons_s if horizons_s.ndim == 2 else horizons_s[:, None]
+        dt_s = (now_ns - self.time_ns) / NS_PER_S + ahead_s
+        mean, var = steps.outlook(
+            dt_s, own.mu, own.theta_per_s, bank.stationary_var, own.r, bank.mean, bank.var, self._score
         )
-        return _mixed(self._weight(slice(None)), mean.swapaxes(0, 1), (var + self._r).swapaxes(0, 1))
+        return mean, var
 
     def rebase(self, now_ns: int) -> None:
         """Shift the clock so that `now_ns` becomes 0."""
         self._bank.rebase(now_ns)
 
-    def _weight(self, index: Index | slice) -> Array:
-        """(R, n) belief in each regime."""
-        score = self._score[:, index]
-        weight = np.exp(-0.5 * (score - score.min(axis=0)))
-        share: Array = weight / weight.sum(axis=0)
-        return share
 
-
-def _mixed(weight: Array, mean: Array, var: Array) -> tuple[Array, Array]:
-    """Mean and variance of a mixture: `weight` (R, n), parts (R, n) or (R, H, n)."""
-    weight = weight if mean.ndim == 2 else weight[:, None]
-    middle: Array = (weight * mean).sum(axis=0)
-    spread: Array = (weight * (var + (mean - middle) ** 2)).sum(axis=0)
-    return middle, spread
+def _twice(now_ns: int | Index) -> int | Index:
+    return np.concatenate([now_ns, now_ns]) if isinstance(now_ns, np.ndarray) else now_ns
