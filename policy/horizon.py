@@ -1,26 +1,31 @@
-"""Expected outcome of plans over a horizon: forecast slices, uncertainty by quadrature, the pause of a
-move.
+"""Expected outcome of plans over a horizon: forecast slices, scenarios of the links, the pause of a move.
+
+A link's log bandwidth is its forecast median plus two doubts, each link's own: *drift*, which grows with the
+horizon and lasts, and *scatter*, which is there already now and is another one in every slice. A plan can be
+left when links drift (`policy.recourse`); scatter has to be borne.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import GB
-from policy.objective import Outcome
+from policy.objective import Objective, Outcome
 from policy.rates import States, iteration_ns, per_second
+from policy.recourse import Prospects
 from twin.costs import open_links
 from twin.domain import LinkState, Matrix
 from twin.estimate import Estimator, Move
 from twin.plan import Plan
 from twin.view import Forecast
 
-NODES = (-1.0, 1.0)
-"""Two-point Gauss-Hermite rule, weights 1/2: exact for polynomials of degree 3 in a standard normal."""
+SCENARIOS = 8
+"""Equally likely ones; each link has each eighth of its distribution in one of them (a Latin hypercube)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,39 +40,73 @@ class Outages:
 class Horizon:
     """The time ahead in S slices with the links expected in each.
 
-    `edges_s` (S + 1,) from 0 to the horizon. `middle` (S,) are the median links; `states` holds, slice after
-    slice, one state for each node of the quadrature.
+    `edges_s` (S + 1,) from 0 to the horizon. `states` holds, slice after slice, the links of each of N
+    scenarios; `glimpse` the median links of each slice, then those of each scenario in the last one.
     """
 
     edges_s: NDArray[np.float64]
-    middle: tuple[LinkState, ...]
     states: States
+    glimpse: States
+
+    @property
+    def slices(self) -> int:
+        """S."""
+        return len(self.edges_s) - 1
+
+    @property
+    def middle(self) -> tuple[LinkState, ...]:
+        """The median links of each slice."""
+        median = self.glimpse.bandwidth_bps[: self.slices]
+        return tuple(map(LinkState, median, self.glimpse.latency_s))
 
     @property
     def length_s(self) -> float:
         """Seconds ahead."""
         return float(self.edges_s[-1])
 
+    def sliced(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values (P, S * N) of plans in `states` as (P, S, N)."""
+        return values.reshape(len(values), self.slices, SCENARIOS)
+
 
 def ahead(forecast: Forecast, horizon_s: float, outages: Outages) -> Horizon:
     """Cut [0, horizon_s) midway between the forecast's horizons; the last forecast holds to the end.
 
-    Where a dead link is expected back there is one more cut. Uncertainty is one common shock of every link by
-    its own deviation: a plan is as fast as its worst link, and links of one direction share what slows them.
+    Where a dead link is expected back there is one more cut.
     """
     times = [float(h) for h in forecast.horizons_s if h < horizon_s]
     between = [(a + b) / 2 for a, b in pairwise(times)]
     back = [float(t) for t in outages.back_s.flat if 0 < t < horizon_s]
     edges = np.unique([0.0, *between, *back, horizon_s])
-    middle, states = [], []
-    for start in edges[:-1].tolist():
-        h = sum(start >= edge for edge in between)
-        revived = (outages.back_s > 0) & (outages.back_s <= start)
-        bandwidth = np.where(revived, outages.bandwidth_bps, forecast.bandwidth_bps[h])
-        middle.append(LinkState(bandwidth, forecast.latency_s))
-        shaken = (bandwidth * np.exp(node * forecast.sd_log[h]) for node in NODES)
-        states += [LinkState(shock, forecast.latency_s) for shock in shaken]
-    return Horizon(edges, tuple(middle), States.of(states))
+    at = np.searchsorted(between, edges[:-1], side="right")  # the forecast that each slice takes
+    revived = (outages.back_s > 0) & (outages.back_s <= edges[:-1, None, None])
+    median = np.where(revived, outages.bandwidth_bps, forecast.bandwidth_bps[at])
+    states = _scenarios(median, forecast.sd_log[at], forecast.sd_log[0])
+    glimpse = np.concatenate([median, states[-SCENARIOS:]])
+    latency = forecast.latency_s
+    return Horizon(edges, *(States(x, np.broadcast_to(latency, x.shape)) for x in (states, glimpse)))
+
+
+def _scenarios(median: Matrix, sd_log: Matrix, now_sd: Matrix) -> Matrix:
+    """Bandwidths (S * N, K, K) around medians and deviations (S, K, K); `now_sd` (K, K) is that of the
+    present.
+    """
+    slices, size, _ = median.shape
+    lasting, passing = _draws(slices, size)
+    drift = np.sqrt(np.maximum(sd_log**2 - now_sd**2, 0.0))
+    scatter = np.minimum(sd_log, now_sd)
+    off = drift[:, None] * lasting + scatter[:, None] * passing
+    states: Matrix = (median[:, None] * np.exp(off)).reshape(-1, size, size)
+    return states
+
+
+@lru_cache(maxsize=64)
+def _draws(slices: int, size: int) -> tuple[Matrix, Matrix]:
+    """Standard normal numbers (N, K, K) that last and (slices, N, K, K) that pass, always the same ones."""
+    middles = [NormalDist().inv_cdf((n + 0.5) / SCENARIOS) for n in range(SCENARIOS)]
+    values = np.broadcast_to(np.array(middles)[:, None, None], (slices + 1, SCENARIOS, size, size))
+    drawn = np.random.default_rng(0).permuted(values, axis=1)
+    return drawn[0], drawn[1:]
 
 
 def outcomes(
@@ -78,36 +117,39 @@ def outcomes(
     running: Plan | None,
     restart_s: float,
     slowdown: NDArray[np.float64] | None,
+    objective: Objective | None = None,
 ) -> list[Outcome]:
     """What each plan is expected to bring over the horizon when the job goes over to it from `running` now.
 
+    With an `objective` it may be left later for another of `plans` where that is worth more, else it is kept.
     The pause of the move (transfer at the present links, restart) brings nothing and its bytes are paid for.
     The iteration under way is finished under the old plan, so that nothing of it is lost.
     """
-    found = []
-    for plan in plans:
-        move = estimator.move(running, plan, horizon.middle[0])
-        rate = per_second(iteration_ns(estimator, plan, horizon.states, slowdown))
-        pause = min(pause_s(estimator, move, restart_s), horizon.length_s)  # infinite over a dead link
-        productive = np.diff(np.maximum(horizon.edges_s, pause))
-        iterations = float(rate.reshape(-1, len(NODES)).mean(axis=1) @ productive)
-        found.append(_outcome(estimator, plan, move, iterations, horizon.length_s, slowdown))
-    return found
+
+    def moves(old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
+        found = [estimator.move(old, plan, horizon.middle[0]) for plan in new]
+        pauses = [pause_s(estimator, move, restart_s) for move in found]
+        return pauses, [egress_usd(estimator, move.bytes) for move in found]
+
+    times = [iteration_ns(estimator, plan, horizon.states, slowdown) for plan in plans]
+    each = [per_iteration(estimator, plan, slowdown) for plan in plans]
+    rates = horizon.sliced(per_second(np.stack(times)))
+    columns = (*moves(running, plans), *zip(*each, strict=True))
+    prospects = Prospects(horizon.edges_s, rates, *map(np.array, columns))
+    if objective is None:
+        return outcomes_of(prospects.kept(), horizon.length_s)
+    best = prospects.leading(objective)
+    later = np.array([moves(plan, [plans[q] for q in best]) for plan in plans])
+    brought = prospects.brought(best, later[:, 0], later[:, 1], objective)
+    return outcomes_of(brought, horizon.length_s)
 
 
-def _outcome(
-    estimator: Estimator,
-    plan: Plan,
-    move: Move,
-    iterations: float,
-    seconds: float,
-    slowdown: NDArray[np.float64] | None,
-) -> Outcome:
-    if iterations <= 0:
-        return Outcome(float("inf"), 0.0, 0.0)
-    busy_s, usd = per_iteration(estimator, plan, slowdown)
-    moved_usd = egress_usd(estimator, move.bytes)
-    return Outcome(seconds / iterations, busy_s * iterations / seconds, usd + moved_usd / iterations)
+def outcomes_of(brought: Matrix, seconds: float) -> list[Outcome]:
+    """Outcomes of plans that bring iterations, compute seconds and USD (P, 3) in so many seconds."""
+    return [
+        Outcome(seconds / done, busy / seconds, usd / done) if done > 0 else Outcome(float("inf"), 0.0, 0.0)
+        for done, busy, usd in brought.tolist()
+    ]
 
 
 def pause_s(estimator: Estimator, move: Move, restart_s: float) -> float:

@@ -108,7 +108,7 @@ class Mpc:
         plans = self._candidates(view, horizon, objective)
         if not plans:
             return nothing_runs(self.estimator, view)
-        found = self._outcomes(plans, horizon, view.plan, view)
+        found = self._outcomes(plans, horizon, view.plan, view, objective)
         scored = [
             Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
             for plan, out in zip(plans, found, strict=True)
@@ -175,7 +175,12 @@ class Mpc:
         return Objective(self.weights, self._base or Outcome(1.0, 0.0, 0.0))
 
     def _outcomes(
-        self, plans: list[Plan], horizon: Horizon, running: Plan | None, view: View
+        self,
+        plans: list[Plan],
+        horizon: Horizon,
+        running: Plan | None,
+        view: View,
+        objective: Objective | None = None,
     ) -> list[Outcome]:
         return outcomes(
             self.estimator,
@@ -184,6 +189,7 @@ class Mpc:
             running=running,
             restart_s=self.restart_s,
             slowdown=view.slowdown,
+            objective=objective,
         )
 
     def _outages(self, view: View) -> Outages:

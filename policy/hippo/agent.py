@@ -20,7 +20,7 @@ from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
 from policy.hippo.skeletons import skeletons
 from policy.hippo.upper import UpperAgent
-from policy.hippo.verify import Expected, expected
+from policy.hippo.verify import Expected, Question
 from policy.horizon import Horizon, Outages, ahead, outcomes
 from policy.legal import usable
 from policy.objective import Objective, Outcome
@@ -167,7 +167,8 @@ class HiPpo:
         problem = coordinator.problem
         horizon = ahead(view.forecast, self.config.horizon_s, self._outages(view))
         base = self._base_codes(view, problem)
-        objective = self._objective(view, coordinator, horizon, base)
+        question = coordinator.question(seen, horizon, self.context.restart_s)
+        objective = self._objective(question, base)
         plans = proposal.codes if base is None else concatenate([proposal.codes, base])
         fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
         if fresh:
@@ -179,11 +180,12 @@ class HiPpo:
             self._seeds = concatenate([rough, *self._searched(view, horizon, problem)])
         assert self._seeds is not None
         plans = concatenate([plans, self._seeds])
-        verdict = coordinator.verify(seen, plans, horizon, objective, self.context.restart_s, wide=fresh)
+        may_hold = view.plan is not None and bool(seen.may_hold[0])
+        verdict = coordinator.verify(question, plans, objective, may_hold=may_hold, wide=fresh)
         if fresh:
             self._seeds = verdict.leaders
         extra = _network(proposal, problem.plan(proposal.codes, 0), view)
-        if view.plan is not None and bool(seen.may_hold[0]) and verdict.hold is None:
+        if may_hold and verdict.hold is None:
             verdict = self._foreign(view, verdict, problem, horizon, objective)
         return self._choose(view, problem, verdict, proposal, extra)
 
@@ -277,6 +279,7 @@ class HiPpo:
             running=view.plan,
             restart_s=self.context.restart_s,
             slowdown=np.asarray(view.slowdown),
+            objective=objective,
         )
         values = np.array([objective.value(outcome) for outcome in found])
         order = np.argsort(-values[1:], kind="stable")
@@ -311,14 +314,10 @@ class HiPpo:
         plan = self._bases[free]
         return problem.encode(plan) if plan is not None else None
 
-    def _objective(
-        self, view: View, coordinator: Coordinator, horizon: Horizon, base: Codes | None
-    ) -> Objective:
+    def _objective(self, question: Question, base: Codes | None) -> Objective:
         """The objective relative to the static plan over the horizon; the last base while that cannot run."""
         if base is not None:
-            found = expected(
-                coordinator.timer, base, horizon, np.asarray(view.slowdown), running=None, restart_s=0.0
-            )
+            found = replace(question, running=None).kept(base)
             if np.isfinite(found.iter_s[0]):
                 self._base = found.outcome(0)
         return Objective(self.context.weights, self._base or Outcome(1.0, 0.0, 0.0))

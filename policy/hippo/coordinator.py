@@ -24,21 +24,14 @@ from policy.hippo.decode import GREEDY, codes_of, sample
 from policy.hippo.features import Features, Situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
-from policy.hippo.refine import neighbours
+from policy.hippo.shortlist import Shortlist, distinct, leaders
 from policy.hippo.timing import Timer
 from policy.hippo.upper import UpperAgent
-from policy.hippo.verify import Expected, expected
+from policy.hippo.verify import Expected, Question
 from policy.horizon import Horizon
 from policy.objective import Objective
 
 Float = NDArray[np.float64]
-SEEDS = 2
-"""Best plans whose neighbours are looked at in a narrow round."""
-LEADERS = 5
-"""In a wide round: the best plan of each of so many numbers of domains."""
-TIMED, TIMED_NARROW = 8, 4
-"""Plans of a round that are timed exactly, the best by the closed form: in a wide round so many of each
-number of domains, in a narrow one so many in all."""
 
 
 @dataclass
@@ -98,98 +91,30 @@ class Coordinator:
         actions = sampled.actions
         return Proposal(codes_of(actions, self.problem.k), bool(actions.go[0]), log_probability)
 
+    def question(self, situation: Situation, horizon: Horizon, restart_s: float) -> Question:
+        """What will be asked of the plans of one decision."""
+        running = situation.plan if situation.has_plan[0] else None
+        return Question(self.timer, horizon, situation.slowdown[0], running, restart_s)
+
     def verify(
-        self,
-        situation: Situation,
-        plans: Codes,
-        horizon: Horizon,
-        objective: Objective,
-        restart_s: float,
-        *,
-        wide: bool,
+        self, question: Question, plans: Codes, objective: Objective, *, may_hold: bool, wide: bool
     ) -> Verdict:
-        """Score `plans` and the running one, refine the best, return the best few in order.
+        """Refine the best of `plans` and of the running one, score the best and the running one (where it
+        `may_hold`), return the best few in order.
 
         `wide` refines the best plan of each number of domains, and for longer.
         """
+        running = question.running if may_hold else None
+        pool = concatenate([running, plans]) if running is not None else plans
         rounds = self.config.wide_rounds if wide else self.config.rounds
-        running = situation.plan if situation.has_plan[0] else None
-        may_hold = running is not None and bool(situation.may_hold[0])
-        slowdown = situation.slowdown[0]
-
-        def score(codes: Codes, rough: bool = False) -> tuple[Expected, Float]:
-            found = expected(
-                self.timer, codes, horizon, slowdown, running=running, restart_s=restart_s, rough=rough
-            )
-            return found, found.values(objective)
-
-        pool = _unique(concatenate([running, plans]) if may_hold and running is not None else plans)
-        if not wide and len(pool) > TIMED_NARROW:
-            known = int(may_hold)  # the running plan stands first and stays
-            rest = _promising(pool, score(pool, rough=True)[1], wide)
-            pool = pool.take(np.concatenate([np.arange(known), rest[rest >= known]]))
-        found, values = score(pool)
-        before: list[int] = []
-        for _ in range(rounds):
-            best = _leaders(pool, values) if wide else np.argsort(-values, kind="stable")[:SEEDS]
-            if best.tolist() == before:  # nobody was overtaken by a neighbour
-                break
-            before = best.tolist()
-            fresh = _without(neighbours(self.problem, pool, best), pool)
-            if len(fresh) == 0:
-                break
-            fresh = fresh.take(_promising(fresh, score(fresh, rough=True)[1], wide))
-            more, worth = score(fresh)
-            pool, values = concatenate([pool, fresh]), np.concatenate([values, worth])
-            found = _joined(found, more)
+        finalists = Shortlist.of(question, objective, pool, wide=wide).refined(rounds).finalists()
+        pool = concatenate([running, finalists]) if running is not None else finalists
+        pool = pool.take(distinct(pool))
+        found = question.expected(pool, objective)
+        values = found.values(objective)
         order = np.argsort(-values, kind="stable")[:16]
-        if may_hold and 0 not in order:
+        if running is not None and 0 not in order:
             order = np.append(order[:-1], 0)
-        place = np.flatnonzero(order == 0)
-        hold = int(place[0]) if may_hold else None
-        leaders = pool.take(_leaders(pool, values))
-        return Verdict(pool.take(order), found.take(order), values[order], hold, leaders)
-
-
-def _leaders(codes: Codes, values: Float) -> NDArray[np.int64]:
-    """The best plan of each number of domains, at most `LEADERS`, the best first."""
-    order = np.argsort(-values, kind="stable")
-    _, first = np.unique(codes.count[order], return_index=True)
-    return order[np.sort(first)[:LEADERS]]
-
-
-def _promising(codes: Codes, values: Float, wide: bool) -> NDArray[np.int64]:
-    """Which of the roughly valued plans to time exactly."""
-    order = np.argsort(-values, kind="stable")
-    if not wide:
-        return order[:TIMED_NARROW]
-    count = codes.count[order]
-    kept = [order[count == n][:TIMED] for n in np.unique(count).tolist()]
-    return np.concatenate(kept)
-
-
-def _joined(a: Expected, b: Expected) -> Expected:
-    return Expected(
-        np.concatenate([a.iter_s, b.iter_s]),
-        np.concatenate([a.utilisation, b.utilisation]),
-        np.concatenate([a.usd, b.usd]),
-    )
-
-
-def _rows(codes: Codes) -> NDArray[np.int64]:
-    return np.concatenate(
-        [codes.knob[:, None], codes.count[:, None], codes.domain, codes.layers, codes.choice], axis=1
-    )
-
-
-def _unique(codes: Codes) -> Codes:
-    """Without repetition, the first of each kept in place."""
-    _, first = np.unique(_rows(codes), axis=0, return_index=True)
-    return codes.take(np.sort(first))
-
-
-def _without(codes: Codes, known: Codes) -> Codes:
-    """Those not among `known`; both without repetition."""
-    both = np.concatenate([_rows(known), _rows(codes)])
-    _, first = np.unique(both, axis=0, return_index=True)
-    return codes.take(np.sort(first[first >= len(known)]) - len(known))
+        hold = int(np.flatnonzero(order == 0)[0]) if running is not None else None
+        best = pool.take(leaders(pool, values))
+        return Verdict(pool.take(order), found.take(order), values[order], hold, best)

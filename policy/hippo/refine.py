@@ -16,14 +16,14 @@ SHIFTS = np.array([1, 2, 4, 8], dtype=np.int64)
 """Layers moved between two domains in one step."""
 
 
-def neighbours(problem: Problem, codes: Codes, rows: Int) -> Codes:
-    """Every legal plan one step away from the plans `rows` of `codes`, without repetition."""
+def neighbours(problem: Problem, codes: Codes) -> Codes:
+    """Every legal plan one step away from one of `codes`; some may come twice."""
     k, q = problem.k, problem.tables.pp.shape[2]
     knobs = len(problem.knobs)
-    room = len(rows) * (len(SHIFTS) * k * k + (k + 1) * q + knobs + 2 * k * k + 2 * k)
+    room = len(codes) * (len(SHIFTS) * k * k + (k + 1) * q + knobs + 2 * k * k + 2 * k)
     out = np.zeros((room, 2 + 3 * k), dtype=np.int64)
     made = 0
-    for row in rows.tolist():
+    for row in range(len(codes)):
         made = _neighbours(
             int(codes.knob[row]),
             int(codes.count[row]),
@@ -38,8 +38,8 @@ def neighbours(problem: Problem, codes: Codes, rows: Int) -> Codes:
             out,
             made,
         )
-    unique = np.unique(out[:made], axis=0)
-    found = Codes(unique[:, 0], unique[:, 1], *(unique[:, 2 + i * k : 2 + (i + 1) * k] for i in range(3)))
+    out = out[:made]
+    found = Codes(out[:, 0], out[:, 1], *(out[:, 2 + i * k : 2 + (i + 1) * k] for i in range(3)))
     return found.take(np.flatnonzero(legal(problem, found)))
 
 

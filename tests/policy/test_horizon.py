@@ -1,9 +1,11 @@
-from math import exp, inf
+from dataclasses import replace
+from math import inf
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
-from policy.horizon import Outages, ahead, egress_usd, outcomes, pause_s, per_iteration
+from policy.horizon import SCENARIOS, Outages, ahead, egress_usd, outcomes, pause_s, per_iteration
 from policy.objective import Objective, Outcome
 from policy.search import best_plans
 from tests.policy.cases import random_case
@@ -33,11 +35,32 @@ def test_horizons_beyond_the_end_are_left_out() -> None:
     assert ahead(forecast([1e9, 2e9, 3e9]), 60.0, NONE).edges_s.tolist() == [0.0, 60.0]
 
 
-def test_uncertainty_is_two_states_one_deviation_apart() -> None:
+def test_scenarios_hold_every_eighth_of_each_link() -> None:
     made = ahead(forecast([1e9, 1e9, 1e9], sd=0.3), 600.0, NONE)
-    first = made.states.bandwidth_bps[:2, 0, 1]
-    assert first == pytest.approx([1e9 * exp(-0.3), 1e9 * exp(0.3)])
+    rates = made.sliced(made.states.bandwidth_bps[None, :, 0, 1])[0]
+    middles = [NormalDist().inv_cdf((n + 0.5) / SCENARIOS) for n in range(SCENARIOS)]
+    for slice_ in np.log(rates / 1e9) / 0.3:
+        assert sorted(slice_) == pytest.approx(middles)
+    back = made.sliced(made.states.bandwidth_bps[None, :, 1, 0])[0]
+    assert not np.array_equal(rates, back)  # each link has doubts of its own
     assert made.states.bandwidth_bps[0, 0, 0] == inf
+
+
+def test_what_grows_with_the_horizon_lasts_and_what_is_there_now_passes() -> None:
+    doubt = np.array([0.0, 0.3, 0.4])[:, None, None] * (1 - np.eye(2))
+    lasting = ahead(replace(forecast([1e9] * 3), sd_log=doubt), 3600.0, NONE)
+    log = np.log(lasting.sliced(lasting.states.bandwidth_bps[None, :, 0, 1])[0] / 1e9)
+    assert log[0] == pytest.approx(0.0)
+    assert log[2] == pytest.approx(log[1] * 4 / 3)
+    passing = ahead(forecast([1e9, 1e9, 1e9], sd=0.3), 600.0, NONE)
+    rates = passing.sliced(passing.states.bandwidth_bps[None, :, 0, 1])[0]
+    assert not np.array_equal(rates[0], rates[1])
+
+
+def test_a_glimpse_is_the_median_and_how_scenarios_end() -> None:
+    made = ahead(forecast([1e9, 2e9, 3e9], sd=0.3), 3600.0, NONE)
+    assert made.glimpse.bandwidth_bps[:3, 0, 1].tolist() == [1e9, 2e9, 3e9]
+    assert np.array_equal(made.glimpse.bandwidth_bps[3:], made.states.bandwidth_bps[-SCENARIOS:])
 
 
 def test_a_dead_link_comes_back_where_it_is_expected() -> None:

@@ -5,9 +5,11 @@ import pytest
 
 from policy.hippo.problem import Problem, concatenate
 from policy.hippo.refine import legal, neighbours
+from policy.hippo.shortlist import distinct
 from policy.hippo.timing import Timer
-from policy.hippo.verify import expected
+from policy.hippo.verify import Question
 from policy.horizon import Outages, ahead, outcomes
+from policy.objective import Objective, Outcome
 from tests.policy.hippo.test_table_timing import setup, walk
 from twin.estimate import Estimator
 from twin.view import Forecast
@@ -23,7 +25,8 @@ def forecast(rng: np.random.Generator, k: int) -> Forecast:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
+@pytest.mark.parametrize("objective", [None, Objective((0.6, 0.2, 0.2), Outcome(20.0, 0.3, 1.0))])
+def test_expected_outcomes_are_those_of_the_planner(first: bool, objective: Objective | None) -> None:
     made = setup("7b")
     estimator = Estimator(made.cluster, made.job)
     problem, rng = Problem(estimator), np.random.default_rng(2)
@@ -33,7 +36,8 @@ def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
     horizon = ahead(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
     running = None if first else codes.take([3])
     slowdown = np.array([1.0, 1.2, 1.0])
-    got = expected(Timer(problem), codes, horizon, slowdown, running=running, restart_s=estimator.restart_s)
+    asked = Question(Timer(problem), horizon, slowdown, running, estimator.restart_s)
+    got = asked.kept(codes) if objective is None else asked.expected(codes, objective)
     plans = [problem.plan(codes, p) for p in range(20)]
     truth = outcomes(
         estimator,
@@ -42,6 +46,7 @@ def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
         running=None if first else plans[3],
         restart_s=estimator.restart_s,
         slowdown=slowdown,
+        objective=objective,
     )
     for row, outcome in enumerate(truth):
         assert got.iter_s[row] == pytest.approx(outcome.iter_s, rel=1e-8)
@@ -56,9 +61,10 @@ def test_every_neighbour_is_legal_and_new(kind: str, gpus: int) -> None:
     problem = Problem(estimator)
     codes = walk(problem, np.random.default_rng(3), 4)
     assert legal(problem, codes).all()
-    near = neighbours(problem, codes, np.arange(4))
-    keys = [near.key(row) for row in range(len(near))]
-    assert len(set(keys)) == len(keys) > 20
+    near = neighbours(problem, codes)
+    kept = distinct(near)
+    assert len({near.key(row) for row in range(len(near))}) == len(kept) > 20
+    assert {near.key(row) for row in kept.tolist()} == {near.key(row) for row in range(len(near))}
     for row in range(0, len(near), 3):
         assert estimator.problems(problem.plan(near, row)) == ()
     broken = concatenate([codes, codes])
