@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S
 from twin.bank import FilterBank, Index
-from twin.intervals import Intervals
+from twin.intervals import OPEN, Intervals, Tracker
 from twin.ou import MIN_SD, Array, fit, fit_level
 from twin.regimes import Regimes
 
@@ -169,18 +169,26 @@ FORECASTERS: dict[str, Callable[[], Forecaster]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """Every forecast of a walk: error (log units), its stated deviation, whether the target is in training.
+    """Every forecast of a walk: error (log units), its stated deviation, whether the target is in training,
+    when it was made and when its target was seen.
 
-    Shapes (H, n, L), NaN where there is no such sample; `training` is boolean.
+    Shapes (H, n, L), `made_s` (n, L); NaN where there is no such sample; `training` is boolean.
     """
 
     error: Array
     sd: Array
     training: NDArray[np.bool_]
+    made_s: Array
+    due_s: Array
+
+    def held(self, h: int) -> NDArray[np.bool_]:
+        """(n, L) forecasts at horizon index `h` of samples outside the training part."""
+        held: NDArray[np.bool_] = ~self.training[h] & np.isfinite(self.error[h])
+        return held
 
     def standardised(self, h: int) -> Array:
         """Errors over their stated deviation at horizon index `h`, outside the training part; (n,)."""
-        held = ~self.training[h] & np.isfinite(self.error[h])
+        held = self.held(h)
         z: Array = self.error[h][held] / self.sd[h][held]
         return z
 
@@ -201,6 +209,27 @@ def intervals(
     return tuple(Intervals.of(errors.standardised(h)) for h in range(len(ahead)))
 
 
+def tracked(found: Walk, h: int, trained: Intervals, ahead: int) -> Array:
+    """Half widths (n, 2), in stated deviations, of the held-out forecasts at horizon index `h`, `ahead`
+    samples, as `Walk.standardised` orders them: those of training, moved by every error known by then.
+
+    As in `twin.kalman`, no more than about `OPEN` forecasts of a link wait to be judged.
+    """
+    held, tracker = found.held(h), Tracker([trained], found.error.shape[2])
+    rows = np.arange(held.shape[0])[:, None]
+    judged = held & (rows % max(1, ahead // OPEN) == 0)
+    z, due = (found.error[h] / found.sd[h])[judged], found.due_s[h][judged]
+    order = np.argsort(due, kind="stable")
+    moments, first = np.unique(due[order], return_index=True)
+    factors = [np.ones(2)]
+    for errors in np.split(z[order], first[1:]):
+        tracker.judge(0, errors)
+        factors.append(tracker.factor[0])
+    known = np.searchsorted(moments, found.made_s[held], side="right")
+    widths: Array = np.array(factors)[known] * (trained.d80, trained.d95)
+    return widths
+
+
 def walk(
     model: Forecaster,
     times_s: Sequence[Array],
@@ -215,10 +244,7 @@ def walk(
         [v[:cut] for v, cut in zip(values, cuts, strict=True)],
     )
     lengths, links, longest = np.array([len(v) for v in values]), len(values), max(len(v) for v in values)
-    times, panel = (
-        np.full((longest + max(ahead), links), np.nan),
-        np.full((longest + max(ahead), links), np.nan),
-    )
+    times, panel = np.full((2, longest + max(ahead), links), np.nan)
     for link, (t, v) in enumerate(zip(times_s, values, strict=True)):
         times[: len(t), link], panel[: len(v), link] = t, v
     shape = (len(ahead), longest, links)
@@ -231,4 +257,5 @@ def walk(
             error[:, k], sd[:, k] = panel[targets[:, k]] - mean, np.sqrt(var)
         index = np.flatnonzero(k < lengths)
         model.observe(index, times[k, index], panel[k, index])
-    return Walk(error, sd, training)
+    made_s = np.roll(times, 1, axis=0)[:longest]
+    return Walk(error, sd, training, made_s, times[targets])

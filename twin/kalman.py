@@ -5,15 +5,16 @@ spans was calibrated on the training share and is tracked from then on (`twin.in
 controller sees, what `twin status` judges and what `docs/forecast.md` measures.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.units import to_ns
+from ingest.units import NS_PER_S, to_ns
 from twin.bank import Index
 from twin.domain import LinkState
-from twin.intervals import Intervals, Tracker
+from twin.intervals import OPEN, Intervals, Tracker
 from twin.ou import MIN_SD, Array, OuParameters
 from twin.regimes import Regimes
 from twin.view import Forecast
@@ -108,8 +109,11 @@ class LinkFilter:
         intervals = parameters.intervals or default
         self._spread = np.array([one.spread for one in intervals])[:, None]
         self._widths = np.array([(one.d80, one.d95) for one in intervals]) / self._spread
-        self._tracker = Tracker(parameters.observed or default, len(self.rows))
-        self._pending: list[_Pending | None] = [None] * len(intervals)
+        self._observed = parameters.observed or default
+        self._tracker = Tracker(self._observed, len(self.rows))
+        self._pending: tuple[deque[_Pending], ...] = tuple(deque() for _ in intervals)
+        self._apart_ns = (self.horizons_s * NS_PER_S).astype(np.int64) // OPEN
+        self._next_ns = np.full(len(intervals), np.iinfo(np.int64).min // 2)
         self._nis, self._usual_nis = np.ones(len(self.rows)), parameters.nis
 
     def observe(self, now_ns: int, links: LinkState) -> tuple[tuple[int, int], ...]:
@@ -148,12 +152,17 @@ class LinkFilter:
         return present
 
     def rebase(self, now_ns: int) -> None:
-        """Shift the clock so that `now_ns` becomes 0."""
+        """Shift the clock so that `now_ns` becomes 0, and track intervals afresh from those of training.
+
+        Whatever was judged before may have been fitted to: such errors are too small.
+        """
         self._bandwidth.rebase(now_ns)
         self._latency.rebase(now_ns)
-        for pending in self._pending:
-            if pending is not None:
+        self._tracker = Tracker(self._observed, len(self.rows))
+        for waiting in self._pending:
+            for pending in waiting:
                 pending.due_ns -= now_ns
+        self._next_ns -= now_ns
 
     @property
     def nis(self) -> Array:
@@ -164,20 +173,20 @@ class LinkFilter:
 
     def _judge(self, now_ns: int, alive: Index, seen: Array) -> None:
         """Compare what was forecast for now with what is seen."""
-        for h, pending in enumerate(self._pending):
-            if pending is not None and now_ns >= pending.due_ns:
+        for h, waiting in enumerate(self._pending):
+            while waiting and waiting[0].due_ns <= now_ns:
+                pending = waiting.popleft()
                 self._tracker.judge(h, (seen - pending.mean[alive]) / pending.sd[alive])
-                self._pending[h] = None
 
     def _promise(self, now_ns: int) -> None:
-        """Forecast again the horizons whose last forecast has been judged: one is open at a time, so that no
-        change of a link is judged twice."""
-        free = [h for h, pending in enumerate(self._pending) if pending is None]
-        if free:
-            mean, sd = self._bandwidth.outlook(now_ns, self.horizons_s[free])
-            for row, h in enumerate(free):
+        """Make the forecasts that are to be judged: `OPEN` of each horizon wait at a time."""
+        due = np.flatnonzero(self._next_ns <= now_ns)
+        if len(due):
+            mean, sd = self._bandwidth.outlook(now_ns, self.horizons_s[due])
+            for row, h in enumerate(due.tolist()):
                 due_ns = now_ns + to_ns(float(self.horizons_s[h]))
-                self._pending[h] = _Pending(due_ns, mean[row], self._bandwidth.noisy(sd[row]))
+                self._pending[h].append(_Pending(due_ns, mean[row], self._bandwidth.noisy(sd[row])))
+            self._next_ns[due] = now_ns + self._apart_ns[due]
 
     def _rates(self, mean_log: Array) -> Array:
         return self._matrix(np.where(self.dead, 0.0, np.exp(mean_log)), np.inf)

@@ -3,7 +3,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from twin.forecast import BURN_IN, FORECASTERS, Ewma, Forecaster, Kalman, Persistence, intervals, walk
+from twin.forecast import (
+    BURN_IN,
+    FORECASTERS,
+    Ewma,
+    Forecaster,
+    Kalman,
+    Persistence,
+    intervals,
+    tracked,
+    walk,
+)
 from twin.gru import Gru
 from twin.intervals import Intervals
 
@@ -83,6 +93,24 @@ def test_intervals_of_training_cover_what_follows_though_the_errors_are_not_gaus
     assert np.mean(found <= calibrated.d80) == pytest.approx(0.80, abs=0.04)
     assert np.mean(found <= calibrated.d95) == pytest.approx(0.95, abs=0.02)
     assert np.mean(found <= Intervals().d80) > 0.85  # what a Gaussian would have said
+
+
+def test_tracked_intervals_follow_conditions_that_changed_after_training_and_never_look_ahead() -> None:
+    rng = np.random.default_rng(6)
+    times = [np.arange(1500) * 30.0 + link for link in range(8)]
+    values = [20 + 0.1 * rng.standard_normal(1500) * np.where(np.arange(1500) < 1000, 1, 2) for _ in range(8)]
+    past = [t[:1000] for t in times], [v[:1000] for v in values]
+    trained = intervals(Kalman, *past, [1, 4])
+    found = walk(Kalman(), times, values, [1000] * 8, [1, 4])
+    for h, ahead in enumerate((1, 4)):
+        z = np.abs(found.standardised(h))[:, None]
+        widths = tracked(found, h, trained[h], ahead)
+        assert np.mean(z <= (trained[h].d80, trained[h].d95), axis=0)[0] < 0.6
+        assert np.mean(z <= widths, axis=0) == pytest.approx([0.80, 0.95], abs=0.03)
+        changed = [np.concatenate([v[:1300], v[1300:] + 5]) for v in values]
+        other = tracked(walk(Kalman(), times, changed, [1000] * 8, [1, 4]), h, trained[h], ahead)
+        known = found.made_s[found.held(h)] < 1300 * 30
+        assert np.array_equal(widths[known], other[known])
 
 
 def test_too_few_errors_leave_the_gaussian_interval() -> None:
