@@ -63,8 +63,8 @@ class Question:
         prospects = self._prospects(codes)
         best = prospects.leading(objective)
         p, q = np.indices((len(codes), len(best))).reshape(2, -1)
-        later = self._moves(codes.take(p), codes.take(best[q]))
-        return self._outcomes(prospects.brought(best, *(x.reshape(len(codes), -1) for x in later), objective))
+        seconds, usd = (x.reshape(len(codes), -1) for x in self._moves(codes.take(p), codes.take(best[q])))
+        return self._outcomes(prospects.brought(best, seconds, usd, objective))
 
     def kept(self, codes: Codes) -> Expected:
         """What each brings if it is kept."""

@@ -10,6 +10,7 @@ from policy.objective import Objective, Outcome
 from policy.search import best_plans
 from tests.policy.cases import random_case
 from twin.estimate import Estimator, Move
+from twin.plan import Plan
 from twin.view import Forecast
 
 NONE = Outages(np.zeros((2, 2)), np.zeros((2, 2)))
@@ -72,7 +73,7 @@ def test_a_dead_link_comes_back_where_it_is_expected() -> None:
     assert all(links.bandwidth_bps[1, 0] == 0.0 for links in made.middle)
 
 
-def case() -> tuple[Estimator, list]:
+def case() -> tuple[Estimator, list[Plan]]:
     estimator, state = random_case(2, size=2)
     free = [domain.gpus for domain in estimator.cluster.domains]
     plans = [plan for plan, _ in best_plans(estimator, state, free_gpus=free, top=40)]
