@@ -202,7 +202,19 @@ def _step(
             better = least < best[here]
             best[here] = np.where(better, least, best[here])
             taken[here] = np.where(better, n, taken[here][0]), np.where(better, until, taken[here][1])
-    return best, taken
+    return _undominated(best), taken
+
+
+def _undominated(best: dict[int, Float]) -> dict[int, Float]:
+    """Sums that are not beaten by fewer stages: those leave more memory to the stages in front of them."""
+    kept: dict[int, Float] = {}
+    least: Float | None = None
+    for stages in sorted(best):
+        row = best[stages] if least is None else np.where(best[stages] < least, best[stages], np.inf)
+        if np.isfinite(row).any():
+            kept[stages] = row
+            least = row if least is None else np.minimum(least, row)
+    return kept
 
 
 def _plan(

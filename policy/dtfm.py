@@ -91,10 +91,13 @@ def search(costs: Costs, devices: Sequence[int], dp: int, rng: np.random.Generat
     """The domains of the groups along the best path that was found with whole groups; None without one.
 
     Parents are shuffled, but for one that is packed domain by domain, so that there always is an answer.
-    A trial crosses two parents, improves the child by circular moves, and replaces the worse parent.
+    A trial crosses two parents, improves the child by circular moves, and replaces the worse parent. Groups
+    of one device are the same however they are shuffled.
     """
     home = np.array(devices)
     packed = np.repeat(np.arange(len(devices) // dp), dp)
+    if dp == 1:
+        return _domains(costs, _groups(packed, home, costs.size))
     population = [packed, *(rng.permutation(packed) for _ in range(POPULATION - 1))]
     scores = [costs.score(_groups(labels, home, costs.size)) for labels in population]
     best: tuple[float, Groups] | None = None
@@ -158,28 +161,7 @@ def circular_moves(labels: Labels, home: NDArray[np.int64], costs: Costs) -> Lab
     From the present group goes the device that sits worst there, into the group where it gains most; the
     chain goes on from that group and closes when its device goes to the first one. A device moves once.
     """
-    groups = int(labels.max()) + 1
-    best, best_gain = labels, 0.0
-    for first in range(groups):
-        now, gain, locked, at = labels.copy(), 0.0, np.zeros(len(labels), dtype=np.bool_), first
-        for _ in range(groups):
-            movable = np.nonzero((now == at) & ~locked)[0]
-            if not len(movable):
-                break
-            attached = costs.attachment(now, home, groups)
-            device = int(movable[np.argmax(attached[movable, at])])
-            gains = attached[device, at] - attached[device]
-            closed = gain + float(gains[first])
-            if at != first and closed > best_gain + 1e-12:
-                best, best_gain = now.copy(), closed
-                best[device] = first
-            gains[[at, first]] = -np.inf
-            onward = int(np.argmax(gains))
-            if not np.isfinite(gains[onward]):
-                break
-            gain += float(gains[onward])
-            now[device], locked[device], at = onward, True, onward
-    return best
+    return costs.circular(labels, home, int(labels.max()) + 1)
 
 
 def _plan(estimator: Estimator, domains: Sequence[int], dp: int, tp: int, micro_batch: int) -> Plan | None:

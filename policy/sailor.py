@@ -13,16 +13,12 @@ domain share one width (the plan type's rule). Plans again when the GPUs change,
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, permutations
 
-import numpy as np
-
-from ingest.units import transmission_s
-from policy.even import Closest, batches, deal, living, stage_layers, widths
+from policy.even import Closest, batches, deal, living
 from policy.planner import Planner, iteration_s
 from policy.protocol import Context
-from policy.stage_tables import span_costs
+from policy.sailor_program import Program
 from twin.alternatives import sailor_ns
 from twin.domain import LinkState
 from twin.estimate import Estimator
@@ -35,30 +31,6 @@ ENUMERATE_UP_TO = 6
 """Regions up to which all orders are looked at for that."""
 EVERY_DEPTH_UP_TO = 12
 """Depths that are tried whether or not they divide the blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Consecutive stages in one region: their width, the seconds of each, and the slowest tail."""
-
-    tp: int
-    compute_s: tuple[float, ...]
-    tail_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """The program's state: pieces in order of regions and Sailor's terms over them."""
-
-    pieces: tuple[Piece, ...]
-    slowest_s: float
-    sum_s: float
-    tail_s: float
-    last: tuple[int, float]  # region of the last stage (-1: none yet) and its seconds
-
-    def total_s(self, micro_batches: int) -> float:
-        """Sailor's iteration time of what is placed."""
-        return (micro_batches - 1) * self.slowest_s + self.sum_s + self.tail_s
 
 
 class Sailor(Planner):
@@ -126,14 +98,11 @@ def _answers(estimator: Estimator, view: View, dp: int, closest: Closest) -> Ite
         for micro_batch in batches(estimator, dp, depth):
             program = Program(estimator, view, dp, micro_batch, depth)
             solved = [(program.solve(order), order) for order in orders]
-            ranked = sorted(
-                ((part.total_s(program.micro_batches), n) for n, (part, _) in enumerate(solved) if part),
-            )
+            ranked = sorted((found.seconds, n) for n, (found, _) in enumerate(solved) if found)
             for _, n in ranked[:1]:
-                part, order = solved[n]
-                assert part is not None
-                stages, tps = [len(p.compute_s) for p in part.pieces], [p.tp for p in part.pieces]
-                plan = deal(estimator, order, stages, dp, tps, micro_batch)
+                found, order = solved[n]
+                assert found is not None
+                plan = deal(estimator, order, found.stages, dp, found.widths, micro_batch)
                 if plan is not None and closest.fits(plan, view.free_gpus):
                     yield plan
 
@@ -162,105 +131,3 @@ def _widest_next(start: int, regions: Sequence[int], links: LinkState) -> tuple[
         left = [k for k in regions if k not in order]
         order.append(min(left, key=lambda k: (-float(links.bandwidth_bps[order[-1], k]), k)))
     return tuple(order)
-
-
-class Program:
-    """Sailor's dynamic program for one dp, micro-batch and depth."""
-
-    def __init__(self, estimator: Estimator, view: View, dp: int, micro_batch: int, depth: int) -> None:
-        self._estimator, self._view, self._dp, self._depth = estimator, view, dp, depth
-        count = estimator.job.micro_batches(dp, micro_batch)
-        layers = stage_layers(estimator.n_layers, depth)
-        assert count is not None and layers is not None
-        self.micro_batches = count
-        self._micro_batch = micro_batch
-        cuts = np.cumsum([0, *layers])
-        self._spans = (cuts[:-1], cuts[1:])
-        self._columns: dict[int, list[tuple[int, list[float], list[float], list[bool]]]] = {}
-        self._pieces: dict[tuple[int, int, int], Piece | None] = {}
-
-    def solve(self, order: Sequence[int]) -> Partial | None:
-        """The best dealing of all stages to the regions in this order; None without one.
-
-        T[n][q]: the best partial plan of the first q stages on the first n regions; a region takes any
-        number of the next stages, none included.
-        """
-        none = Partial((), 0.0, 0.0, 0.0, (-1, 0.0))
-        best: dict[int, Partial] = {0: none}
-        for region in order:
-            reached: dict[int, Partial] = {}
-            for placed, partial in best.items():
-                for stages in range(self._depth - placed + 1):
-                    after = self._extend(partial, region, placed, stages)
-                    if after is None:
-                        break  # more stages fit even less
-                    other = reached.get(placed + stages)
-                    if other is None or after.total_s(self.micro_batches) < other.total_s(self.micro_batches):
-                        reached[placed + stages] = after
-            best = reached
-        return best.get(self._depth)
-
-    def _extend(self, before: Partial, region: int, placed: int, stages: int) -> Partial | None:
-        if stages == 0:
-            return Partial((*before.pieces, Piece(1, (), 0.0)), *_terms(before))
-        piece = self._piece(region, placed, stages)
-        if piece is None:
-            return None
-        seconds, slowest, (last, last_s) = list(piece.compute_s), before.slowest_s, before.last
-        total = before.sum_s
-        if last >= 0:  # the activation counts with the stage that sends it, the gradient likewise
-            down, up = self._crossing_s(last, region), self._crossing_s(region, last)
-            slowest, total = max(slowest, last_s + down), total + down
-            seconds[0] += up
-        return Partial(
-            (*before.pieces, piece), max(slowest, *seconds), total + sum(seconds),
-            max(before.tail_s, piece.tail_s), (region, seconds[-1]),
-        )  # fmt: skip
-
-    def _piece(self, region: int, placed: int, stages: int) -> Piece | None:
-        """`stages` stages from number `placed` on in a region: the smallest width that fits them (H2)."""
-        key = (region, placed, stages)
-        if key not in self._pieces:
-            self._pieces[key] = next(
-                (
-                    Piece(tp, tuple(compute[part]), max(tail[part]))
-                    for part in (slice(placed, placed + stages),)
-                    for tp, compute, tail, fits in self._column(region)
-                    if stages * tp * self._dp <= self._view.free_gpus[region] and all(fits[part])
-                ),
-                None,
-            )
-        return self._pieces[key]
-
-    def _column(self, region: int) -> list[tuple[int, list[float], list[float], list[bool]]]:
-        """For each width of a region: seconds of every stage, its tail, and whether it fits there (H1)."""
-        if region not in self._columns:
-            domain = self._estimator.cluster.domains[region]
-            flight = np.minimum(self.micro_batches, self._depth - np.arange(self._depth))
-            found = []
-            for tp in widths(self._estimator, domain):
-                if tp * self._dp > domain.gpus:
-                    break
-                costs = span_costs(
-                    self._estimator,
-                    region,
-                    self._dp,
-                    tp,
-                    self._micro_batch,
-                    float(self._view.slowdown[region]),
-                )
-                fits = costs.most_in_flight(domain.gpu.memory_bytes)[self._spans] >= flight
-                rows = costs.compute_s[self._spans].tolist(), costs.tail_s[self._spans].tolist()
-                found.append((tp, *rows, fits.tolist()))
-            self._columns[region] = found
-        return self._columns[region]
-
-    def _crossing_s(self, i: int, j: int) -> float:
-        links, job = self._view.forecast.links(), self._estimator.job
-        size = self._dp * job.message_bytes(self._micro_batch)
-        bps = float(links.bandwidth_bps[i, j])
-        return float("inf") if bps <= 0 else transmission_s(size, bps) + float(links.latency_s[i, j])
-
-
-def _terms(partial: Partial) -> tuple[float, float, float, tuple[int, float]]:
-    return partial.slowest_s, partial.sum_s, partial.tail_s, partial.last

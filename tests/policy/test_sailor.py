@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from policy.even import Closest
-from policy.sailor import Program, Sailor, SailorNative, _answers, region_orders
+from policy.sailor import Sailor, SailorNative, _answers, region_orders
+from policy.sailor_program import Program
 from tests.policy.cases import cluster, links, model, random_case
 from tests.policy.views import context, flat, view
 from twin.alternatives import sailor_ns
@@ -25,19 +26,19 @@ def dealt(program: Program, order: tuple[int, ...], counts: tuple[int, ...]) -> 
     tails: list[float] = []
     for k, stages in zip(order, counts, strict=True):
         if stages:
-            piece = program._piece(k, len(compute), stages)
-            if piece is None:
+            tp, column = program.width(k, len(compute), stages), program.column(k)
+            if tp is None:
                 return float("inf")
-            column = next(c for c in program._column(k) if c[0] == piece.tp)
+            (w,) = np.flatnonzero(column.tp == tp)
             for _ in range(stages):
-                tails.append(column[2][len(compute)])
-                compute.append(column[1][len(compute)])
+                tails.append(float(column.tail_s[w, len(compute)]))
+                compute.append(float(column.compute_s[w, len(compute)]))
                 region.append(k)
     talk = [0.0] * len(compute)
     for s in range(len(compute) - 1):
         if region[s] != region[s + 1]:
-            talk[s] += program._crossing_s(region[s], region[s + 1])
-            talk[s + 1] += program._crossing_s(region[s + 1], region[s])
+            talk[s] += program.crossing_s[region[s], region[s + 1]]
+            talk[s + 1] += program.crossing_s[region[s + 1], region[s]]
     both = [c + t for c, t in zip(compute, talk, strict=True)]
     slowest = max(both)
     return (program.micro_batches - 1) * slowest + sum(both) + max(tails)
@@ -60,9 +61,10 @@ def test_the_program_equals_enumeration(seed: int) -> None:
         program = Program(estimator, seen, 2, 1, depth)
         found = best = float("inf")
         for order in permutations(range(3)):
-            partial = program.solve(order)
-            assert partial is not None
-            found = min(found, partial.total_s(program.micro_batches))
+            dealing = program.solve(order)
+            assert dealing is not None
+            assert dealing.seconds == pytest.approx(dealt(program, order, dealing.stages), rel=1e-9)
+            found = min(found, dealing.seconds)
             for counts in product((0, 1), repeat=3):
                 if sum(counts) == depth:
                     best = min(best, dealt(program, order, counts))
