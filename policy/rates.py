@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from twin import kernel, replicas
+from twin import kernel, replicas, tied
 from twin.costs import open_links
 from twin.domain import Cluster, LinkState
 from twin.estimate import Estimator
@@ -41,22 +41,30 @@ class Crossings:
     """What T states make of the wide-area boundaries of a plan, in nanoseconds, rounded as the estimator
     does.
 
+    `tied` (T,): what the gradient of a tied embedding adds behind the first and the last stage.
     `occupancy` and `latency` (2 (n - 1), T): boundary after boundary, downstream then upstream. `alive`
     (T,): no used link is dead; where it is False the numbers mean nothing.
     """
 
     occupancy: Int
     latency: Int
+    tied: Int
     alive: NDArray[np.bool_]
 
 
 def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     """The wide-area boundaries of `plan` in each state."""
     used = [plan.route(i, j) for a, b in pairwise(plan.order) for i, j in ((a, b), (b, a))]
+    tied_bytes = tied.step_bytes(estimator.job, plan.stages) * plan.dp
+    if tied_bytes:
+        a, b = plan.order[-1], plan.order[0]
+        used += [plan.route(a, b), plan.route(b, a)]
     bandwidth = np.array([route_bps(estimator.cluster, states, way) for way in used]).reshape(-1, len(states))
     delays = [sum(states.latency_s[:, i, j] for i, j in way) for way in used]
     latency = np.array(delays).reshape(-1, len(states)) * NS_PER_S
-    size = estimator.job.message_bytes(plan.micro_batch) * plan.dp
+    joints = 2 * (len(plan.order) - 1)
+    size = np.full((len(used), 1), float(estimator.job.message_bytes(plan.micro_batch) * plan.dp))
+    size[joints:] = tied_bytes
     with np.errstate(divide="ignore"):
         occupancy = size * BITS_PER_BYTE / bandwidth * NS_PER_S
     fine = (occupancy < LONGEST_NS) & (latency < LONGEST_NS)
@@ -64,7 +72,8 @@ def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     whole_occupancy, whole_latency = (
         np.rint(np.where(alive, ns, 0.0)).astype(np.int64) for ns in (occupancy, latency)
     )
-    return Crossings(whole_occupancy, whole_latency, alive)
+    steps = (whole_occupancy + whole_latency)[joints:].max(axis=0, initial=0)
+    return Crossings(whole_occupancy[:joints], whole_latency[:joints], tied.STEPS * steps, alive)
 
 
 def route_bps(cluster: Cluster, states: States, route: Sequence[tuple[int, int]]) -> Float:
@@ -81,17 +90,18 @@ def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
     """
     if plan.sync is not None:
         return _replicas_ns(estimator, plan, states, slowdown)
-    pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown)
+    pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown, exchange=False)
     assert pipeline is not None, "open links are never dead"
     if len(plan.shares) == 1:
         return np.repeat(kernel.iteration_ns(pipeline), len(states))
     across = crossings(estimator, plan, states)
-    rows = np.concatenate([across.occupancy, across.latency])
+    rows = np.concatenate([across.occupancy, across.latency, across.tied[None]])
     distinct, back = np.unique(rows[:, across.alive], axis=1, return_inverse=True)
     times = np.full(len(states), DEAD)
     if distinct.size:
         half = len(distinct) // 2
-        at = kernel.iteration_ns(_with_links(pipeline, plan, distinct[:half], distinct[half:]))
+        links = distinct[:half], distinct[half:-1], distinct[-1]
+        at = kernel.iteration_ns(_with_links(pipeline, plan, *links))
         times[across.alive] = at[back.reshape(-1)]
     return times
 
@@ -113,7 +123,7 @@ def _replicas_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
     return np.where(alive, slowest + np.rint(np.where(alive, exchange, 0.0)).astype(np.int64), DEAD)
 
 
-def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int) -> Pipeline:
+def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int, tied_ns: Int) -> Pipeline:
     """The pipeline of one plan under T states; arguments as in `Crossings`."""
     states = occupancy.shape[1]
     wide = np.cumsum([share.pp for share in plan.shares])[:-1] - 1
@@ -124,6 +134,7 @@ def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int) ->
     of, lf, ob, lb = (spread(row) for row in (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb))
     of[wide], lf[wide], ob[wide], lb[wide] = occupancy[::2], latency[::2], occupancy[1::2], latency[1::2]
     tf, tb, tail = (spread(row) for row in (pipeline.tf, pipeline.tb, pipeline.tail))
+    tail[[0, -1]] += tied_ns
     return replace(pipeline, tf=tf, tb=tb, of=of, lf=lf, ob=ob, lb=lb, tail=tail)
 
 

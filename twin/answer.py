@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import GB, NS_PER_S, to_s, transmission_s
-from twin import cycle, energy, kernel
+from twin import cycle, energy, kernel, tied
 from twin.boundaries import shared_boundary
 from twin.columns import BadCellError
 from twin.compute import ComputeModel, layer_times
@@ -146,7 +146,7 @@ def _links(case: Case, first: list[int], width: int) -> LinkState:
     stages, site, node = len(first), case.site, case.site.gpus_per_node
     bandwidth, latency = np.full((stages, stages), np.inf), np.zeros((stages, stages))
     joints = [(i, i + 1, wan) for i, wan in enumerate(case.wan)]
-    if case.chunks > 1 and stages > 2:
+    if stages > 2:
         joints.append((stages - 1, 0, case.around))
     for i, j, wan in joints:
         crosses = any((first[i] + r) // node != (first[j] + r) // node for r in range(width))
@@ -294,14 +294,17 @@ def _mfu(case: Case, iter_s: float) -> float | None:
 
 def _wan_bytes(case: Case) -> float | None:
     """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and once
-    less from the last stage back to the first."""
+    less from the last stage back to the first; and what these two exchange for a tied embedding."""
     across = case.chunks * sum(wan is not None for wan in case.wan)
     across += (case.chunks - 1) * (case.around is not None)
     if not across:
         return 0.0
     if case.message_bytes is None:
         return None
-    return 2.0 * across * case.message_bytes * case.dp * case.micro_batches
+    tied_bytes = 0
+    if case.job is not None and case.around is not None and not case.measured.schedule_only:
+        tied_bytes = tied.STEPS * tied.step_bytes(case.job, case.pp)
+    return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
 
 
 def _binding(case: Case, timing: Pipeline) -> str:

@@ -5,7 +5,7 @@ both always mean the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import GB, NS_PER_S, to_s
-from twin import cycle, energy, feasible, kernel, moving, placement, replicas
+from twin import cycle, energy, feasible, kernel, moving, placement, replicas, tied
 from twin.boundaries import Crossings, crossings, shared_boundary
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
@@ -153,15 +153,17 @@ class Estimator:
         return self._plan_costs(plan)
 
     def share_costs(
-        self, domain: int, spans: Int, dp: int, tp: int, pp: int, micro_batch: int, in_flight: int
-    ) -> StageCosts:
+        self, domain: int, spans: Int, dp: int, tp: int, pp: int, micro_batch: int, in_flight: int,
+        first_gpu: int = 0,
+    ) -> StageCosts:  # fmt: skip
         """What the stages of one domain cost when it runs the layers `spans` (P, 2), first and past the last;
-        every stage holds the activations of `in_flight` micro-batches.
+        every stage holds the activations of `in_flight` micro-batches. GPUs are packed from `first_gpu` on.
 
         Raises:
             InfeasibleError: the domain has fewer GPUs.
         """
-        share = Share(domain, pp, tp, pp, self.place(domain, dp, tp, pp))
+        gpus = tuple(first_gpu + gpu for gpu in self.place(domain, dp, tp, pp))
+        share = Share(domain, pp, tp, pp, gpus)
         job = self.job
         sketch = Plan((share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero)
         return self._costs(sketch, spans)
@@ -173,14 +175,21 @@ class Estimator:
         timing = self.pipeline(plan, links, slowdown)
         return DEAD if timing is None else int(kernel.iteration_ns(timing)[0])
 
-    def pipeline(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Pipeline | None:
+    def pipeline(
+        self, plan: Plan, links: LinkState, slowdown: Slowdown = None, *, exchange: bool = True
+    ) -> Pipeline | None:
         """Every duration of one iteration, as kernel and event engine read it; None: a link is dead.
 
-        Of a pipeline; replicas have one each (`Plan.replica`).
+        Of a pipeline; replicas have one each (`Plan.replica`). Without `exchange` the first and the last
+        domain send each other nothing for a tied embedding: the caller adds it for other links.
         """
         assert plan.sync is None, "replicas are no pipeline"
         across = self._crossings(plan, links)
-        return None if across is None else self._timing(plan, self._plan_costs(plan), across, slowdown)
+        if across is None:
+            return None
+        if not exchange and len(plan.shares) > 1:
+            across = replace(across, tied_ns=0)
+        return self._timing(plan, self._plan_costs(plan), across, slowdown)
 
     def iteration(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Estimate:
         """Everything about one iteration; with a dead link the time is infinite and utilisation 0."""
@@ -238,18 +247,20 @@ class Estimator:
 
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
-        domains, once a chunk, and once less back from the last domain to the first, on every link of its
-        route; of replicas what an iteration's share of their exchange sends."""
+        domains, once a chunk, and once less back from the last domain to the first, and the gradient of a
+        tied embedding, on every link of its route; of replicas what an iteration's share of their exchange
+        sends."""
         if plan.sync is not None:
             return replicas.wan_bytes(self.job, plan, self.cluster.size)
         sent = np.zeros((self.cluster.size, self.cluster.size))
         size = self.job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
-        passes = [(i, j, plan.chunks) for i, j in pairwise(plan.order)]
+        passes = [(i, j, size * plan.chunks) for i, j in pairwise(plan.order)]
         if len(plan.shares) > 1:
-            passes.append((plan.order[-1], plan.order[0], plan.chunks - 1))
-        for i, j, times in passes:
+            tied_bytes = tied.STEPS * tied.step_bytes(self.job, plan.stages) * plan.dp
+            passes.append((plan.order[-1], plan.order[0], size * (plan.chunks - 1) + tied_bytes))
+        for i, j, both in passes:
             for link in (*plan.route(i, j), *plan.route(j, i)):
-                sent[link] += size * times
+                sent[link] += both
         return sent
 
     def move(self, old: Plan | None, new: Plan, links: LinkState) -> Move:
@@ -379,19 +390,18 @@ class Estimator:
         """What the kernel reads: every duration rounded once."""
         domains = [slot.domain for slot in costs.slots]
         slow: Any = 1.0 if slowdown is None else np.tile(slowdown[domains], plan.chunks)[:, None]
-        tail = costs.update_s + (costs.sync_s if sync else 0.0)
+        tail = _ns(costs.update_s + (costs.sync_s if sync else 0.0))
+        tail[[0, -1]] += crossings.tied_ns
         return Pipeline(
             _ns(costs.forward_s * slow), _ns(costs.backward_s * slow),
-            crossings.of, crossings.lf, crossings.ob, crossings.lb, _ns(tail),
+            crossings.of, crossings.lf, crossings.ob, crossings.lb, tail,
             costs.warmup, plan.micro_batches, plan.schedule, plan.p2p, plan.chunks,
             shared_boundary(domains) if plan.chunks > 1 else -1,
             None if costs.weight_s is None else _ns(costs.weight_s * slow),
         )  # fmt: skip
 
     def _crossings(self, plan: Plan, links: LinkState) -> Crossings | None:
-        return crossings(
-            self.cluster, plan, self._layouts(plan), self.job.message_bytes(plan.micro_batch), links
-        )
+        return crossings(self.cluster, self.job, plan, self._layouts(plan), links)
 
 
 def _ns(seconds: NDArray[np.float64]) -> Int:

@@ -44,6 +44,11 @@ class JobSpec:
         """Tokens that one iteration trains on."""
         return self.global_batch * self.model.seq
 
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of a gradient that is reduced: Megatron reduces those of bf16 in fp32."""
+        return 2.0 if self.model.dtype == "fp16" else 4.0
+
     def micro_batches(self, dp: int, micro_batch: int) -> int | None:
         """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly."""
         count, rest = divmod(self.global_batch, dp * micro_batch)

@@ -14,6 +14,7 @@ from twin.links import Pair
 from twin.messages import Fabric, Wire
 from twin.network import Network
 from twin.orders import BACKWARD, FORWARD, WEIGHT, Operation, operations
+from twin.tied import STEPS
 from twin.timing import PlanTiming
 
 Factors = NDArray[np.float64] | None
@@ -33,6 +34,7 @@ class Stage:
         self._run = run
         self._env = run.env
         self._blocking = pipeline.blocking
+        self.through: Callable[[Event], None] = run.stage_done
         self._every = pipeline.micro_batches
         self._chunks = pipeline.chunks
         self.operations = [kind * self._chunks + chunk for kind, chunk, _ in todo]
@@ -86,7 +88,7 @@ class Stage:
         send = self.sends[self.operations[self.done]]
         self.done += 1
         if self.done == len(self.operations):
-            self._env.timeout(self._tail_ns).callbacks.append(self._run.stage_done)
+            self._env.timeout(self._tail_ns).callbacks.append(self.through)
         self._free = send is None or not self._blocking
         if send is not None:
             send[0].send(send[1])
@@ -110,18 +112,23 @@ class Run:
         wires: dict[Pair, Wire] = {}
         self._down = [self._direction(network, wires, pair, b, "of", "lf") for b, pair in enumerate(pairs)]
         self._up = [self._direction(network, wires, pair, b, "ob", "lb") for b, pair in enumerate(back)]
-        self._wires = list(wires.values())
+        tied = () if timing.tied is None else (timing.tied, timing.tied[::-1])
+        self._tied = [Wire(network, timing.routes[pair], timing.tied_bytes) for pair in tied]
+        self._wires = [*wires.values(), *self._tied]
         self._factors: Factors = None
         self.stages = [Stage(self, todo) for todo in operations(pipeline)]
         for i, stage in enumerate(self.stages):
             slots = [(kind, chunk) for kind in (FORWARD, BACKWARD) for chunk in range(pipeline.chunks)]
             stage.sends = [self._sending(i, *slot) for slot in slots] + [None] * pipeline.chunks
+            if self._tied and i in (0, len(self.stages) - 1):
+                stage.through = self._end_done
 
     def begin(self, factors: Factors = None) -> None:
         """Start an iteration now, in which domain k computes `factors[k]` times slower than usual."""
         self._factors = factors
         self.pace(self.timing)
         self._open = last = len(self.stages)
+        self._exchanges = 0  # ends of the pipeline that are through, then messages between them
         for i, stage in enumerate(self.stages):
             stage.begin(i == 0, i == last - 1)
 
@@ -130,7 +137,7 @@ class Run:
         self.timing = timing
         paced = timing.paced(self._factors)
         weight = 0 * paced.tf if paced.tw is None else paced.tw
-        every, tails = len(self.stages), paced.tail[:, 0].tolist()
+        every, tails = len(self.stages), timing.own_tail[:, 0].tolist()
         rows = [row[:, 0].tolist() for row in (paced.tf, paced.tb - weight, weight)]
         for i, stage in enumerate(self.stages):
             stage.pace([duration for row in rows for duration in row[i::every]], tails[i])
@@ -144,6 +151,25 @@ class Run:
     def stage_done(self, _: Event) -> None:
         """A stage has done its last backward and what follows it."""
         self._open -= 1
+        self._end_if_done()
+
+    def _end_done(self, event: Event) -> None:
+        """The first or the last stage waits for the other one, then they exchange gradients step by step."""
+        self._step()
+
+    def _step(self) -> None:
+        """Both ends are through, or both messages of a step have arrived, every second time."""
+        self._exchanges += 1
+        if self._exchanges % 2 or not self.live:
+            return
+        if self._exchanges // 2 <= STEPS:
+            for wire in self._tied:
+                wire.send(self._step)
+        else:
+            self._open -= 2
+            self._end_if_done()
+
+    def _end_if_done(self) -> None:
         if self._open == 0 and self.live:
             self._ended()
 

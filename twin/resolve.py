@@ -78,7 +78,7 @@ class Case:
     def around(self) -> tuple[float, float] | None:
         """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain."""
         across = [wan for wan in self.wan if wan is not None]
-        if self.chunks == 1 or not across or self.domains[0] == self.domains[-1]:
+        if not across or self.domains[0] == self.domains[-1]:
             return None
         return min(bps for bps, _ in across), max(latency for _, latency in across)
 

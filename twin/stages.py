@@ -243,9 +243,7 @@ class StageModel:
         the seconds to reduce (scatter) them and to gather the weights, else those of an all-reduce by ring
         and by tree, of which the faster is taken.
         """
-        gradient_bytes = (
-            2.0 if self._job.model.dtype == "fp16" else 4.0
-        )  # Megatron reduces bf16 gradients in fp32
+        gradient_bytes = self._job.gradient_bytes
         domain = self._domains[slot.domain]
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)

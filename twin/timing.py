@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
-from twin import kernel, orders
+from twin import kernel, orders, tied
 from twin.costs import open_links
 from twin.estimate import Estimator
 from twin.kernel import LONGEST_NS
@@ -22,17 +22,22 @@ class PlanTiming:
 
     `boundaries` says which domains each boundary between stages joins downstream, None inside a domain;
     `routes` over which links, for both directions. `message_bytes` is what crosses a wide-area boundary per
-    micro-batch: all dp pipelines share the link. Rates are what `update` was told last; at first those of a
-    network without others.
+    micro-batch: all dp pipelines share the link. `tied` joins the last and the first stage where they
+    exchange `tied_bytes` each way in each of two steps over wide-area links (`twin.tied`), None where they do
+    not; `own_tail` (S, 1) is what follows a stage's last backward without that exchange. Rates are what
+    `update` was told last; at first those of a network without others.
     """
 
     def __init__(
         self, network: Network, estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]
     ) -> None:
-        pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown)
+        pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown, exchange=False)
         assert pipeline is not None, "open links are never dead"
         down, up = (pipeline.of.copy(), pipeline.lf.copy()), (pipeline.ob.copy(), pipeline.lb.copy())
-        self.pipeline: Pipeline = replace(pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1])
+        self.own_tail = pipeline.tail
+        self.pipeline: Pipeline = replace(
+            pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1], tail=pipeline.tail.copy()
+        )
         self.boundaries = boundaries(plan)
         self._messages = _messages(plan)
         self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
@@ -45,8 +50,12 @@ class PlanTiming:
             if pair is not None:
                 self._crossings.setdefault(pair, []).append((b, True))
                 self._crossings.setdefault((pair[1], pair[0]), []).append((b, False))
+        self.tied_bytes = tied.step_bytes(estimator.job, plan.stages) * plan.dp
+        far = self.tied_bytes > 0 and len(plan.shares) > 1
+        self.tied: Pair | None = (plan.order[-1], plan.order[0]) if far else None
+        self._tied_ns = dict.fromkeys((self.tied, self.tied[::-1]) if self.tied else (), 0)
         self._dead: set[Pair] = set()
-        for pair in self._crossings:
+        for pair in (*self._crossings, *(pair for pair in self._tied_ns if pair not in self._crossings)):
             self.routes[pair] = plan.route(*pair)
             self.update(pair, network.alone_bps(self.routes[pair]))
         if self.pipeline.schedule == "crosspipe":  # the order is made once, for the links of this moment
@@ -60,7 +69,11 @@ class PlanTiming:
     @property
     def bytes_per_iteration(self) -> float:
         """What each crossing carries in one iteration: the most that any does."""
-        return float(self.message_bytes * self._messages)
+        messages = self.message_bytes * self._messages
+        if self.tied is None:
+            return float(messages)
+        tied_bytes = tied.STEPS * self.tied_bytes
+        return float(messages + tied_bytes if self.tied in self._crossings else max(messages, tied_bytes))
 
     @property
     def stalled(self) -> bool:
@@ -73,15 +86,21 @@ class PlanTiming:
 
     def update(self, crossing: Pair, rate_bps: float) -> None:
         """Messages from domain to domain now travel at this rate, with the latency of the links now."""
-        occupancy_ns = to_ns(transmission_s(self.message_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
-        if occupancy_ns >= LONGEST_NS:
+        joints = self._crossings.get(crossing, ())
+        occupancy_ns = _occupancy_ns(self.message_bytes, rate_bps) if joints else 0
+        step_ns = _occupancy_ns(self.tied_bytes, rate_bps) if crossing in self._tied_ns else 0
+        if max(occupancy_ns, step_ns) >= LONGEST_NS:
             self._dead.add(crossing)
             return
         self._dead.discard(crossing)
         one, latency_ns = self.pipeline, self._network.latency_ns(self.routes[crossing])
-        for boundary, downstream in self._crossings[crossing]:
+        for boundary, downstream in joints:
             occupancy, latency = (one.of, one.lf) if downstream else (one.ob, one.lb)
             occupancy[boundary, 0], latency[boundary, 0] = occupancy_ns, latency_ns
+        if crossing in self._tied_ns:
+            self._tied_ns[crossing] = step_ns + latency_ns
+            exchange_ns = tied.STEPS * max(self._tied_ns.values())
+            one.tail[[0, -1]] = self.own_tail[[0, -1]] + exchange_ns
 
     def paced(self, factors: NDArray[np.float64] | None) -> Pipeline:
         """An iteration in which domain k computes `factors[k]` times slower than usual; None: as usual."""
@@ -113,17 +132,24 @@ class PlanTiming:
         times, rates, delays = self._network.ahead(list(self.routes.values()))
         if not times or not self.routes:
             return {}
-        with np.errstate(divide="ignore"):
-            occupancy = np.rint(self.message_bytes * BITS_PER_BYTE / rates * NS_PER_S)
-        dead = np.any(occupancy >= LONGEST_NS, axis=0)
-        occupancy[:, dead] = 0
+        used = [(pair in self._crossings, pair in self._tied_ns) for pair in self.routes]
+        sizes = np.array([(self.message_bytes, self.tied_bytes)]) * np.array(used)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            both = np.where(sizes.T[:, :, None] > 0, sizes.T[:, :, None] * BITS_PER_BYTE / rates, 0.0)
+        occupancy, steps = np.rint(both * NS_PER_S)
+        dead = np.any(np.maximum(occupancy, steps) >= LONGEST_NS, axis=0)
+        occupancy[:, dead] = steps[:, dead] = 0
         one = self.pipeline
         rows = [np.repeat(row, len(times), axis=1) for row in (one.of, one.lf, one.ob, one.lb)]
         for n, (src, dst) in enumerate(self.routes):
-            for boundary, down in self._crossings[src, dst]:
+            for boundary, down in self._crossings.get((src, dst), ()):
                 rows[0 if down else 2][boundary] = occupancy[n].astype(np.int64)
                 rows[1 if down else 3][boundary] = delays[n].astype(np.int64)
-        wide = [np.repeat(row, len(times), axis=1) for row in (one.tf, one.tb, one.tail)]
+        wide = [np.repeat(row, len(times), axis=1) for row in (one.tf, one.tb, self.own_tail)]
+        if self.tied is not None:
+            both_ways = [n for n, pair in enumerate(self.routes) if pair in self._tied_ns]
+            slower = (steps[both_ways] + delays[both_ways]).max(axis=0)
+            wide[2][[0, -1]] += tied.STEPS * slower.astype(np.int64)
         weight = None if one.tw is None else np.repeat(one.tw, len(times), axis=1)
         of, lf, ob, lb = rows
         many = replace(one, tf=wide[0], tb=wide[1], tail=wide[2], of=of, lf=lf, ob=ob, lb=lb, tw=weight)
@@ -135,6 +161,10 @@ class PlanTiming:
         if self._dead:
             return None
         return int(kernel.iteration_ns(self.paced(factors))[0])
+
+
+def _occupancy_ns(size_bytes: int, rate_bps: float) -> int:
+    return to_ns(transmission_s(size_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
 
 
 def stage_domains(plan: Plan) -> list[int]:

@@ -14,13 +14,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from twin.kernel import DEAD, LONGEST_NS
+from twin.tied import STEPS
 
 Int = NDArray[np.int64]
 
 LANES = 4
 """Link states that run side by side; more do not pay, since few are asked at a time."""
-TF, TB, OF, LF, OB, LB = range(6)
-"""First axis of `t`: durations of a stage and of its boundaries; what goes up stands with its sender."""
+TF, TB, OF, LF, OB, LB, END = range(7)
+"""First axis of `t`: durations of a stage and of its boundaries, what goes up standing with its sender, and
+what follows the last backward."""
 FREE, DOWN, UP, NEXT, OTHER = range(5)
 """First axis of `s`: when a stage is free, when its links are, and the two activations that wait for it."""
 
@@ -28,15 +30,16 @@ FREE, DOWN, UP, NEXT, OTHER = range(5)
 @njit(cache=True, nogil=True)
 def exact_ns(  # type: ignore[no-untyped-def]
     stages, micro_batches, forward, backward, tail, source, target, occupancy, latency, message_bytes,
-    bandwidth_bps, latency_s, gpipe, blocking, out,
+    bandwidth_bps, latency_s, tied_bytes, gpipe, blocking, out,
 ):  # fmt: skip
     """Iteration times of P plans under X link states into `out` (P, X); `DEAD` where a used link is.
 
     `stages`, `micro_batches`, `message_bytes` are (P,), stage times (P, S), boundaries (P, S - 1) as in
-    `policy.hippo.timing.Rows`, `bandwidth_bps` and `latency_s` (P, X, K, K).
+    `policy.hippo.timing.Rows`, `bandwidth_bps` and `latency_s` (P, X, K, K). `tied_bytes` (P,) is what the
+    domains at both ends exchange at a time for a tied embedding.
     """
     width, states = forward.shape[1], bandwidth_bps.shape[1]
-    t = np.zeros((6, width + 1, LANES), np.int64)
+    t = np.zeros((7, width + 1, LANES), np.int64)
     s = np.zeros((5, width + 1, LANES), np.int64)
     saved = np.zeros((4, width + 1, LANES), np.int64)
     grown = np.zeros(LANES, np.int64)
@@ -50,12 +53,15 @@ def exact_ns(  # type: ignore[no-untyped-def]
                 p, first, n, depth, forward, backward, source, target, occupancy, latency, message_bytes,
                 bandwidth_bps, latency_s, t, alive,
             )  # fmt: skip
+            _load_ends(
+                p, first, n, depth, tail, source, target, tied_bytes, bandwidth_bps, latency_s, t, alive
+            )
             if one >= 0:
                 s[:] = 0
                 if gpipe:
-                    _gpipe(depth, m, blocking, t, s, tail[p], total)
+                    _gpipe(depth, m, blocking, t, s, total)
                 else:
-                    _steady(depth, m, blocking, t, s, saved, grown, tail[p], total)
+                    _steady(depth, m, blocking, t, s, saved, grown, total)
             for x in range(n):
                 out[p, first + x] = total[x] if alive[x] else DEAD
 
@@ -99,6 +105,37 @@ def _load(  # type: ignore[no-untyped-def]
     return one
 
 
+@njit(cache=True, nogil=True)
+def exchange_ns(p, x, depth, source, target, tied_bytes, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
+    """What plan p's first and last domain take for the gradient of a tied embedding under state x."""
+    a, b = -1, -1
+    for i in range(depth - 1):
+        if source[p, i] >= 0:
+            a, b = source[p, i] if a < 0 else a, target[p, i]
+    if a < 0 or tied_bytes[p] == 0:
+        return 0
+    longest = 0
+    for i, j in ((a, b), (b, a)):
+        speed = bandwidth_bps[p, x, i, j]
+        sent = LONGEST_NS if speed <= 0 else np.rint(min(tied_bytes[p] * 8 / speed * 1e9, LONGEST_NS))
+        if sent >= LONGEST_NS:
+            return LONGEST_NS
+        longest = max(longest, np.int64(sent) + np.int64(np.rint(latency_s[p, x, i, j] * 1e9)))
+    return STEPS * longest
+
+
+@njit(cache=True, nogil=True)
+def _load_ends(p, first, n, depth, tail, source, target, tied_bytes, bandwidth_bps, latency_s, t, alive):  # type: ignore[no-untyped-def]
+    for x in range(LANES):
+        tied = 0
+        if x < n:
+            tied = exchange_ns(p, first + x, depth, source, target, tied_bytes, bandwidth_bps, latency_s)
+        if tied >= LONGEST_NS:
+            alive[x], tied = False, 0
+        for i in range(depth):
+            t[END, i, x] = tail[p, i] + (tied if i == 0 or i == depth - 1 else 0)
+
+
 @njit(inline="always")
 def _forward(i, slot, last, blocking, t, s):  # type: ignore[no-untyped-def]
     """One forward on stage i; an activation waits in slot 0 or 1 of the next stage."""
@@ -140,15 +177,15 @@ def _backward(i, blocking, t, s, gradient):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _finish(i, t, s, gradient, tail, total):  # type: ignore[no-untyped-def]
+def _finish(i, t, s, gradient, total):  # type: ignore[no-untyped-def]
     """What the last backward of stage i and the work behind it make of the iteration's end."""
     for x in range(LANES):
         end = max(s[FREE, i, x], gradient[x]) + t[TB, i, x]
-        total[x] = max(total[x], end + tail[i])
+        total[x] = max(total[x], end + t[END, i, x])
 
 
 @njit(cache=True, nogil=True)
-def _gpipe(depth, m, blocking, t, s, tail, total):  # type: ignore[no-untyped-def]
+def _gpipe(depth, m, blocking, t, s, total):  # type: ignore[no-untyped-def]
     gradient = np.zeros(LANES, np.int64)
     total[:] = 0
     for k in range(m):
@@ -158,12 +195,12 @@ def _gpipe(depth, m, blocking, t, s, tail, total):  # type: ignore[no-untyped-de
         gradient[:] = 0
         for i in range(depth - 1, -1, -1):
             if j == m - 1:
-                _finish(i, t, s, gradient, tail, total)
+                _finish(i, t, s, gradient, total)
             _backward(i, blocking, t, s, gradient)
 
 
 @njit(cache=True, nogil=True)
-def _steady(depth, m, blocking, t, s, saved, grown, tail, total):  # type: ignore[no-untyped-def]
+def _steady(depth, m, blocking, t, s, saved, grown, total):  # type: ignore[no-untyped-def]
     """1F1B: stage i runs min(m, depth - 1 - i) forwards ahead, then forward and backward in turn."""
     last, ahead = depth - 1, min(m, depth - 1)
     gradient = np.zeros(LANES, np.int64)
@@ -181,7 +218,7 @@ def _steady(depth, m, blocking, t, s, saved, grown, tail, total):  # type: ignor
         gradient[:] = 0
         for i in range(last, -1, -1):
             if j == m - 1:
-                _finish(i, t, s, gradient, tail, total)
+                _finish(i, t, s, gradient, total)
             _backward(i, blocking, t, s, gradient)
         j += 1
         if j < full:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
-from ingest.units import BITS_PER_BYTE, NS_PER_S
+from ingest.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
 from policy.hippo.lower import CHOICE
 from policy.hippo.masks import Masks, Space, merge_classes
-from twin import placement
+from twin import placement, tied
 from twin.estimate import Estimator
 from twin.plan import Plan, Share
 from twin.split import stage_layers
@@ -94,6 +94,8 @@ class Tables:
     tp: Int  # (C, Z, Q)
     micro_batches: Int  # (C,)
     message_bytes: Float  # (C,) one activation of all dp pipelines
+    tied_bytes: Float  # (C,) a step of the exchange for a tied embedding between two domains
+    tied_inside_ns: Int  # (C, Y, Q) the whole exchange inside a share
 
 
 class Problem:
@@ -196,7 +198,7 @@ class Problem:
         pp, tp = np.zeros((c_, classes, q_), np.int64), np.zeros((c_, classes, q_), np.int64)
         seconds = np.zeros((2, c_, y_, q_, self.n + 1))
         collective, update = np.zeros((2, 2, c_, y_, q_, j_)), np.zeros((c_, y_, q_, j_))
-        fabric = np.zeros((2, c_, y_, q_, j_), np.int64)
+        fabric, tied_inside = np.zeros((2, c_, y_, q_, j_), np.int64), np.zeros((c_, y_, q_), np.int64)
         most = max(k.micro_batches for k in self.knobs)
         gpipe = self.estimator.job.schedule == "gpipe"
         flights = most if gpipe else min(most, j_ * self.k)
@@ -210,6 +212,7 @@ class Problem:
                     collective[:, :, c, y, q, :p] = self._collectives(k, t, p, knob)
                     update[c, y, q, :p] = self._update(k, t, p, knob)
                     fabric[:, c, y, q, : p - 1] = self._fabric(k, t, p, knob)
+                    tied_inside[c, y, q] = self._tied(k, t, p, knob)
                     fits = self._capacity(k, t, knob, flights)
                     capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
         parameters = np.array([float(layer.parameters) for layer in self.estimator.job.model.layers()])
@@ -230,6 +233,8 @@ class Problem:
             tp,
             m,
             np.array(size),
+            np.array([float(tied.step_bytes(self.estimator.job, 2) * k.dp) for k in self.knobs]),
+            tied_inside,
         )
         return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
 
@@ -273,6 +278,16 @@ class Problem:
         ]
         ns: Int = np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
         return ns
+
+    def _tied(self, k: int, tp: int, pp: int, knob: Knob) -> int:
+        """What the first and the last stage of a share that holds the whole model exchange, ns."""
+        size = tied.step_bytes(self.estimator.job, pp)
+        if not size:
+            return 0
+        domain, around = self.estimator.cluster.domains[k], self._layout(k, tp, pp, knob).around
+        bps = domain.inter_node_bps if around else domain.intra_node_bps
+        latency = domain.inter_node_latency_s if around else domain.intra_node_latency_s
+        return tied.STEPS * (to_ns(transmission_s(size / tp, bps)) + to_ns(latency))
 
     def _capacity(self, k: int, tp: int, knob: Knob, flights: int) -> Int:
         """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or
@@ -363,7 +378,10 @@ class Problem:
         used = back >= 0
         price = np.where(used, self._usd_per_gb[there, back] + self._usd_per_gb[back, there], 0.0).sum(1)
         size = self.tables.message_bytes[codes.knob] * self.tables.micro_batches[codes.knob]
-        result: Float = price * size / 1e9
+        first, last = codes.domain[:, 0], codes.domain[np.arange(len(codes)), codes.count - 1]
+        ends = np.where(first != last, self._usd_per_gb[first, last] + self._usd_per_gb[last, first], 0.0)
+        tied_bytes = tied.STEPS * self.tables.tied_bytes[codes.knob]
+        result: Float = (price * size + ends * tied_bytes) / 1e9
         return result
 
 

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from policy.hippo.clock import exact_ns
+from policy.hippo.clock import exact_ns, exchange_ns
 from policy.hippo.problem import Codes, Problem
 from twin.kernel import DEAD, LONGEST_NS
 from twin.split import stage_start_compiled
@@ -36,6 +36,7 @@ class Rows:
     occupancy: Int  # (P, S - 1) of boundaries inside a domain
     latency: Int  # (P, S - 1)
     message_bytes: Float  # (P,)
+    tied_bytes: Float  # (P,) what the first and the last domain exchange at a time
     busy_s: Float  # (P,) compute seconds of one iteration, mean over active domains
 
 
@@ -81,6 +82,7 @@ class Timer:
             t.update_per_parameter,
             t.inner_occupancy_ns,
             t.inner_latency_ns,
+            t.tied_inside_ns,
             t.parameters,
             t.micro_batches,
             self._zero,
@@ -102,6 +104,7 @@ class Timer:
             inner[0],
             inner[1],
             t.message_bytes[codes.knob],
+            t.tied_bytes[codes.knob],
             busy,
         )
 
@@ -123,6 +126,7 @@ class Timer:
             rows.message_bytes,
             bandwidth_bps,
             latency_s,
+            rows.tied_bytes,
             self._schedule == "gpipe",
             self._p2p == "blocking",
             total,
@@ -149,6 +153,7 @@ class Timer:
             rows.message_bytes,
             bandwidth_bps,
             latency_s,
+            rows.tied_bytes,
             self._schedule == "gpipe",
             self._p2p == "blocking",
             total,
@@ -232,6 +237,7 @@ def _fill(  # type: ignore[no-untyped-def]
     update_per,
     occ,
     lat,
+    tied,
     parameters,
     m,
     zero,
@@ -276,6 +282,10 @@ def _fill(  # type: ignore[no-untyped-def]
                 at = end
                 s += 1
             total += mine / depth
+        if count[p] == 1 and s > 1:  # both copies of a tied embedding in one domain
+            inside = tied[knob[p], kind_of[domain[p, 0]], choice[p, 0]]
+            tail[p, 0] += inside
+            tail[p, s - 1] += inside
         stages[p] = s
         busy[p] = total / count[p]
 
@@ -294,6 +304,7 @@ def _paced(  # type: ignore[no-untyped-def]
     size,
     bandwidth_bps,
     latency_s,
+    tied_bytes,
     gpipe,
     blocking,
     out,
@@ -319,10 +330,11 @@ def _paced(  # type: ignore[no-untyped-def]
                     there[b] = back[b] = occ[p, b]
                     down[b] = up[b] = occ[p, b] + lat[p, b]
                 once += down[b] + up[b]
-            if not alive:
+            tied = exchange_ns(p, x, depth, source, target, tied_bytes, bandwidth_bps, latency_s)
+            if not alive or tied >= LONGEST_NS:
                 out[p, x] = DEAD
                 continue
-            ends = 0
+            ends = max(tail[p, 0], tail[p, depth - 1]) + tied
             for i in range(depth):
                 once += tf[p, i] + tb[p, i]
                 ends = max(ends, tail[p, i])

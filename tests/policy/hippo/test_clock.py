@@ -27,10 +27,10 @@ def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) ->
     bandwidth = rng.uniform(1e8, 1e10, (PLANS, STATES, DOMAINS, DOMAINS))
     bandwidth[rng.random(PLANS) < 0.2, 3, 0, 1] = 0.0
     latency = rng.uniform(0, 0.3, bandwidth.shape)
-    size = rng.uniform(1e6, 3e8, PLANS)
+    size, tied_bytes = rng.uniform(1e6, 3e8, PLANS), np.where(rng.random(PLANS) < 0.5, 3e8, 0.0)
     got = np.empty((PLANS, STATES), np.int64)
     exact_ns(
-        stages, m, *times, source, target, *inner, size, bandwidth, latency, schedule == "gpipe",
+        stages, m, *times, source, target, *inner, size, bandwidth, latency, tied_bytes, schedule == "gpipe",
         p2p == "blocking", got,
     )  # fmt: skip
     for p in range(PLANS):
@@ -48,8 +48,18 @@ def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) ->
         of, ob = (np.where(wide[:, None], x, inner[0, p, : s - 1, None]) for x in sent)
         lf, lb = (np.where(wide[:, None], x, inner[1, p, : s - 1, None]) for x in late)
         tf, tb, tail = (np.repeat(row[p, :s, None], STATES, axis=1) for row in times)
+        dead = (np.maximum(of, ob).max(0, initial=0)) >= 1e14
+        if wide.any() and tied_bytes[p]:  # two steps, both ways at once, between the domains at the ends
+            a, b = i[wide][0], j[wide][-1]
+            with np.errstate(divide="ignore"):
+                step = [
+                    np.rint(np.minimum(tied_bytes[p] * 8 / bandwidth[p, :, x, y] * 1e9, 1e14))
+                    + np.rint(latency[p, :, x, y] * 1e9)
+                    for x, y in ((a, b), (b, a))
+                ]
+            tail[[0, -1]] += 2 * np.maximum(*step).astype(np.int64)
+            dead |= np.maximum(*step) >= 1e14
         alone = iteration_ns(
             Pipeline(tf, tb, of, lf, ob, lb, tail, warmup_depths(s, int(m[p])), int(m[p]), schedule, p2p)
         )
-        dead = (np.maximum(of, ob).max(0, initial=0)) >= 1e14
         np.testing.assert_array_equal(got[p], np.where(dead, DEAD, alone))

@@ -15,6 +15,7 @@ from twin.scenario import Setup
 MODELS = {
     "7b": {},
     "7b-zero0": {"job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 0}},
+    "gpt2": {"model": "gpt2-1.5b"},  # tied: both ends exchange gradients
     "70b": {"model": "llama2-70b", "job": {"global_batch": 64, "micro_batches": [1, 2], "zero": 1}},
 }
 
@@ -50,7 +51,7 @@ def walk(problem: Problem, rng: np.random.Generator, plans: int) -> Codes:
     return Codes(np.array(columns[0]), np.array(columns[1]), *(np.stack(c) for c in columns[2:]))
 
 
-@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("7b-zero0", 4), ("70b", 16)])
+@pytest.mark.parametrize(("kind", "gpus"), [("7b", 4), ("7b-zero0", 4), ("gpt2", 4), ("70b", 16)])
 def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
     made = setup(kind, gpus)
     estimator = Estimator(made.cluster, made.job)
