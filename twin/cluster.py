@@ -186,8 +186,8 @@ class World:
             case _:
                 for tenant in self._active:
                     tenant.execution.slowed()
+                # Controllers learn of it from the iterations that follow.
                 self._tell("domain_slowed", {"domain": k, "factor": float(self._machines.slowdown[k])})
-                self._request("change", {"domain": k})
 
     def _struck(self, domain: int) -> list[Tenant]:
         """The jobs that a fault in `domain` stops: they fall back to their last checkpoint."""

@@ -12,6 +12,8 @@ from twin.links import Pair
 from twin.plan import Plan, to_json
 
 Emit = Callable[[str, dict[str, Any]], None]
+Measured = Callable[[NDArray[np.float64]], None]
+"""Told of iterations: their mean computing time over nominal (K,), NaN for a domain that computed nothing."""
 MAX_RUNS = 1000
 """Different durations in one `iteration_done`; more are split, so that no payload grows without bound."""
 
@@ -19,9 +21,12 @@ MAX_RUNS = 1000
 class Ledger:
     """Batches complete iterations and charges pauses and losses to the plan in force."""
 
-    def __init__(self, estimator: Estimator, emit: Emit) -> None:
+    def __init__(self, estimator: Estimator, emit: Emit, measured: Measured = lambda ratio: None) -> None:
         self._estimator = estimator
         self._emit = emit
+        self._measured = measured
+        self._nominal_ns = np.zeros(estimator.cluster.size)  # computing time of an iteration at nominal speed
+        self._timed, self._timed_extra_ns = 0, np.zeros(estimator.cluster.size)
         self._costs: PlanCosts | None = None
         self._runs: list[list[int]] = []
         self._start_ns = self._stalled_ns = 0
@@ -56,6 +61,16 @@ class Ledger:
         self.flush()
         self._costs = plan_costs(self._estimator, plan, slowdown)
         self._each = self._estimator.tokens(plan)
+        nominal = plan_costs(self._estimator, plan, np.ones_like(slowdown)).compute_ns
+        self._nominal_ns = np.array(nominal, np.float64)
+
+    def measure(self) -> None:
+        """Tell `measured` of the iterations since the last time."""
+        if self._timed and self._costs is not None:
+            computed_ns = np.array(self._costs.compute_ns) + self._timed_extra_ns / self._timed
+            pace = np.full_like(computed_ns, np.nan)
+            self._measured(np.divide(computed_ns, self._nominal_ns, out=pace, where=self._nominal_ns > 0))
+        self._timed, self._timed_extra_ns = 0, np.zeros_like(self._nominal_ns)
 
     @property
     def completed(self) -> int:
@@ -82,14 +97,17 @@ class Ledger:
             self._runs[-1][0] += count
         else:
             self._runs.append([count, duration_ns])
+        self._timed += count
         if extra_ns is not None:
             self._extra_ns += count * extra_ns
+            self._timed_extra_ns += count * extra_ns
         self._stalled_ns += stalled_ns
         self._completed += count
         self._tokens += count * self._each
 
     def flush(self) -> None:
         """Tell the complete iterations that were not told yet."""
+        self.measure()
         if not self._runs:
             return
         runs, costs = self._runs, self._costs

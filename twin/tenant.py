@@ -4,6 +4,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from simpy import Environment, Event
 
 from ingest.units import to_ns, to_s
@@ -22,6 +24,7 @@ from twin.plan import Plan
 from twin.scenario import Setup
 from twin.seeds import generator
 from twin.settings import Scenario
+from twin.slowness import Slowness
 from twin.submission import Submission
 from twin.telemetry import Telemetry, moved_links
 from twin.training import RateTraining
@@ -66,7 +69,9 @@ class Tenant:
         self._claim: Counts = (0,) * around.setup.cluster.size
         scenario, cluster = around.scenario, around.setup.cluster
         self.estimator = Estimator(cluster, submission.spec, restart_s=scenario.moving.restart_s)
-        self.ledger = Ledger(self.estimator, self._tell)
+        jitter = around.setup.jitter
+        self._slowness = Slowness(cluster.size, 0.0 if jitter is None else float(np.std(np.log(jitter))))
+        self.ledger = Ledger(self.estimator, self._tell, self._computed)
         period_ns = to_ns(scenario.control.period_s)
         self.controller = Controller(self._env, period_ns, self._decide, rank)
         self._training = around.training(
@@ -108,7 +113,7 @@ class Tenant:
             forecast=forecast,
             plan=self.execution.plan,
             free_gpus=self.free_gpus(),
-            slowdown=self._around.machines.slowdown.copy(),
+            slowdown=self._slowness.factor(self._env.now),
             since_move_s=to_s(self._env.now - self.execution.applied_ns),
             tokens=float(self.ledger.tokens),
             job=self.name,
@@ -139,6 +144,14 @@ class Tenant:
         changed = moved_links(self._decided, present, self._around.scenario.control.change_threshold)
         if changed:
             self.controller.request("change", [list(pair) for pair in changed])
+        self._training.settle()
+        self.ledger.measure()
+        slow = self._slowness.moved(self._env.now, self._around.scenario.control.change_threshold)
+        if slow:
+            self.controller.request("change", {"domains": slow})
+
+    def _computed(self, pace: NDArray[np.float64]) -> None:
+        self._slowness.observe(self._env.now, pace)
 
     def _decide(self, trigger: str, reasons: dict[str, list[Any]]) -> None:
         # One of several jobs that has no GPU and could have none has nothing to decide; it is asked when GPUs

@@ -59,7 +59,7 @@ class View:
     forecast: Forecast
     plan: Plan | None  # None at the start: no layer is placed yet, the first plan costs no move
     free_gpus: tuple[int, ...]  # per domain, GPUs alive that this job may use (its own included)
-    slowdown: NDArray[np.float64]  # (K,) measured compute time over nominal, 1.0 = nominal
+    slowdown: NDArray[np.float64]  # (K,) compute time over nominal, as measured by the job; 1 = nominal
     since_move_s: float
     tokens: float  # trained so far
     job: str = ""  # whose decision it is; empty in a world without a job list

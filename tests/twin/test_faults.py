@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from simpy import Environment
 
-from ingest.units import to_ns
+from ingest.units import NS_PER_S, to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, totals
 from tests.worlds import toy_scenario, toy_setup
 from twin.cluster import Engine
@@ -216,23 +216,30 @@ def test_overlapping_faults_add_up_and_the_worst_slowdown_counts() -> None:
     assert len(told) == 8
 
 
-def test_a_slow_domain_slows_the_iterations_while_it_lasts_and_shows_in_the_view() -> None:
+@pytest.mark.parametrize("engine", ["kernel", "des"])
+def test_a_slow_domain_slows_the_iterations_and_the_controller_learns_it_from_them(engine: Engine) -> None:
     slow = [{"domain": "d0", "factor": 1.5, "at_s": 100, "for_s": 100}]
-    setup = toy_setup(seconds=300, slowdowns=slow)
+    setup = toy_setup(seconds=300, slowdowns=slow, control={"period_s": 290, "horizons_s": [0]})
     plan = _narrow(setup)
-    seen = {}
+    seen: dict[float, float] = {}
+    why: dict[float, dict[str, list[object]]] = {}
 
     def answer(trigger: Trigger) -> Plan | None:
         assert trigger.view is not None
-        seen[trigger.sim_ns] = trigger.view.slowdown.tolist()
+        seen[trigger.sim_ns / NS_PER_S] = trigger.view.slowdown[0]
+        assert trigger.view.slowdown[1:].tolist() == [1, 1]
+        why[trigger.sim_ns / NS_PER_S] = trigger.payload["reasons"]
         return plan if trigger.payload["trigger"] == "start" else None
 
-    facts = play(setup, answer)
+    facts = play(setup, answer, engine=engine)
     assert [f.payload for f in of_type(facts, "domain_slowed")] == [
         {"domain": 0, "factor": 1.5},
         {"domain": 0, "factor": 1.0},
     ]
-    assert (seen[0], seen[to_ns(100)], seen[to_ns(200)]) == ([1, 1, 1], [1.5, 1, 1], [1, 1, 1])
+    noticed = [at for at, reasons in why.items() if reasons.get("change") == [{"domains": [0]}]]
+    assert noticed == [121, 241]  # telemetry after the first iterations that were mostly slow, mostly fast
+    assert {value for at, value in seen.items() if at <= 100} == {1.0}
+    assert 1.25 < seen[121] < 1.5 and seen[241] == seen[290] == 1.0
     estimator = Estimator(setup.cluster, setup.job)
     slowed = estimator.iter_ns(plan, setup.wan.at(0), np.array([1.5, 1.0, 1.0]))
     one = _iter_ns(setup, plan)
