@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S
 from policy.bound_grid import Grid, optimistic
+from policy.paths import ENUMERATE_UP_TO
 from policy.rates import States, crossings, iteration_ns, per_second
-from policy.search import ENUMERATE_UP_TO, build
+from policy.search import build
 from policy.shapes import Cuts, Shape, choices, concrete, orders, profiles
 from twin.costs import open_links
 from twin.domain import LinkState

@@ -1,39 +1,52 @@
-"""The best plans for one link state: orders, parallel sizes and cuts, scored by the estimator alone.
+"""The best plans for one link state, scored exactly: orders, parallel sizes of every domain, and cuts.
 
-Small clusters (K <= 5 living domains): every order of every subset is looked at; larger ones: a beam over
-orders. Per order the search starts from compute-balanced cuts under the few best parallel sizes, then climbs
-over cuts and over each domain's own (tp, pp). Every score is `Estimator.iter_ns_cuts`, in batches.
+Every order worth a look (`policy.paths`: all of them up to five living domains) gets its best split under
+every size in closed form (`policy.pacing`), improved domain by domain as long as that helps. The most
+promising ones are timed exactly (`policy.scoring`, the Estimator's own numbers), and the best of these climb
+over cuts.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.shapes import Cuts, Profile, Shape, choices, concrete, neighbours, orders, profiles, starts
+from policy.closed_form import STEPS, Tables, climbed, estimated, tables
+from policy.pacing import paced
+from policy.paths import beams, every_order
+from policy.scoring import Rows, Scorer, joined, row_of
+from policy.shapes import Shape
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
 from twin.plan import Plan
 
-ENUMERATE_UP_TO = 5
-"""Living domains up to which every order is looked at."""
-BEAM = 12
-"""Orders kept at each length above that."""
-EXTEND = 8
-"""Domains tried as the next one, those with the best link to the last, above that."""
-SHORTLIST = 4
-"""Profiles kept for each number of domains."""
-SCREENED = 5
-"""Orders that are tried under every profile of the shortlist."""
-FINALISTS = 5
-"""Shapes whose cuts are climbed; the best two of each number of domains are added."""
+Int = NDArray[np.int64]
+Ranked = tuple[int, Shape, tuple[int, ...]]
+"""Iteration time in ns, shape and cuts."""
+Found = tuple[NDArray[np.float64], Rows]
+"""Splits and their seconds by the closed form."""
+
+NEAR = 1.2
+"""Paths that take longer than this times the best one so far are left out."""
+TIMED = 64
+"""Splits timed exactly at least."""
+EACH = 24
+"""Splits kept for each length of paths."""
+LIKELY = 24
+"""Neighbours of a plan that are timed, those with the best times by the closed form."""
+FINALISTS = 6
+"""Shapes that climb by exact times; the best one of each number of domains is added."""
+PATIENCE = 3
+"""Lengths of paths in a row that may bring nothing before longer ones are left alone."""
+AROUND = 48
+"""Paths near the best one that are looked at where orders are not enumerated."""
 
 
 class Pool:
-    """Every (shape, cuts) scored so far under one link state, each scored once."""
+    """Every plan timed so far under one link state."""
 
     def __init__(
         self,
@@ -42,61 +55,84 @@ class Pool:
         free_gpus: Sequence[int],
         slowdown: NDArray[np.float64] | None,
     ) -> None:
-        self.estimator, self.links, self.free_gpus, self.slowdown = estimator, links, free_gpus, slowdown
-        self.scores: dict[tuple[Shape, tuple[int, ...]], int] = {}
+        self.estimator = estimator
+        self.tables: Tables = tables(estimator, free_gpus)
+        self.scorer = Scorer(estimator, self.tables.menu, links, slowdown)
+        self._rows: list[Rows] = []
+        self._ns: list[Int] = []
 
-    def score(self, shape: Shape, cuts: Cuts) -> None:
-        """Score the rows that are new."""
-        keys = [(shape, tuple(row)) for row in cuts.tolist()]
-        new = [i for i, key in enumerate(keys) if key not in self.scores]
-        if not new:
-            return
-        ns = self.estimator.iter_ns_cuts(
-            shape.order, cuts[new], shape.dp, shape.inner, shape.micro_batch, self.links, self.slowdown
-        )
-        for i, value in zip(new, ns.tolist(), strict=True):
-            self.scores[keys[i]] = value
+    def add(self, rows: Rows) -> Int:
+        """Time these plans (P,)."""
+        ns = self.scorer.iter_ns(rows)
+        alive = ns != DEAD
+        if alive.any():
+            self._rows.append(rows[alive])
+            self._ns.append(ns[alive])
+        return ns
 
-    def start(self, shape: Shape) -> int:
-        """Shortest iteration at the shape's starting cuts."""
-        cuts = starts(self.estimator, shape, self.slowdown)
-        self.score(shape, cuts)
-        return min(self.scores[shape, tuple(row)] for row in cuts.tolist())
-
-    def climb(self, shape: Shape, cuts: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-        """Move layers between domains while that helps; the local optimum and its cuts."""
-        here = tuple(cuts)
-        self.score(shape, np.array([here], dtype=np.int64))
-        while True:
-            near = neighbours(here, shape)
-            self.score(shape, near)
-            best = min([here, *map(tuple, near.tolist())], key=lambda row: (self.scores[shape, row], row))
-            if self.scores[shape, best] >= self.scores[shape, here]:
-                return self.scores[shape, here], here
-            here = best
+    def climb(self, rows: Rows) -> None:
+        """From each of these plans to a better neighbour until there is none, all side by side."""
+        here, best = rows, self.add(rows)
+        while len(here):
+            near, origin = neighbours(self.tables, here)
+            likely = _first_in_each(estimated(self.scorer, self.tables, near), origin, LIKELY)
+            near, origin = near[likely], origin[likely]
+            if not len(near):
+                return
+            ns = self.add(near)
+            order = np.lexsort((np.arange(len(ns)), ns, origin))
+            first = np.searchsorted(origin[order], np.arange(len(here)))
+            known = first < len(order)
+            lead = order[np.minimum(first, len(order) - 1)]
+            better = known & (origin[lead] == np.arange(len(here))) & (ns[lead] < best)
+            here, best = near[lead[better]], ns[lead[better]]
 
     def climb_from(self, plan: Plan) -> None:
-        """Climb from the cuts of a plan, if it can run with the GPUs that live."""
-        if plan.sync is not None:
-            return  # replicas have no cuts
-        shape = shape_of(plan)
-        legal = all(
-            pair in choices(self.estimator, domain, shape.dp, self.free_gpus)
-            for domain, pair in zip(shape.order, shape.inner, strict=True)
-        )
-        if legal:
-            self.climb(shape, plan.cuts)
+        """Climb from a plan, if it can run with the GPUs that live."""
+        row = row_of(self.tables.menu, plan)
+        if row is not None:
+            self.climb(row)
 
-    def ranked(self) -> list[tuple[int, Shape, tuple[int, ...]]]:
-        """Everything that runs, fastest first, ties in a fixed order."""
-        return sorted((ns, shape, cuts) for (shape, cuts), ns in self.scores.items() if ns != DEAD)
+    def ranked(self, top: int | None = None) -> list[Ranked]:
+        """Everything that runs, fastest first, ties in the order in which they were found."""
+        return self._described(self._distinct(cuts=True)[:top])
 
-    def best_by_shape(self) -> list[tuple[int, Shape, tuple[int, ...]]]:
+    def best_by_shape(self, top: int | None = None) -> list[Ranked]:
         """The fastest cuts of every shape that runs, fastest shape first."""
-        best: dict[Shape, tuple[int, Shape, tuple[int, ...]]] = {}
-        for entry in self.ranked():
-            best.setdefault(entry[1], entry)
-        return list(best.values())
+        return self._described(self._distinct(cuts=False)[:top])
+
+    def finalists(self) -> Rows:
+        """The plans to climb from: the best shapes, and the best one of each number of domains."""
+        rows, _ = self._all()
+        chosen: list[int] = []
+        of_length: Counter[int] = Counter()
+        for place, row in enumerate(self._distinct(cuts=False).tolist()):
+            length = int(rows.count[row])
+            if place < FINALISTS or of_length[length] < 1:
+                of_length[length] += 1
+                chosen.append(row)
+        return rows[np.array(chosen, dtype=np.int64)]
+
+    def _all(self) -> tuple[Rows, Int]:
+        if len(self._rows) > 1:
+            self._rows, self._ns = [joined(self._rows)], [np.concatenate(self._ns)]
+        return self._rows[0], self._ns[0]
+
+    def _distinct(self, *, cuts: bool) -> Int:
+        """Numbers of the distinct rows, fastest first; without cuts the fastest row of each shape."""
+        if not self._rows:
+            return np.zeros(0, np.int64)
+        rows, ns = self._all()
+        order = np.argsort(ns, kind="stable")
+        width = rows.domain.shape[1]
+        keys = rows.keys[order] if cuts else rows.keys[order, : 2 + 2 * width]
+        return order[np.sort(_first_of_each(keys))]
+
+    def _described(self, chosen: Int) -> list[Ranked]:
+        if not len(chosen):
+            return []
+        rows, ns = self._all()
+        return [(int(ns[row]), rows.shape(self.tables.menu, row), rows.cuts(row)) for row in chosen.tolist()]
 
 
 def best_plans(
@@ -114,7 +150,7 @@ def best_plans(
     link.
     """
     pool = explore(estimator, links, free_gpus=free_gpus, slowdown=slowdown, start=start)
-    return [(build(estimator, shape, cuts), ns) for ns, shape, cuts in pool.ranked()[:top]]
+    return [(build(estimator, shape, cuts), ns) for ns, shape, cuts in pool.ranked(top)]
 
 
 def explore(
@@ -126,21 +162,18 @@ def explore(
     start: Plan | None = None,
 ) -> Pool:
     """Everything that `best_plans` looked at, for callers that rank by more than speed."""
-    pool = Pool(estimator, links, free_gpus, slowdown)
     alive = tuple(k for k in range(estimator.cluster.size) if free_gpus[k] > 0)
-    if not alive:
+    pool = Pool(estimator, links, free_gpus, slowdown)
+    if not alive or not pool.tables.menu.sizes:
         return pool
-    short = _shortlist(pool, alive)
-    candidates = orders(alive) if len(alive) <= ENUMERATE_UP_TO else _beam(pool, alive, short)
-    _screen(pool, candidates, short)
+    every = every_order(alive)
+    rows = _along_paths(pool, alive) if every is None else _every_order(pool, every)
+    if not len(rows):
+        return pool
+    pool.add(rows)
+    pool.climb(pool.finalists())
     if start is not None:
         pool.climb_from(start)
-    for _, shape, cuts in _finalists(pool):
-        pool.climb(shape, cuts)
-    for _, shape, cuts in pool.best_by_shape()[:2]:
-        pool.climb(*_mirrored(estimator, shape, cuts))
-    for _, shape, cuts in pool.best_by_shape()[:1]:
-        _climb_inner(pool, shape, cuts)
     return pool
 
 
@@ -155,144 +188,107 @@ def shape_of(plan: Plan) -> Shape:
     return Shape(plan.order, plan.dp, tuple((s.tp, s.pp) for s in plan.shares), plan.micro_batch)
 
 
-def _bottleneck(links: LinkState, order: tuple[int, ...]) -> tuple[float, float]:
-    """Smallest bandwidth and negated latency along an order, both directions: larger is better."""
-    there = list(pairwise(order))
-    both = there + [(b, a) for a, b in there]
-    bandwidth = min((float(links.bandwidth_bps[pair]) for pair in both), default=float("inf"))
-    return bandwidth, -sum(float(links.latency_s[pair]) for pair in both)
+def _every_order(pool: Pool, orders: Sequence[tuple[int, ...]]) -> Rows:
+    """The most promising splits, and the best one of each order: callers look at prices, too."""
+    seconds, rows = paced(pool.scorer, pool.tables, orders)
+    chosen = _fastest(seconds, 3 * TIMED, rows.domain)
+    seconds, rows = climbed(pool.scorer, pool.tables, rows[chosen])
+    return rows[_fastest(seconds, TIMED, rows.domain)]
 
 
-def _shortlist(pool: Pool, alive: tuple[int, ...]) -> dict[int, tuple[Profile, ...]]:
-    """For each number of domains the best profiles, judged on one typical link for all pairs.
-
-    What is typical is rounded to powers of two, so that the list is made once for links that differ little;
-    it stays a function of the arguments alone.
-    """
-    pairs = [(i, j) for i in alive for j in alive if i != j]
-    living = [pair for pair in pairs if pool.links.bandwidth_bps[pair] > 0]
-    bandwidth = _power_of_two([float(pool.links.bandwidth_bps[pair]) for pair in living])
-    latency = _power_of_two([float(pool.links.latency_s[pair]) for pair in living])
-    return _typical_shortlist(pool.estimator, tuple(pool.free_gpus), alive, bandwidth, latency)
-
-
-def _power_of_two(values: Sequence[float]) -> float:
-    """The median rounded to a power of two; 0 stays 0."""
-    middle = float(np.median(values)) if values else 0.0
-    return 2.0 ** round(float(np.log2(middle))) if middle > 0 else 0.0
-
-
-@lru_cache(maxsize=64)
-def _typical_shortlist(
-    estimator: Estimator,
-    free_gpus: tuple[int, ...],
-    alive: tuple[int, ...],
-    bandwidth_bps: float,
-    latency_s: float,
-) -> dict[int, tuple[Profile, ...]]:
-    size = estimator.cluster.size
-    links = LinkState(np.full((size, size), bandwidth_bps), np.full((size, size), latency_s))
-    pool = Pool(estimator, links, free_gpus, None)
-    every = profiles(estimator, alive, free_gpus)
-    largest = sorted(alive, key=lambda k: (-free_gpus[k], k))
-    short = {}
-    for n in range(1, len(alive) + 1):
-        found = []
-        for profile in every:
-            shape = concrete(estimator, profile, tuple(largest[:n]), free_gpus)
-            if shape is not None:
-                found.append((pool.start(shape), profile))
-        short[n] = tuple(profile for ns, profile in sorted(found)[:SHORTLIST] if ns != DEAD)
-    return short
-
-
-def _beam(
-    pool: Pool, alive: tuple[int, ...], short: dict[int, tuple[Profile, ...]]
-) -> tuple[tuple[int, ...], ...]:
-    """Orders grown domain by domain at either end, the best `BEAM` of each length kept."""
-    kept: list[tuple[int, ...]] = [(k,) for k in alive]
-    every = list(kept)
-    for n in range(2, len(alive) + 1):
-        grown = sorted({order for base in kept for order in _extensions(pool, base, alive)})
-        scored = sorted((_first_score(pool, order, short[n]), order) for order in grown)
-        kept = [order for ns, order in scored[:BEAM] if ns != DEAD]
-        every += kept
-    return tuple(every)
-
-
-def _extensions(pool: Pool, base: tuple[int, ...], alive: tuple[int, ...]) -> list[tuple[int, ...]]:
-    rest = [k for k in alive if k not in base]
-    last = sorted(rest, key=lambda k: _bottleneck(pool.links, (base[-1], k)), reverse=True)[:EXTEND]
-    first = sorted(rest, key=lambda k: _bottleneck(pool.links, (k, base[0])), reverse=True)[:EXTEND]
-    return [(*base, k) for k in last] + [(k, *base) for k in first]
-
-
-def _first_score(pool: Pool, order: tuple[int, ...], short: Sequence[Profile]) -> int:
-    """Time of an order under the best profile of its length that it can have; DEAD without one."""
-    for profile in short:
-        shape = concrete(pool.estimator, profile, order, pool.free_gpus)
-        if shape is not None:
-            return pool.start(shape)
-    return DEAD
-
-
-def _screen(pool: Pool, candidates: Iterable[tuple[int, ...]], short: dict[int, tuple[Profile, ...]]) -> None:
-    """Every order, one of the two directions of each, under its first profile; the best ones under all of
-    them."""
-    one_way = dict.fromkeys(min(order, order[::-1]) for order in candidates)
-    scored = sorted((_first_score(pool, order, short[len(order)]), order) for order in one_way)
-    for _, order in scored[:SCREENED]:
-        for profile in short[len(order)]:
-            shape = concrete(pool.estimator, profile, order, pool.free_gpus)
-            if shape is not None:
-                pool.start(shape)
-
-
-def _finalists(pool: Pool) -> list[tuple[int, Shape, tuple[int, ...]]]:
-    """The best shapes, and the best two of each number of domains."""
-    ranked = pool.best_by_shape()
-    chosen = ranked[:FINALISTS]
-    of_length = Counter(len(shape.order) for _, shape, _ in chosen)
-    for entry in ranked[FINALISTS:]:
-        length = len(entry[1].order)
-        if of_length[length] < 2:
-            of_length[length] += 1
-            chosen.append(entry)
+def _fastest(seconds: NDArray[np.float64], most: int, keys: Int) -> Int:
+    """Numbers of the `most` fastest rows, and of the fastest one for each distinct row of `keys`."""
+    order = np.argsort(seconds, kind="stable")
+    first = _first_of_each(keys[order])
+    chosen: Int = order[np.unique(np.concatenate([np.arange(min(most, len(order))), first]))]
     return chosen
 
 
-def _mirrored(estimator: Estimator, shape: Shape, cuts: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
-    """The same split with the pipeline the other way round; links differ by direction."""
-    back = Shape(shape.order[::-1], shape.dp, shape.inner[::-1], shape.micro_batch)
-    return back, tuple(estimator.n_layers - cut for cut in reversed(cuts))
+def _first_in_each(seconds: NDArray[np.float64], group: Int, most: int) -> Int:
+    """Numbers of the `most` fastest rows of each group that run at all, in ascending order."""
+    order = np.lexsort((seconds, group))
+    place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    return np.sort(order[(place < most) & np.isfinite(seconds[order])])
 
 
-def _climb_inner(pool: Pool, shape: Shape, cuts: tuple[int, ...]) -> None:
-    """Give each domain in turn the (tp, pp) that is best for it; climb the cuts after each round that
-    helped.
-    """
-    best = pool.scores[shape, cuts]
-    while True:
-        before = best
-        for position in range(len(shape.order)):
-            for other in _inner_variants(pool, shape, position, cuts):
-                pool.score(other, np.array([cuts], dtype=np.int64))
-                if pool.scores[other, cuts] < best:
-                    best, shape = pool.scores[other, cuts], other
-        if best == before:
-            return
-        best, cuts = pool.climb(shape, cuts)
+def _first_of_each(keys: Int) -> Int:
+    """Where each distinct row of `keys` is met first, in no particular order."""
+    whole = np.ascontiguousarray(keys)
+    return np.unique(whole.view(np.dtype((np.void, whole.shape[1] * 8))).ravel(), return_index=True)[1]
 
 
-def _inner_variants(pool: Pool, shape: Shape, position: int, cuts: tuple[int, ...]) -> list[Shape]:
-    """The shape with another (tp, pp) at one position; at least half of the living GPUs used, no stage
-    empty.
-    """
-    domain, layers = shape.order[position], cuts[position + 1] - cuts[position]
-    found = []
-    for tp, pp in choices(pool.estimator, domain, shape.dp, pool.free_gpus):
-        worth = 2 * shape.dp * tp * pp >= pool.free_gpus[domain] and pp <= layers
-        if worth and (tp, pp) != shape.inner[position]:
-            inner = (*shape.inner[:position], (tp, pp), *shape.inner[position + 1 :])
-            found.append(Shape(shape.order, shape.dp, inner, shape.micro_batch))
-    return found
+def _along_paths(pool: Pool, alive: tuple[int, ...]) -> Rows:
+    """The most promising splits of ever longer paths, as long as these help, and of what is near the best
+    one; and the best one of each number of domains."""
+    grown, best, idle = beams(pool.scorer, pool.tables, alive), float("inf"), 0
+    found: list[Found] = []
+    while idle < PATIENCE and (paths := list(dict.fromkeys(path for beam in grown for path in beam.paths))):
+        found.append(_planned(pool, paths, best))
+        now = float(found[-1][0].min(initial=np.inf))
+        idle = idle + 1 if best < float("inf") and now >= best else 0
+        best = min(best, now)
+        for beam in grown:
+            beam.grow()
+    if best < float("inf"):
+        seconds, rows = _together(found)
+        leader = tuple(rows.domain[seconds.argmin(), : rows.count[seconds.argmin()]].tolist())
+        near = dict.fromkeys(path for beam in grown for path in beam.around(leader, AROUND))
+        ways = [way for path in near for way in (path, path[::-1])]
+        found.append(_planned(pool, [leader[::-1], *ways], best))
+    seconds, rows = _together(found)
+    return rows[_fastest(seconds, TIMED, rows.count[:, None])]
+
+
+def _planned(pool: Pool, orders: Sequence[tuple[int, ...]], best_s: float) -> Found:
+    """The `EACH` most promising splits of these orders, those far above `best_s` left out."""
+    seconds, rows = paced(pool.scorer, pool.tables, orders, NEAR, best_s)
+    seconds, rows = climbed(pool.scorer, pool.tables, rows[np.argsort(seconds, kind="stable")[: 3 * EACH]])
+    chosen = np.argsort(seconds, kind="stable")[:EACH]
+    return seconds[chosen], rows[chosen]
+
+
+def _together(found: Sequence[Found]) -> Found:
+    return np.concatenate([seconds for seconds, _ in found]), joined([rows for _, rows in found])
+
+
+def neighbours(known: Tables, rows: Rows) -> tuple[Rows, Int]:
+    """What one step leads to, and from which row: 1, 2 or 4 layers from one domain to another (in long
+    pipelines only to the next one), or another (tp, pp) in one of them. Not all of it fits in memory."""
+    parts = [step(known, rows, row) for row in range(len(rows)) for step in (_other_cuts, _other_options)]
+    origin = np.repeat(np.arange(len(rows)), 2)
+    return joined(parts), np.repeat(origin, [len(part) for part in parts])
+
+
+def _other_cuts(known: Tables, rows: Rows, row: int) -> Rows:
+    n = int(rows.count[row])
+    layers = rows.layers[row] + _moves(n, rows.layers.shape[1])
+    z = known.menu.class_of[rows.domain[row, :n]]
+    depth = known.menu.pp[rows.size[row], z, rows.option[row, :n]]
+    layers = layers[(layers[:, :n] >= depth).all(axis=1)]
+    same = rows[np.full(len(layers), row)]
+    return Rows(same.size, same.count, same.domain, same.option, layers)
+
+
+def _other_options(known: Tables, rows: Rows, row: int) -> Rows:
+    menu, size = known.menu, int(rows.size[row])
+    swaps = [
+        (i, q)
+        for i, k in enumerate(rows.domain[row, : int(rows.count[row])].tolist())
+        for q in range(int(menu.options[size, menu.class_of[k]]))
+        if q != rows.option[row, i] and menu.pp[size, menu.class_of[k], q] <= rows.layers[row, i]
+    ]
+    same = rows[np.full(len(swaps), row)]
+    option = same.option.copy()
+    for at, (i, q) in enumerate(swaps):
+        option[at, i] = q
+    return Rows(same.size, same.count, same.domain, option, same.layers)
+
+
+@lru_cache(maxsize=128)
+def _moves(n: int, width: int) -> Int:
+    """Every step between the first `n` of `width` domains, a row each."""
+    pairs = [(a, b) for a in range(n) for b in range(n) if a != b and (n <= 8 or abs(a - b) == 1)]
+    move = np.zeros((len(pairs), width), dtype=np.int64)
+    for at, (source, target) in enumerate(pairs):
+        move[at, source], move[at, target] = -1, 1
+    return np.concatenate([step * move for step in STEPS])

@@ -1,12 +1,15 @@
 """`single`: traditional single-domain scheduling; the fastest plan inside one domain, decided once."""
 
+import numpy as np
+
 from ingest.errors import InfeasibleError
 from ingest.units import GIB
 from policy.legal import must_replan
+from policy.menu import Menu
 from policy.protocol import Context, Decision
+from policy.scoring import Rows
 from policy.search import Pool, build
-from policy.shapes import concrete, profiles
-from twin.estimate import DEAD, Estimator
+from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.view import View
 
@@ -43,30 +46,38 @@ def fastest_single(estimator: Estimator, view: View) -> tuple[Plan, int]:
     Raises:
         InfeasibleError: the model fits in no domain; the message has the least memory that any of them needs.
     """
-    links = view.forecast.links()
-    pool = Pool(estimator, links, view.free_gpus, view.slowdown)
-    alive = [k for k in range(estimator.cluster.size) if view.free_gpus[k] > 0]
-    for domain in alive:
-        for profile in profiles(estimator, [domain], view.free_gpus):
-            shape = concrete(estimator, profile, (domain,), view.free_gpus)
-            if shape is not None:
-                pool.start(shape)
-    ranked = pool.ranked()
+    pool = Pool(estimator, view.forecast.links(), view.free_gpus, view.slowdown)
+    rows = whole_model(pool.tables.menu, estimator.n_layers)
+    pool.add(rows)
+    ranked = pool.ranked(1)
     if not ranked:
-        raise InfeasibleError(_why(pool))
+        raise InfeasibleError(_why(estimator, pool.tables.menu, rows))
     ns, best, cuts = ranked[0]
     return build(estimator, best, cuts), ns
 
 
-def _why(pool: Pool) -> str:
+def whole_model(menu: Menu, layers: int) -> Rows:
+    """Every plan inside a single domain."""
+    found = [
+        (size, domain, option)
+        for size in range(len(menu.sizes))
+        for domain, z in enumerate(menu.class_of.tolist())
+        if z >= 0
+        for option in range(int(menu.options[size, z]))
+    ]
+    size, domain, option = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    one = np.ones_like(size)
+    return Rows(size, one, domain[:, None], option[:, None], layers * one[:, None])
+
+
+def _why(estimator: Estimator, menu: Menu, rows: Rows) -> str:
     """What the tightest single-domain plan needs against what there is."""
-    estimator = pool.estimator
-    assert all(ns == DEAD for ns in pool.scores.values())
     name = estimator.job.model.name
     needs = []
-    for shape, cuts in pool.scores:
+    for row in range(len(rows)):
+        shape = rows.shape(menu, row)
         domain = estimator.cluster.domains[shape.order[0]]
-        need = max(estimator.peak_mem_bytes(build(estimator, shape, cuts)))
+        need = max(estimator.peak_mem_bytes(build(estimator, shape, rows.cuts(row))))
         needs.append((need - domain.gpu.memory_bytes, need, domain))
     if not needs:
         return (

@@ -3,11 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy.search import best_plans, build, shape_of
-from policy.shapes import Shape, neighbours, orders, starts
-from tests.policy.cases import every_cut, every_shape, links, random_case
+from policy import paths
+from policy.closed_form import tables
+from policy.scoring import row_of
+from policy.search import best_plans, build, neighbours, shape_of
+from policy.shapes import Shape, orders
+from tests.policy.cases import cluster, every_cut, every_shape, links, model, random_case
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
+from twin.job import JobSpec
 
 
 def free(estimator: Estimator) -> tuple[int, ...]:
@@ -67,17 +71,11 @@ def test_without_a_living_gpu_there_is_no_plan() -> None:
 def test_a_slow_domain_gets_fewer_layers() -> None:
     estimator, _ = random_case(7, size=2)
     fast = LinkState(np.full((2, 2), 1e12), np.zeros((2, 2)))
-    shape = Shape((0, 1), 1, ((1, 1), (1, 1)), 1)
-    even = starts(estimator, shape)[0]
-    slowed = starts(estimator, shape, np.array([3.0, 1.0]))[0]
-    assert slowed[1] < even[1]
-    (plan, _), *_ = best_plans(
-        estimator, fast, free_gpus=free(estimator), slowdown=np.array([3.0, 1.0]), top=1
-    )
-    assert (
-        plan.order == (1,)
-        or dict(zip(plan.order, np.diff(plan.cuts), strict=True))[0] < estimator.n_layers / 2
-    )
+    slowdown = np.array([3.0, 1.0])
+    (plan, ns), *_ = best_plans(estimator, fast, free_gpus=free(estimator), slowdown=slowdown, top=1)
+    held = dict(zip(plan.order, np.diff(plan.cuts).tolist(), strict=True))
+    assert held.get(0, 0) < estimator.n_layers / 2
+    assert ns == estimator.iter_ns(plan, fast, slowdown)
 
 
 def test_a_start_plan_is_one_more_place_to_climb_from() -> None:
@@ -106,11 +104,48 @@ def test_large_clusters_by_beam(size: int) -> None:
     assert ranked[0][1] <= alone
 
 
+def test_paths_find_what_all_orders_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    gaps = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        estimator, state = Estimator(cluster(5, [4] * 5), JobSpec(model(22), 16, (1,), zero=1)), links(5, rng)
+        (_, best), *_ = best_plans(estimator, state, free_gpus=free(estimator), top=1)
+        monkeypatch.setattr(paths, "ENUMERATE_UP_TO", 1)
+        (plan, found), *_ = best_plans(estimator, state, free_gpus=free(estimator), top=1)
+        monkeypatch.undo()
+        assert not estimator.problems(plan) and found == estimator.iter_ns(plan, state)
+        gaps.append(found / best - 1)
+    assert max(gaps) < 0.01, gaps
+
+
+def test_a_model_that_needs_many_domains_is_placed_over_them() -> None:
+    """A path is grown although nothing fits into the first domains on it."""
+    size, rng = 12, np.random.default_rng(1)
+    estimator = Estimator(cluster(size, [4] * size), JobSpec(model(200), 8, (1,), zero=1))
+    ranked = best_plans(estimator, links(size, rng, 5e9, 1e10), free_gpus=free(estimator), top=3)
+    assert ranked and all(len(plan.order) >= 3 and not estimator.problems(plan) for plan, _ in ranked)
+
+
+def test_a_lost_gpu_leaves_plans_of_another_depth() -> None:
+    """Three of four GPUs live: three stages of one GPU are a plan, though depths are powers of two else."""
+    estimator = Estimator(cluster(1, [4]), JobSpec(model(22), 16, (1,), zero=1))
+    state = links(1, np.random.default_rng(0))
+    (plan, _), *_ = best_plans(estimator, state, free_gpus=(3,), top=1)
+    assert len(plan.shares[0].gpus) == 3
+
+
 def test_neighbours_keep_all_layers_and_fill_every_stage() -> None:
+    estimator = Estimator(cluster(3, [2, 2, 2]), JobSpec(model(7), 8, (1,), zero=1))
+    known = tables(estimator, (2, 2, 2))
     shape = Shape((0, 1, 2), 1, ((1, 1), (1, 2), (1, 1)), 1)
-    rows = neighbours((0, 3, 5, 9), shape, steps=(1,))
-    assert (np.diff(rows) >= [1, 2, 1]).all() and (rows[:, -1] == 9).all() and (rows[:, 0] == 0).all()
-    assert len(rows) == 4  # the middle domain can give nothing away
+    row = row_of(known.menu, build(estimator, shape, (0, 3, 5, 9)))
+    assert row is not None
+    near, origin = neighbours(known, row)
+    depth = known.menu.pp[near.size[:, None], 0, near.option]
+    assert (near.layers.sum(axis=1) == 9).all() and (near.layers >= depth).all() and (origin == 0).all()
+    assert len({tuple(key) for key in near.keys.tolist()}) == len(near)
+    same = (near.option == row.option).all(axis=1)
+    assert same.sum() == 2 * 2 + 2 * 2  # one or two layers of the first, one, two (or four) of the last
 
 
 def test_orders_are_all_permutations_of_all_subsets() -> None:

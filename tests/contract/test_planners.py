@@ -1,0 +1,57 @@
+"""The search against every planner, in the state in which each scenario starts."""
+
+from pathlib import Path
+
+import pytest
+
+from ingest import resources
+from ingest.errors import InfeasibleError
+from ingest.ingestion import ingest
+from policy import registry
+from policy.search import best_plans
+from tests.policy.views import context, view
+from twin import scenario as scenarios
+from twin.domain import LinkState
+from twin.estimate import DEAD, Estimator
+
+MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
+SCENARIOS = ("tri-7b", "quad-70b", "geant-70b", "storm", "octo-175b", "planet-405b")
+PLANNERS = tuple(name for name, entry in registry.POLICIES.items() if not entry.learned)
+LONG = {"alpa", "alpa-native", "dtfm", "sailor", "sailor-native"}
+"""Seconds each over 60 domains: `benchmarks/planners.py` has these there."""
+
+
+@pytest.fixture(scope="session")
+def store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    ingest([resources.traces(), *(shared / "traces/wan" / name for name in MEASURED)], folder)
+    return folder
+
+
+def start(store: Path, name: str) -> tuple[Estimator, LinkState]:
+    """A scenario's estimator and the links that its test window begins with."""
+    setup = scenarios.prepare(scenarios.load(name), store, window="test", seed=0)
+    return Estimator(setup.cluster, setup.job, restart_s=11.35), setup.wan.at(0)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_planner_starts_with_a_faster_synchronous_plan(store: Path, scenario: str) -> None:
+    estimator, links = start(store, scenario)
+    seen = view(estimator, links)
+    (best, ns), *_ = best_plans(estimator, links, free_gpus=seen.free_gpus, top=1)
+    assert not estimator.problems(best) and estimator.iter_ns(best, links) == ns < DEAD
+    answered = 0
+    for name in PLANNERS:
+        if len(seen.free_gpus) > 8 and name in LONG:
+            continue
+        policy = registry.create(name)
+        policy.reset(context(estimator))
+        try:
+            plan = policy.decide(seen).plan
+        except InfeasibleError:
+            continue
+        assert plan is not None and not estimator.problems(plan), name
+        answered += 1
+        if plan.sync is None:
+            assert estimator.iter_ns(plan, links) >= ns, f"{name}: {plan} beats {best}"
+    assert answered >= 6
