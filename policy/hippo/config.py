@@ -12,9 +12,9 @@ from ingest.resources import configs
 
 
 class GnnConfig(Config):
-    """Graph encoder over the complete graph of domains."""
+    """Graph encoder over the complete graph of domains; "none": every domain by itself (an ablation)."""
 
-    type: Literal["GraphSAGE", "GATv2"] = "GraphSAGE"
+    type: Literal["GraphSAGE", "GATv2", "none"] = "GraphSAGE"
     num_layers: Annotated[int, Field(ge=1, le=4)] = 2
     hidden_dim: Annotated[int, Field(ge=8, le=512)] = 64
     dense: bool = True  # the dense form of the same layers; False runs torch-geometric's scatter form
@@ -81,6 +81,30 @@ class ImitationConfig(Config):
     steps: Annotated[int, Field(ge=0)] = 400
     lr: Annotated[float, Field(gt=0)] = 1.0e-3
     batch: Annotated[int, Field(ge=1)] = 64
+    # Logged decisions are weighted by exp(advantage / beta); 0: all alike.
+    beta: Annotated[float, Field(ge=0)] = 0.1
+
+
+class DistributedConfig(Config):
+    """Several learners that share gradients (DD-PPO, Wijmans et al. 2020)."""
+
+    # Share of the learners whose rollouts are complete when the others stop theirs. Below 1, who stops where
+    # depends on the machines, and equal seeds no longer give equal weights.
+    preempt: Annotated[float, Field(gt=0, le=1)] = 1.0
+    least: Annotated[float, Field(gt=0, le=1)] = 0.25  # of a rollout that a learner takes in any case
+
+
+class PartsConfig(Config):
+    """Parts of the method that can be left out, to see what they are worth (`benchmarks/ablation.py`).
+
+    Others have switches of their own: the graph network (`gnn.type`), the warm start (`imitation.steps`),
+    weights as an input (`rollout.weights`), verification (`coordinator.verify`).
+    """
+
+    forecast: bool = True  # False: links are expected to stay as they are, with certainty
+    hierarchy: bool = True  # False: one agent; the upper one's reward teaches inner configurations, too
+    masks: bool = True  # False: plans are drawn freely, and an illegal one is read as the nearest legal one
+    hold: bool = True  # False: a plan is chosen at every decision; to choose the running one costs nothing
 
 
 class CoordinatorConfig(Config):
@@ -102,7 +126,9 @@ class HiPpoConfig(Config):
     lower: LowerConfig = LowerConfig()
     penalties: PenaltyConfig = PenaltyConfig()
     rollout: RolloutConfig = RolloutConfig()
+    parts: PartsConfig = PartsConfig()
     imitation: ImitationConfig = ImitationConfig()
+    distributed: DistributedConfig = DistributedConfig()
     coordinator: CoordinatorConfig = CoordinatorConfig()
     iterations: Annotated[int, Field(ge=0)] = 30  # PPO updates of the upper agent
     evaluate_every: Annotated[int, Field(ge=1)] = 5  # iterations between validations

@@ -60,6 +60,7 @@ class Course:
             period_s=control.period_s,
             restart_s=self.setup.scenario.moving.restart_s,
             weights=weights,
+            hold=config.parts.hold,
         )
 
 
@@ -79,6 +80,8 @@ def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None)
     samples = config.rollout.samples_per_period
     practice = filmed(setup, samples, seed=config.seed)
     calm = filmed(validation or setup, samples, seed=config.seed + 1, weather=(Perturbation(),))
+    if not config.parts.forecast:
+        practice, calm = practice.without_forecast(), calm.without_forecast()
     if validation is None:
         cut = max(1, round(len(calm) * (1 - VALIDATION_SHARE)))
         calm = calm.part(min(cut, len(calm) - 1), len(calm))

@@ -1,4 +1,4 @@
-"""From logits to plans and back: sampling under the masks, and the probability of a plan already chosen."""
+"""From logits to plans: sampling under the masks; `policy.hippo.judge` says how likely given plans are."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from policy.hippo.lower import LowerAgent, LowerAnswer, answer
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
 from policy.hippo.problem import Codes
-from policy.hippo.upper import MASKED, Encoded, Partial, UpperAgent
+from policy.hippo.upper import MASKED, Encoded, UpperAgent
 
 GREEDY = -1.0
 """A "random number" that means: take the most likely."""
@@ -78,23 +78,11 @@ def joined(parts: list[Actions]) -> Actions:
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """B answers just given and how likely they were, of the levels apart; see `Judged`."""
+    """B answers just given and how likely they were, of the levels apart."""
 
     actions: Actions
     log_prob: NDArray[np.float64]  # (B,)
     lower_log_prob: NDArray[np.float64]  # (B,) sum over the shares
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Probabilities of B answers: `upper` and its value, and per share the lower agents'."""
-
-    log_prob: Tensor  # (B,)
-    entropy: Tensor  # (B,)
-    value: Tensor  # (B,)
-    lower_log_prob: Tensor  # (B, S), 0 where padded
-    lower_entropy: Tensor  # (B, S)
-    lower_value: Tensor  # (B, S)
 
 
 def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -205,56 +193,11 @@ def _place(
     return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts), placed, arranged
 
 
-def judge(
-    upper: UpperAgent, lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions
-) -> Judged:
-    """Log-probabilities, entropies and values of given answers, all steps at once (teacher forcing).
-
-    A plan counts only where the answer was to move; shares of a held plan were never carried out.
-    """
-    state = upper.encode(observation)
-    go = answer(upper.go_logits(state, observation.may_hold), actions.go)
-    knob = answer(upper.knob_logits(state, observation), actions.knob)
-    moved = actions.go.to(state.graph)
-    log_prob, entropy = go.log_prob + moved * knob.log_prob, go.entropy + moved * knob.entropy
-    live = (actions.domain >= 0) & (actions.go == 1).unsqueeze(1)
-    row, step = live.nonzero(as_tuple=True)
-    shape = actions.domain.shape
-    zeros = torch.zeros(shape, dtype=state.graph.dtype)
-    if len(row) == 0:
-        return Judged(log_prob, entropy, upper.value(state), zeros, zeros, zeros)
-    placed, left, used, last = _prefixes(actions, observation.nodes.shape[1])
-    partial = Partial(
-        observation.knobs[row, actions.knob[row]],
-        used[row, step],
-        left[row, step],
-        last[row, step],
-        actions.open[row, step],
-    )
-    there = state.rows(row)
-    context = upper.context(there, partial)
-    domain = actions.domain[row, step]
-    first = answer(upper.domain_logits(there, partial, context), domain)
-    second = answer(
-        upper.layer_logits(there, partial, context, domain, observation.take(row)), placed[row, step] - 1
-    )
-    third, value = judge_lower(lower, problem, observation, actions, row, step)
-    index = (row, step)
-    return Judged(
-        log_prob + zeros.index_put(index, first.log_prob + second.log_prob).sum(1),
-        entropy + zeros.index_put(index, first.entropy + second.entropy).sum(1),
-        upper.value(state),
-        zeros.index_put(index, third.log_prob),
-        zeros.index_put(index, third.entropy),
-        zeros.index_put(index, value),
-    )
-
-
 def judge_lower(
     lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions, row: Tensor, step: Tensor
 ) -> tuple[LowerAnswer, Tensor]:
     """The lower agents' part of the shares (row, step), each (R,): answers and values."""
-    _, left, _, _ = _prefixes(actions, observation.nodes.shape[1])
+    left, _, _ = prefixes(actions, observation.nodes.shape[1])
     domain = actions.domain[row, step]
     given = (
         actions.knob[row],
@@ -269,17 +212,15 @@ def judge_lower(
     return answer(logits, actions.choice[row, step]), value
 
 
-def _prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Per step: layers taken, layers left before it, domains used before it (B, S, K), domain placed before
-    it.
-    """
+def prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Per step: layers left before it, domains used before it (B, S, K), domain placed before it."""
     taken = actions.layers
     left = taken.sum(1, keepdim=True) - taken.cumsum(1) + taken
     hot = torch.zeros((*actions.domain.shape, k), dtype=torch.bool)
     hot.scatter_(2, actions.domain.clamp(min=0).unsqueeze(-1), (actions.domain >= 0).unsqueeze(-1))
     used = (hot.long().cumsum(1) - hot.long()) > 0
     last = torch.cat([torch.full_like(actions.domain[:, :1], -1), actions.domain[:, :-1]], dim=1)
-    return taken, left, used, last
+    return left, used, last
 
 
 def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:

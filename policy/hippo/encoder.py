@@ -62,6 +62,18 @@ class DenseGat(GATv2Conv):
         return torch.einsum("bji,bjf->bif", weight, source) + self.bias
 
 
+class Alone(nn.Module):
+    """No graph: a layer in which no domain hears of another."""
+
+    def __init__(self, inputs: int, outputs: int, edge: int):
+        super().__init__()
+        self.own = nn.Linear(inputs, outputs)
+
+    def dense(self, x: Tensor, edges: Tensor) -> Tensor:
+        """As the other layers, (B, K, outputs)."""
+        return torch.as_tensor(self.own(x))
+
+
 class GraphEncoder(nn.Module):
     """Embeds every domain and the whole cluster.
 
@@ -72,8 +84,8 @@ class GraphEncoder(nn.Module):
 
     def __init__(self, node: int, edge: int, config: GnnConfig):
         super().__init__()
-        layer = {"GraphSAGE": EdgeSage, "GATv2": DenseGat}[config.type]
-        self._dense = config.dense
+        layer = {"GraphSAGE": EdgeSage, "GATv2": DenseGat, "none": Alone}[config.type]
+        self._dense = config.dense or config.type == "none"
         self.enter = nn.Linear(node, config.hidden_dim)
         self.layers = nn.ModuleList(
             layer(config.hidden_dim, config.hidden_dim, 2 * edge) for _ in range(config.num_layers)

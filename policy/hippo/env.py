@@ -55,7 +55,10 @@ class Step:
 
 
 class Twins:
-    """E twins of one cluster over one footage; `base` is the static plan (one plan)."""
+    """E twins of one cluster over one footage; `base` is the static plan (one plan).
+
+    Without `hold` every decision names a plan; naming the running one changes nothing.
+    """
 
     def __init__(
         self,
@@ -68,11 +71,12 @@ class Twins:
         period_s: float,
         restart_s: float,
         weights: tuple[float, float, float],
+        hold: bool = True,
     ):
         self.features, self.footage, self.base = features, footage, base
         self.problem, self.timer = features.problem, features.timer
         self.rollout, self.penalties = rollout, penalties
-        self.period_s, self.restart_s, self.weights = period_s, restart_s, weights
+        self.period_s, self.restart_s, self.weights, self.hold = period_s, restart_s, weights, hold
         self.size = rollout.environments
         self._nominal = np.ones(self.problem.k)
         rows = self.timer.rows(base, self._nominal)
@@ -128,7 +132,7 @@ class Twins:
             self.w.copy(),
             self.plan.take(np.arange(self.size)),
             self.has_plan.copy(),
-            self.has_plan.copy(),
+            self.has_plan & self.hold,
         )
 
     def step(self, codes: Codes, move: Bool) -> Step:

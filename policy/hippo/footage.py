@@ -57,6 +57,11 @@ class Footage:
         """Decisions first .. last - 1 of a single-segment footage."""
         return self.picked(np.arange(first, last), np.full(last - first, last - first))
 
+    def without_forecast(self) -> "Footage":
+        """Links are expected to stay as they are estimated now, with certainty."""
+        now = np.broadcast_to(self.bandwidth_bps[:, :1], self.bandwidth_bps.shape).copy()
+        return replace(self, bandwidth_bps=now, sd_log=np.zeros_like(self.sd_log))
+
     def picked(self, index: NDArray[np.int64], segment_end: NDArray[np.int64]) -> "Footage":
         """The decisions `index`, whose segments end at `segment_end`."""
         chosen = {name: getattr(self, name)[index] for name in MOVING}

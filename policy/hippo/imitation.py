@@ -1,7 +1,9 @@
-"""Warm start: follow a planner's decisions before learning from reward.
+"""Warm start: follow decisions that were already made, before learning from reward.
 
-The teacher (by default `mpc`) is asked at random times of the practice footage: first with nothing placed,
-then again a little later with its own plan running, so that holding is among its lessons.
+They come from a teacher that is asked at random times of the practice footage (first with nothing placed,
+then again a little later with its own plan running, so that holding is among its lessons), or from the logs
+of runs. What was logged can be weighted by how well it turned out: exp(advantage / beta), at most 20
+(advantage-weighted regression, Peng et al. 2019).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +15,11 @@ from torch import Tensor
 
 from ingest.progress import Progress
 from ingest.units import to_ns
-from policy.hippo.config import HiPpoConfig
+from policy.hippo.config import HiPpoConfig, ImitationConfig
 from policy.hippo.course import Course
-from policy.hippo.decode import Actions, joined, judge, replayed
+from policy.hippo.decode import Actions, joined, replayed
 from policy.hippo.features import situation
+from policy.hippo.judge import Case, case, judge
 from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation, stack
 from policy.hippo.problem import Problem
@@ -30,18 +33,38 @@ LATER = 12
 """A second question comes 1 to this many periods after the first."""
 QUESTIONS = 3
 """Questions in a row to one teacher."""
+HEAVIEST = 20.0
+"""Largest weight of a decision."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logged:
+    """A decision from an event log, and how much better than usual its consequences were."""
+
+    view: View
+    plan: Plan | None  # None: hold
+    advantage: float  # relative to what the static plan would have trained meanwhile
 
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """What the teacher saw and answered, B of them, on one cluster."""
+    """What was seen and answered, B of them, on one cluster."""
 
     problem: Problem
     observation: Observation
     actions: Actions
+    weight: Tensor  # (B,)
 
     def __len__(self) -> int:
         return len(self.observation)
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """All lessons on one cluster, ready to be learned."""
+
+    case: Case
+    weight: Tensor  # (B,)
 
 
 def lessons(
@@ -58,16 +81,40 @@ def lessons(
     rng = generator(
         config.seed, f"lessons-{teacher.name}-{course.setup.scenario.name}-{course.setup.trace_digest}"
     )
-    observations: list[Observation] = []
-    actions: list[Actions] = []
+    found: list[tuple[Observation, Actions]] = []
     for _ in range(-(-count // QUESTIONS)):
         if stop():
             break
-        for observation, action in _conversation(course, teacher, config, rng):
-            observations.append(observation)
-            actions.append(action)
+        found += _conversation(course, teacher, config, rng)
         progress.advance(min(QUESTIONS, count), f"asking {teacher.name}")
-    return Lessons(course.problem, stack(observations), joined(actions)) if observations else None
+    return _lessons(course.problem, found, torch.ones(len(found)))
+
+
+def logged_lessons(course: Course, decisions: Sequence[Logged], config: ImitationConfig) -> Lessons | None:
+    """What decisions of logged runs on the course's cluster teach; those that the masks do not offer are left
+    out, as are those on another set of living GPUs.
+    """
+    found, weights, problem = [], [], course.problem
+    objective = course.setup.scenario.weights.vector
+    for one in decisions:
+        target = one.plan or one.view.plan
+        codes = problem.encode(target) if target is not None else None
+        if codes is None or tuple(one.view.free_gpus) != problem.free:
+            continue
+        held = problem.encode(one.view.plan) is not None if one.view.plan is not None else False
+        seen = situation(problem, one.view, objective, held)
+        answer = replayed(problem.masks, codes, np.array([one.plan is not None]))
+        found.append((course.features.observe(seen), answer))
+        weights.append(min(float(np.exp(one.advantage / config.beta)), HEAVIEST) if config.beta else 1.0)
+    return _lessons(problem, found, torch.tensor(weights))
+
+
+def _lessons(
+    problem: Problem, found: Sequence[tuple[Observation, Actions]], weight: Tensor
+) -> Lessons | None:
+    if not found:
+        return None
+    return Lessons(problem, stack([seen for seen, _ in found]), joined([given for _, given in found]), weight)
 
 
 def _conversation(
@@ -88,11 +135,11 @@ def _conversation(
         codes = problem.encode(target) if target is not None else None
         if codes is None:
             break
-        go = np.array([decision.plan is not None])
-        seen = situation(problem, view, weights, plan is not None)
+        go = np.array([decision.plan is not None or not config.parts.hold])
+        seen = situation(problem, view, weights, plan is not None and config.parts.hold)
         found.append((course.features.observe(seen), replayed(problem.masks, codes, go)))
         jump = int(rng.integers(1, LATER + 1))
-        since = (0.0 if go[0] else since) + jump * control.period_s
+        since = (0.0 if decision.plan is not None else since) + jump * control.period_s
         plan, at = target, at + jump
     return found
 
@@ -121,31 +168,30 @@ def _view(course: Course, at: int, plan: Plan | None, since_s: float) -> View:
 
 
 def batch_loss(
-    upper: UpperAgent, lower: LowerAgent, lesson: Lessons, index: Tensor, entropy_coef: float
+    upper: UpperAgent, lower: LowerAgent, material: Material, index: Tensor, entropy_coef: float
 ) -> Tensor:
-    """Mean negative log-likelihood of the teacher's answers `index` under both agents, less an entropy bonus.
+    """Mean negative log-likelihood of the answers `index` under both agents, weighted, less an entropy bonus.
 
     The bonus keeps plans apart from the teacher's possible, so that reward can still change the policy.
     """
-    observation, actions = lesson.observation.take(index), lesson.actions.take(index)
-    judged = judge(upper, lower, lesson.problem, observation, actions)
-    likelihood = (judged.log_prob + judged.lower_log_prob.sum(1)).mean()
-    return -likelihood - entropy_coef * (judged.entropy + judged.lower_entropy.sum(1)).mean()
+    judged, weight = judge(upper, lower, material.case.take(index)), material.weight[index]
+    likelihood = (weight * (judged.log_prob + judged.lower_log_prob)).sum() / weight.sum()
+    return -likelihood - entropy_coef * (judged.entropy + judged.lower_entropy).mean()
 
 
-def taught(material: Sequence[Lessons]) -> list[Lessons]:
-    """Lessons of equal shape on one problem joined, the rest as they are."""
+def taught(found: Sequence[Lessons]) -> list[Material]:
+    """Lessons on one problem joined."""
     by_problem: dict[int, list[Lessons]] = {}
-    for lesson in material:
+    for lesson in found:
         by_problem.setdefault(id(lesson.problem), []).append(lesson)
-    return [
-        Lessons(
-            some[0].problem, stack([one.observation for one in some]), joined([one.actions for one in some])
-        )
-        for some in by_problem.values()
-    ]
+    return [_material(some) for some in by_problem.values()]
 
 
-def draw(lesson: Lessons, size: int, rng: np.random.Generator) -> Tensor:
+def _material(some: Sequence[Lessons]) -> Material:
+    observation, actions = stack([one.observation for one in some]), joined([one.actions for one in some])
+    return Material(case(some[0].problem, observation, actions), torch.cat([one.weight for one in some]))
+
+
+def draw(material: Material, size: int, rng: np.random.Generator) -> Tensor:
     """Indices of one batch."""
-    return torch.from_numpy(rng.integers(0, len(lesson), min(size, len(lesson))))
+    return torch.from_numpy(rng.integers(0, len(material.case), min(size, len(material.case))))

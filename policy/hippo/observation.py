@@ -43,7 +43,7 @@ class Observation:
 
     def take(self, index: Tensor) -> "Observation":
         """The situations `index` (R,)."""
-        return Observation(*(getattr(self, field.name)[index] for field in fields(self)))
+        return Observation(*(getattr(self, field.name).index_select(0, index) for field in fields(self)))
 
 
 def stack(parts: list[Observation]) -> Observation:

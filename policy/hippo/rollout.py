@@ -1,223 +1,138 @@
-"""Practice in the twins: collect a rollout (the lower agents learn at every step of it), update the upper
-agent after.
-"""
+"""Rollouts: decisions in the Gymnasium environment, with all that learning from them needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from policy.hippo import actions as encoding
 from policy.hippo.config import HiPpoConfig
 from policy.hippo.course import Course
-from policy.hippo.decode import GREEDY, Actions, codes_of, joined, judge, judge_lower, sample
-from policy.hippo.env import CONSTRAINTS
+from policy.hippo.decode import GREEDY, Actions, Choices, joined, sample
+from policy.hippo.env import COMPONENTS, CONSTRAINTS
+from policy.hippo.free import Free
 from policy.hippo.gae import advantages
+from policy.hippo.gym import MASKS, Observed, PlanVectorEnv
+from policy.hippo.judge import case
 from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation, stack
-from policy.hippo.ppo import Loss, Multipliers, loss, normalise
-from policy.hippo.problem import Problem
+from policy.hippo.practice import Practice, Rollout
 from policy.hippo.upper import Encoded, UpperAgent
 
 Float = NDArray[np.float64]
-
 REWARD_SCALE = 0.1
 """Keeps discounted sums of rewards near 1, where clipping the value by 0.2 is a sensible step."""
+Enough = Callable[[int], bool]
+"""Asked after each step, with the steps taken so far: whether to stop here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A rollout to collect: `steps` decisions in each twin of a course, from fresh starts."""
+
+    course: int
+    steps: int
+    seed: tuple[int, str]  # of the generator, see `twin.seeds`
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout:
-    """B = T x E decisions of one course, flattened."""
+class _Moment:
+    """One step of all twins, arrays (E,)."""
 
-    problem: Problem
     observation: Observation
     actions: Actions
-    log_prob: Tensor
-    value: Tensor
-    advantage: Tensor
-    target: Tensor
-    reward: float
-    violations: dict[str, float]
-    components: Float  # (3,) mean R_eff, R_util, R_cost
-    moves: float  # share of decisions that moved a running plan
-    lower: float  # mean reward of the lower agents
+    log_prob: Float
+    value: Float
+    after: Float  # value of what the step led to, before any reset
+    reward: Float
+    truncated: NDArray[np.bool_]
+    told: dict[str, Float]
 
 
-class Practice:
-    """Both agents with their optimisers and the multipliers of the soft constraints."""
+def collect(
+    practice: Practice,
+    course: Course,
+    steps: int,
+    rng: np.random.Generator,
+    enough: Enough = lambda steps: False,
+) -> Rollout:
+    """`steps` decisions in each twin of the course; the lower agents learn at every one of them."""
+    config = practice.config
+    env, offered = PlanVectorEnv(course.twins(config)), choices(course, config)
+    observation = tensors(env.reset(seed=int(rng.integers(2**31)))[0])
+    state = _encoded(practice.upper, observation)
+    moments: list[_Moment] = []
+    lower = []
+    while len(moments) < steps and not enough(len(moments)):
+        uniform = rng.random((env.num_envs, 2 + 3 * course.problem.k))
+        sampled = sample(practice.upper, practice.lower, offered, observation, uniform, state)
+        action, value = sampled.actions, _value(practice.upper, state)
+        seen, reward, _, truncated, info = env.step(encoding.rows(action, course.problem.masks))
+        later = tensors(seen)
+        state = _encoded(practice.upper, later)
+        after = _value(practice.upper, state)
+        if truncated.any():
+            final = _final(info["final_obs"][truncated])
+            after[truncated] = _value(practice.upper, _encoded(practice.upper, final))
+        lower.append(practice.learn_lower(course.problem, course.lower_reward, observation, action))
+        violations = np.stack([info[f"violation_{name}"] for name in CONSTRAINTS], axis=1)
+        told = {name: info[name] for name in (*COMPONENTS, *(f"violation_{n}" for n in CONSTRAINTS), "meant")}
+        told |= {"reward": reward, "moves": (action.go * (observation.current_knob >= 0)).numpy()}
+        log_prob = sampled.log_prob + (0.0 if config.parts.hierarchy else sampled.lower_log_prob)
+        worth = REWARD_SCALE * (reward - violations @ practice.penalties)
+        moments.append(_Moment(observation, action, log_prob, value, after, worth, truncated, told))
+        observation = later
+    figures = {name: float(np.mean([moment.told[name] for moment in moments])) for name in moments[0].told}
+    figures["lower_reward"] = float(np.mean(lower))
+    return _rollout(offered, moments, steps * env.num_envs, config, figures)
 
-    def __init__(self, upper: UpperAgent, lower: LowerAgent, config: HiPpoConfig):
-        self.upper, self.lower, self.config = upper, lower, config
-        self.optimiser = torch.optim.Adam(upper.parameters(), lr=config.ppo.lr, eps=1e-5)
-        self.lower_optimiser = torch.optim.Adam(lower.parameters(), lr=config.lower.lr, eps=1e-5)
-        limits = dict.fromkeys(CONSTRAINTS, 0.0) | {"interruption": config.penalties.interruption_limit}
-        self.multipliers = Multipliers(
-            limits, config.penalties.multiplier_lr, config.penalties.multiplier_max
-        )
 
-    # -- collecting
+def choices(course: Course, config: HiPpoConfig) -> Choices:
+    """What the agents are offered on a course: what the masks allow, or anything at all."""
+    return course.problem if config.parts.masks else Free(course.problem)
 
-    def collect(self, course: Course, steps: int, rng: np.random.Generator) -> Rollout:
-        """`steps` decisions in each twin of the course, from fresh starts."""
-        twins, k = course.twins(self.config), course.problem.k
-        seen = twins.reset(rng)
-        observation = course.features.observe(seen)
-        state = self._encoded(observation)
-        observations, actions, records = [], [], []
-        lower_rewards = []
-        mu = np.array([self.multipliers.values[name] for name in CONSTRAINTS])
-        for _ in range(steps):
-            uniform = rng.random((twins.size, 2 + 3 * k))
-            sampled = sample(self.upper, self.lower, course.problem, observation, uniform, state)
-            action, value = sampled.actions, self._value(state)
-            step = twins.step(codes_of(action, k), action.go.numpy() == 1)
-            later = course.features.observe(step.after)
-            state = self._encoded(later)
-            after = self._value(state)
-            lower_rewards.append(self._learn_lower(course, observation, action))
-            reward = REWARD_SCALE * (step.reward - step.violations @ mu)
-            records.append(
-                (
-                    reward,
-                    value,
-                    after,
-                    step.truncated,
-                    sampled.log_prob,
-                    step.reward,
-                    step.violations,
-                    step.components,
-                    action.go.numpy() * seen.has_plan,
-                )
-            )
-            observations.append(observation)
-            actions.append(action)
-            seen, observation = step.after, later
-            if step.truncated.any():
-                seen = twins.reset(rng, step.truncated)
-                observation = course.features.observe(seen)
-                state = self._encoded(observation)
-        return self._rollout(course.problem, observations, actions, records, float(np.mean(lower_rewards)))
 
-    def _encoded(self, observation: Observation) -> Encoded:
-        with torch.no_grad():  # the upper agent does not learn until the rollout is over
-            return self.upper.encode(observation)
+def tensors(seen: Observed) -> Observation:
+    """Observations of the environment as the networks take them."""
+    flat = ("may_hold", "current_knob")
+    arrays = {n: a.astype(np.bool_) if n in MASKS else a for n, a in seen.items()}
+    return Observation(**{n: torch.from_numpy(a[:, 0] if n in flat else a) for n, a in arrays.items()})
 
-    def _value(self, state: Encoded) -> NDArray[np.float32]:
-        with torch.no_grad():
-            return np.asarray(self.upper.value(state).numpy())
 
-    def _rollout(
-        self,
-        problem: Problem,
-        observations: list[Observation],
-        actions: list[Actions],
-        records: Sequence[tuple[NDArray[Any], ...]],
-        lower: float,
-    ) -> Rollout:
-        columns = [np.stack(column).astype(np.float64) for column in zip(*records, strict=True)]
-        reward, value, after, truncated, log_prob, raw, violations, components, moves = columns
-        cut = truncated > 0
-        cut[-1] = True  # the rollout ends here: nothing may leak from the next one
-        advantage, target = advantages(
-            reward,
-            value,
-            after,
-            np.zeros_like(cut),
-            cut,
-            gamma=self.config.ppo.gamma,
-            lam=self.config.ppo.gae_lambda,
-        )
-        flat = [torch.from_numpy(a.reshape(-1)).float() for a in (log_prob, value, advantage, target)]
-        means = dict(zip(CONSTRAINTS, violations.mean((0, 1)).tolist(), strict=True))
-        return Rollout(
-            problem,
-            stack(observations),
-            joined(actions),
-            flat[0],
-            flat[1],
-            flat[2],
-            flat[3],
-            float(raw.mean()),
-            means,
-            components.mean((0, 1)),
-            float(moves.mean()),
-            lower,
-        )
+def _final(ended: NDArray[np.object_]) -> Observation:
+    return tensors({name: np.stack([one[name] for one in ended]) for name in ended[0]})
 
-    def _learn_lower(self, course: Course, observation: Observation, action: Actions) -> float:
-        """One policy-gradient step on the shares just placed; each is an episode of one step."""
-        row, step = (action.domain >= 0).nonzero(as_tuple=True)
-        answered, value = judge_lower(self.lower, course.problem, observation, action, row, step)
-        z = course.problem.class_of[action.domain[row, step].numpy()]
-        table = course.lower_reward[action.knob[row].numpy(), z, action.choice[row, step].numpy()]
-        reward = torch.from_numpy(table).to(value)
-        error = reward - value
-        objective = (error.detach() * answered.log_prob).mean() - 0.5 * error.pow(2).mean()
-        total = -objective - self.config.ppo.entropy_coef * answered.entropy.mean()
-        self.step(self.lower_optimiser, total, self.lower)
-        return float(reward.mean())
 
-    def step(self, optimiser: torch.optim.Optimizer, total: Tensor, agent: torch.nn.Module) -> None:
-        """One step of gradient descent on `total`, the gradient of `agent` clipped."""
-        optimiser.zero_grad(set_to_none=True)
-        total.backward()
-        torch.nn.utils.clip_grad_norm_(agent.parameters(), self.config.ppo.max_grad_norm)
-        optimiser.step()
+def _encoded(upper: UpperAgent, observation: Observation) -> Encoded:
+    with torch.no_grad():  # the upper agent does not learn until the rollout is over
+        return upper.encode(observation)
 
-    # -- learning
 
-    def update(self, rollouts: list[Rollout], rng: np.random.Generator) -> dict[str, float]:
-        """PPO epochs over the rollouts; stops early when the policy has moved by the target KL."""
-        ppo, sums, batches, epochs = self.config.ppo, np.zeros(5), 0, 0
-        for _ in range(ppo.update_epochs):
-            kl = []
-            for rollout, index in self._minibatches(rollouts, rng):
-                got = self._minibatch(rollout, index)
-                self.step(self.optimiser, got.total, self.upper)
-                kl.append(got.approx_kl.item())
-                parts = (got.policy, got.value, got.entropy, got.approx_kl, got.clip_fraction)
-                sums += [part.item() for part in parts]
-                batches += 1
-            epochs += 1
-            if np.mean(kl) > ppo.target_kl:
-                break
-        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
-        return dict(zip(names, (sums / max(batches, 1)).tolist(), strict=True)) | {"epochs": float(epochs)}
+def _value(upper: UpperAgent, state: Encoded) -> Float:
+    with torch.no_grad():
+        return np.asarray(upper.value(state).numpy(), dtype=np.float64)
 
-    def _minibatch(self, rollout: Rollout, index: Tensor) -> Loss:
-        ppo = self.config.ppo
-        judged = judge(
-            self.upper,
-            self.lower,
-            rollout.problem,
-            rollout.observation.take(index),
-            rollout.actions.take(index),
-        )
-        return loss(
-            log_prob=judged.log_prob,
-            old_log_prob=rollout.log_prob[index],
-            advantage=normalise(rollout.advantage[index]),
-            value=judged.value,
-            old_value=rollout.value[index],
-            target=rollout.target[index],
-            entropy=judged.entropy,
-            clip_range=ppo.clip_range,
-            value_clip=ppo.value_clip,
-            value_coef=ppo.value_coef,
-            entropy_coef=ppo.entropy_coef,
-        )
 
-    def _minibatches(self, rollouts: list[Rollout], rng: np.random.Generator) -> list[tuple[Rollout, Tensor]]:
-        """Shuffled minibatches, each from one course, in random order."""
-        size = self.config.ppo.minibatch_size
-        found = []
-        for rollout in rollouts:
-            order = torch.from_numpy(rng.permutation(len(rollout.value)))
-            found += [(rollout, part) for part in order.split(size)]
-        return [found[i] for i in rng.permutation(len(found))]
+def _rollout(
+    offered: Choices, moments: list[_Moment], planned: int, config: HiPpoConfig, figures: dict[str, float]
+) -> Rollout:
+    def column(name: str) -> Float:
+        return np.stack([getattr(moment, name) for moment in moments]).astype(np.float64)
+
+    value = column("value")
+    cut = np.stack([moment.truncated for moment in moments])
+    cut[-1] = True  # the rollout ends here: nothing may leak from the next one
+    advantage, target = advantages(
+        column("reward"), value, column("after"), np.zeros_like(cut), cut,
+        gamma=config.ppo.gamma, lam=config.ppo.gae_lambda,
+    )  # fmt: skip
+    flat = [torch.from_numpy(a.reshape(-1)).float() for a in (column("log_prob"), value, advantage, target)]
+    observation = stack([moment.observation for moment in moments])
+    answers = joined([moment.actions for moment in moments])
+    whole = case(offered, observation, answers)
+    return Rollout(whole, flat[0], flat[1], flat[2], flat[3], planned, figures)
 
 
 def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoConfig) -> dict[str, float]:
@@ -225,7 +140,7 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
 
     The stretch is cut into as many episodes as there are twins; every one starts with nothing placed.
     """
-    twins = course.twins(config, validate=True)
+    twins, offered = course.twins(config, validate=True), choices(course, config)
     film = twins.footage
     count = max(1, min(twins.size, len(film) // 8))
     length = len(film) // count
@@ -238,10 +153,10 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
     seen = twins.situation()
     uniform = np.full((count, 2 + 3 * course.problem.k), GREEDY)
     for _ in range(length):
-        action = sample(upper, lower, course.problem, course.features.observe(seen), uniform).actions
-        step = twins.step(codes_of(action, course.problem.k), action.go.numpy() == 1)
+        action = sample(upper, lower, offered, course.features.observe(seen), uniform).actions
+        rows = encoding.rows(action, course.problem.masks)
+        step = twins.step(*encoding.read(rows, course.problem.masks)[:2])
         moves += float((action.go.numpy() * seen.has_plan).mean())
         total, parts, seen = total + float(step.reward.mean()), parts + step.components.mean(0), step.after
-    names = ("efficiency", "utilisation", "cost")
-    means = dict(zip(names, (parts / length).tolist(), strict=True))
+    means = dict(zip(COMPONENTS, (parts / length).tolist(), strict=True))
     return {"score": total / length, "moves": moves / length} | means

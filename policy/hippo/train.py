@@ -1,12 +1,12 @@
-"""Training: offline first (imitation of the planner), then online (PPO in many twins), then selection.
+"""Training: offline first (decisions already made), then online (PPO in many twins), then selection.
 
-Every random number comes from a generator named by (seed, phase, number), and training is saved at the end
-of a phase step, so a resumed training is the uninterrupted one, weight for weight.
+Every random number comes from a generator named by (seed, phase, number), and training is saved at the end of
+a phase step, so a resumed training is the uninterrupted one, weight for weight. Who collects the rollouts
+(`policy.hippo.crew`) changes nothing; who else learns (`policy.hippo.distributed`) changes what is learned.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,38 +14,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from ingest import durable
-from ingest.errors import InfeasibleError, UsageError
+from ingest.errors import InfeasibleError
 from ingest.progress import SILENT, Progress
 from policy.hippo import checkpoint as checkpoints
+from policy.hippo import standing
 from policy.hippo.agent import HiPpo
 from policy.hippo.checkpoint import Checkpoint
 from policy.hippo.config import CoordinatorConfig, HiPpoConfig
 from policy.hippo.course import Course, invented, prepared
-from policy.hippo.imitation import Lessons, batch_loss, draw, lessons, taught
-from policy.hippo.rollout import Practice, score
+from policy.hippo.crew import Crew, Here
+from policy.hippo.env import CONSTRAINTS
+from policy.hippo.imitation import Logged, Material, batch_loss, draw, lessons, logged_lessons, taught
+from policy.hippo.practice import Alone, Peers, Practice
+from policy.hippo.rollout import Task, score
+from policy.hippo.standing import Standing, Update
 from policy.mpc import Mpc
 from policy.protocol import Policy
 from twin.scenario import Setup
 from twin.seeds import generator
 
-POINTER = "training.json"
-STATES = ".training"
 REPORT_EVERY = 50
 """Imitation steps between two points of the curve, and between two looks at `stop`."""
+VALIDATED = 8
+"""Courses that selection looks at, the user's first."""
 SEARCH = CoordinatorConfig(proposals=8, rounds=16, wide_rounds=16)
 """The teacher that needs no planner: many proposals of an untrained network, refined to the end."""
 Never = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One point of the learning curve."""
-
-    stage: str  # imitation, ppo
-    update: int
-    steps: int  # decisions practised so far
-    metrics: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +54,14 @@ class TrainResult:
     finished: bool
 
 
-@dataclass
-class _State:
-    """Where training stands; everything that a resume needs besides the agents."""
+@dataclass(frozen=True, slots=True)
+class Company:
+    """With whom to train: who collects rollouts, who else learns, what was logged before, who is told."""
 
-    imitated: int = 0
-    iteration: int = 0
-    steps: int = 0
-    best: float = -np.inf
-    best_upper: dict[str, Any] = field(default_factory=dict)
-    best_lower: dict[str, Any] = field(default_factory=dict)
-    curve: list[Update] = field(default_factory=list)
+    crew: Callable[[HiPpoConfig, Sequence[Course]], Crew] = Here
+    peers: Peers | None = None
+    logged: Sequence[Logged] = ()
+    tell: Callable[[Update], None] = lambda update: None
 
 
 def train(
@@ -84,6 +75,7 @@ def train(
     validation: Setup | None = None,
     others: Sequence[Setup] = (),
     start: Path | None = None,
+    company: Company | None = None,
 ) -> TrainResult:
     """Train on the window of `setup` (and of `others`, and on made-up clusters if the configuration says so).
 
@@ -98,16 +90,20 @@ def train(
     """
     torch.set_num_threads(1)  # small tensors; and sums in a fixed order
     began = perf_counter()
-    training = _Training(setup, config, out, progress, stop, validation, others)
-    if resume:
-        training.restore()
-    elif start is not None:
-        training.begin_from(start)
-    finished = training.run()
+    training = _Training(setup, config, out, progress, stop, validation, others, company or Company())
+    try:
+        if resume:
+            training.restore()
+        elif start is not None:
+            training.begin_from(start)
+        finished = training.run()
+    finally:
+        training.crew.close()
     path = training.publish()
-    digest = checkpoints.digest(path)
     state = training.state
-    return TrainResult(path, digest, tuple(state.curve), perf_counter() - began, state.best, finished)
+    return TrainResult(
+        path, checkpoints.digest(path), tuple(state.curve), perf_counter() - began, state.best, finished
+    )
 
 
 class _Training:
@@ -122,11 +118,13 @@ class _Training:
         stop: Never,
         validation: Setup | None,
         others: Sequence[Setup],
+        company: Company,
     ):
-        self.config, self.out, self.progress, self.stop = config, out, progress, stop
+        self.config, self.out, self.progress, self.stop, self.company = config, out, progress, stop, company
+        self.peers: Peers = company.peers or Alone()
         upper, lower = checkpoints.build(config)
-        self.practice = Practice(upper, lower, config)
-        self.state = _State()
+        self.practice = Practice(upper, lower, config, self.peers)
+        self.state = Standing()
         self.courses = [prepared(setup, config, validation), *(prepared(other, config) for other in others)]
         for number in range(config.rollout.random_clusters):
             try:
@@ -134,6 +132,12 @@ class _Training:
             except InfeasibleError:
                 continue  # some made-up models do not fit their made-up clusters; the others suffice
         self.data = [[c.setup.scenario.name, c.setup.trace_digest, c.setup.window] for c in self.courses]
+        self.crew = company.crew(config, self.courses)
+
+    @property
+    def first(self) -> bool:
+        """Of all learners the one that imitates, validates and writes."""
+        return self.peers.rank == 0
 
     def run(self) -> bool:
         """Imitate, practise, keep the best; False when stopped before the end."""
@@ -143,22 +147,42 @@ class _Training:
         self.progress.start(total, "training")
         learned = 0 if state.imitated < imitation.steps else imitation.lessons + imitation.searched
         self.progress.advance(learned + state.imitated + state.iteration)
-        if state.imitated < config.imitation.steps and not self._imitate():
+        whole = state.imitated >= imitation.steps or not self.first or self._imitate()
+        if not self.peers.agree(whole):
             return False
+        self._begin_together()
         if state.best == -np.inf:
             self._select("imitation", state.imitated, {})
         while state.iteration < config.iterations:
-            if self.stop():
+            if self.peers.agree(self.stop()):
                 self.save()
                 return False
             self._iterate()
         self.save()
         return True
 
+    def _begin_together(self) -> None:
+        """Everybody has the first learner's weights and optimisers."""
+        practice, state = self.practice, self.state
+        mine = {
+            "upper": practice.upper.state_dict(),
+            "optimiser": practice.optimiser.state_dict(),
+            "lower": practice.lower_weights(),
+            "multipliers": practice.multipliers.values,
+            "counts": (state.imitated, state.iteration, state.steps),
+        }
+        given = self.peers.agree(mine)
+        if not self.first:
+            practice.upper.load_state_dict(given["upper"])
+            practice.optimiser.load_state_dict(given["optimiser"])
+            practice.take_lower(given["lower"])
+            practice.multipliers.values = dict(given["multipliers"])
+            state.imitated, state.iteration, state.steps = given["counts"]
+
     # -- offline
 
     def _imitate(self) -> bool:
-        """Follow the teacher for the configured number of steps; lessons are the same after a resume."""
+        """Follow the teachers for the configured number of steps; lessons are the same after a resume."""
         config, practice = self.config, self.practice
         material = self._lessons()
         rates = [(practice.optimiser, config.ppo.lr), (practice.lower_optimiser, config.lower.lr)]
@@ -172,25 +196,23 @@ class _Training:
             self.state.imitated += 1
             self.progress.advance(1, f"imitation loss {value:.3f}")
             if self.state.imitated % REPORT_EVERY == 0:
-                self.state.curve.append(Update("imitation", self.state.imitated, 0, {"loss": value}))
+                self._tell(Update("imitation", self.state.imitated, 0, {"loss": value}))
         for optimiser, rate in rates:
             optimiser.param_groups[0]["lr"] = rate
         return True
 
-    def _imitation_step(self, material: list[Lessons]) -> float:
+    def _imitation_step(self, material: list[Material]) -> float:
         rng = generator(self.config.seed, f"imitation-{self.state.imitated}")
         lesson = material[int(rng.integers(len(material)))]
         practice, config = self.practice, self.config.imitation
-        total = batch_loss(
-            practice.upper, practice.lower, lesson, draw(lesson, config.batch, rng), config.entropy_coef
-        )
-        practice.lower_optimiser.zero_grad(set_to_none=True)
-        practice.step(practice.optimiser, total, practice.upper)
-        practice.lower_optimiser.step()
+        index = draw(lesson, config.batch, rng)
+        total = batch_loss(practice.upper, practice.lower, lesson, index, config.entropy_coef)
+        practice.follow(total)
         return float(total.detach())
 
-    def _lessons(self) -> list[Lessons]:
-        """Answers of `mpc` on the user's own course, and of the agent's own search on all of them.
+    def _lessons(self) -> list[Material]:
+        """Answers of `mpc` on the user's own course, of the agent's own search on all of them, and what was
+        logged.
 
         The search (random proposals, many rounds of refinement in the twin) judges by the same horizon and
         objective as `mpc` and is a hundred times cheaper, so it can be asked everywhere.
@@ -206,6 +228,7 @@ class _Training:
             for course, teacher, count in asked
             if count and not self.stop()
         ]
+        found.append(logged_lessons(self.courses[0], self.company.logged, config.imitation))
         return taught([lesson for lesson in found if lesson is not None])
 
     # -- online
@@ -213,51 +236,62 @@ class _Training:
     def _iterate(self) -> None:
         """One rollout over a few courses, one update, now and then a validation."""
         config, state, number = self.config, self.state, self.state.iteration
-        rng = generator(config.seed, f"rollout-{number}")
-        chosen = self._chosen(rng)
-        steps = max(2, config.ppo.num_steps // config.rollout.environments // len(chosen))
-        rollouts = [self.practice.collect(course, steps, rng) for course in chosen]
+        tasks = self._tasks(number)
+        steps = tasks[0].steps
+        rollouts = self.crew.collect(self.practice, tasks, self.peers.enough(number, steps))
+        self.peers.complete(number)
+        self.peers.mean_lower(self.practice)
         metrics = self.practice.update(rollouts, generator(config.seed, f"update-{number}"))
-        names = rollouts[0].violations
-        means = {name: float(np.mean([r.violations[name] for r in rollouts])) for name in names}
-        self.practice.multipliers.update(means)
-        state.iteration += 1
-        state.steps += steps * config.rollout.environments * len(chosen)
-        metrics |= {
-            "reward": float(np.mean([r.reward for r in rollouts])),
-            "moves": float(np.mean([r.moves for r in rollouts])),
-            "lower_reward": float(np.mean([r.lower for r in rollouts])),
-        }
-        metrics |= {f"violation_{name}": value for name, value in means.items()}
+        names = rollouts[0].metrics
+        metrics |= {name: float(np.mean([r.metrics[name] for r in rollouts])) for name in names}
+        metrics = self.peers.mean(metrics)
+        self.practice.multipliers.update({name: metrics[f"violation_{name}"] for name in CONSTRAINTS})
         metrics |= {f"multiplier_{name}": value for name, value in self.practice.multipliers.values.items()}
+        state.iteration += 1
+        state.steps += steps * config.rollout.environments * len(tasks) * self.peers.size
         if state.iteration % config.evaluate_every == 0 or state.iteration == config.iterations:
             self._select("ppo", state.iteration, metrics)
             self.save()
         else:
-            state.curve.append(Update("ppo", state.iteration, state.steps, metrics))
+            self._tell(Update("ppo", state.iteration, state.steps, metrics))
         self.progress.advance(1, f"reward {metrics['reward']:.3f}")
 
-    def _chosen(self, rng: np.random.Generator) -> list[Course]:
-        """The user's course every time, and up to two others."""
-        others = self.courses[1:]
-        if len(others) <= 2:
-            return self.courses
-        return [self.courses[0], *(others[i] for i in sorted(rng.choice(len(others), 2, replace=False)))]
+    def _tasks(self, number: int) -> list[Task]:
+        """Rollouts on the user's course every time and on up to two others, an episode each at most."""
+        config, rank = self.config, self.peers.rank
+        name = f"rollout-{number}" if rank == 0 else f"rollout-{number}-learner-{rank}"
+        courses = [0, *range(1, len(self.courses))]
+        if len(courses) > 3:
+            others = generator(config.seed, f"courses-{number}").choice(len(courses) - 1, 2, replace=False)
+            courses = [0, *sorted((others + 1).tolist())]
+        steps = max(2, config.ppo.num_steps // config.rollout.environments // len(courses))
+        parts = max(1, steps // config.rollout.episode_steps)
+        return [
+            Task(course, steps // parts, (config.seed, f"{name}-{course}-{part}"))
+            for course in courses
+            for part in range(parts)
+        ]
 
     def _select(self, stage: str, number: int, metrics: dict[str, float]) -> None:
         """Validate; remember the weights if they are the best so far."""
+        if not self.first:
+            return
         upper, lower, state = self.practice.upper, self.practice.lower, self.state
-        judged = [score(upper, lower, course, self.config) for course in self.courses[:8]]
+        judged = [score(upper, lower, course, self.config) for course in self.courses[:VALIDATED]]
         metrics = metrics | {f"validation_{name}": judged[0][name] for name in judged[0]}
         mean = float(np.mean([one["score"] for one in judged]))
         metrics["validation_mean"] = mean
-        state.curve.append(Update(stage, number, state.steps, metrics))
+        self._tell(Update(stage, number, state.steps, metrics))
         if mean > state.best:
             state.best = mean
             state.best_upper = {name: t.clone() for name, t in upper.state_dict().items()}
             state.best_lower = {name: t.clone() for name, t in lower.state_dict().items()}
 
     # -- keeping
+
+    def _tell(self, update: Update) -> None:
+        self.state.curve.append(update)
+        self.company.tell(update)
 
     def begin_from(self, start: Path) -> None:
         """Take the weights of an earlier checkpoint."""
@@ -285,50 +319,11 @@ class _Training:
         return checkpoints.publish(Checkpoint(self.config, upper, lower, self.provenance()), self.out)
 
     def save(self) -> None:
-        """Write the whole state, then point to it; the state before is deleted last."""
-        state, practice = self.state, self.practice
-        training = {
-            "optimiser": practice.optimiser.state_dict(),
-            "lower_optimiser": practice.lower_optimiser.state_dict(),
-            "multipliers": practice.multipliers.values,
-            "counts": [state.imitated, state.iteration, state.steps],
-            "best": float(state.best),
-            "best_upper": state.best_upper,
-            "best_lower": state.best_lower,
-            "curve": json.dumps([[u.stage, u.update, u.steps, u.metrics] for u in state.curve]),
-        }
-        weights = practice.upper.state_dict(), practice.lower.state_dict()
-        whole = Checkpoint(self.config, *weights, self.provenance(), training)
-        before = self._pointed()
-        path = checkpoints.save(whole, self.out / STATES)
-        pointer = {"state": path.name, "config": self.config.digest(), "data": self.data}
-        durable.replace(self.out / POINTER, json.dumps(pointer, sort_keys=True).encode())
-        if before is not None and before["state"] != path.name:
-            durable.remove(self.out / STATES / before["state"])
+        """Write the whole state."""
+        if self.first:
+            standing.save(self.out, self.config, self.data, self.practice, self.state, self.provenance())
 
     def restore(self) -> None:
         """Go on where a stopped training left off."""
-        pointer = self._pointed()
-        if pointer is None:
-            raise UsageError(f"{self.out}: no training to resume here; start one without --resume")
-        if pointer["config"] != self.config.digest() or pointer["data"] != self.data:
-            raise UsageError(
-                f"{self.out}: the training there was started with another configuration or other data; "
-                "resume it with those, or start a new one without --resume"
-            )
-        loaded = checkpoints.load(self.out / STATES / pointer["state"], self.config)
-        assert loaded.training is not None
-        training, practice, state = loaded.training, self.practice, self.state
-        practice.upper.load_state_dict(loaded.upper)
-        practice.lower.load_state_dict(loaded.lower)
-        practice.optimiser.load_state_dict(training["optimiser"])
-        practice.lower_optimiser.load_state_dict(training["lower_optimiser"])
-        practice.multipliers.values = dict(training["multipliers"])
-        state.imitated, state.iteration, state.steps = training["counts"]
-        state.best, state.best_upper = training["best"], training["best_upper"]
-        state.best_lower = training["best_lower"]
-        state.curve = [Update(*point) for point in json.loads(training["curve"])]
-
-    def _pointed(self) -> dict[str, Any] | None:
-        path = self.out / POINTER
-        return dict(json.loads(path.read_text())) if path.exists() else None
+        if self.first:
+            self.state = standing.restore(self.out, self.config, self.data, self.practice)

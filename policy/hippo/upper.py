@@ -40,11 +40,31 @@ class Encoded:
 class Partial:
     """R plans under construction: what the next step can see."""
 
+    row: Tensor  # (R,) the situation that each belongs to
     knob: Tensor  # (R, KNOB) features of the chosen knob
-    used: Tensor  # (R, K) bool
-    left: Tensor  # (R,) layers not yet placed
+    scalars: Tensor  # (R, SCALARS), see `scalars`
     last: Tensor  # (R,) domain placed last, -1 at the first step
-    open: Tensor  # (R, K, N) bool, legal steps
+    room: Tensor  # (R, K) share of the layer counts that are open to each domain; 0: closed
+    finish: Tensor  # (R, K) 1 where the domain may take all the layers left
+
+    def place(self, k: int) -> Tensor:
+        """Index (R,) of the domain placed last among all B K domains; any at the first step."""
+        return self.row * k + self.last.clamp(min=0)
+
+    def take(self, index: Tensor, row: Tensor) -> "Partial":
+        """The plans `index`, of the situations `row`."""
+        rest = [getattr(self, field.name).index_select(0, index) for field in fields(self)[1:]]
+        return Partial(row, *rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """The M legal numbers of layers of R shares, share after share."""
+
+    share: Tensor  # (M,)
+    layers: Tensor  # (M,) less one
+    features: Tensor  # (M, LAYER)
+    n_layers: int
 
 
 class UpperAgent(nn.Module):
@@ -91,81 +111,79 @@ class UpperAgent(nn.Module):
         logits = self.knob_out(mixed).squeeze(-1)
         return torch.as_tensor(logits.masked_fill(~observation.knob_mask, MASKED))
 
-    def context(self, state: Encoded, partial: Partial) -> Tensor:
-        """What both step heads share, (R, 2 h)."""
-        n_layers, k = partial.open.shape[2], partial.open.shape[1]
-        left, count = partial.left.to(state.graph), partial.used.sum(1).to(state.graph)
-        unplaced = (partial.last < 0).to(state.graph)
-        scalars = torch.stack([left / n_layers, count / k, count / 4, 1 / (1 + k - count), unplaced], dim=-1)
-        graph, knob = self.step_graph(state.graph), self.step_knob(partial.knob)
-        return torch.as_tensor(graph + knob + self.step_scalar(scalars))
+    def context(self, state: Encoded, partial: Partial) -> tuple[Tensor, Tensor]:
+        """What both step heads share: (R, 2 h), and the links to the domain placed last (R, K, h)."""
+        graph = self.step_graph(state.graph).index_select(0, partial.row)
+        shared = graph + self.step_knob(partial.knob) + self.step_scalar(partial.scalars)
+        k, h = state.domain.shape[1:]
+        # [b, j, i]: the link i -> j; nothing is there at the first step.
+        links = state.edges.transpose(1, 2).reshape(-1, k, h).index_select(0, partial.place(k))
+        return shared, links.masked_fill((partial.last < 0)[:, None, None], 0.0)
 
-    def domain_logits(self, state: Encoded, partial: Partial, context: Tensor) -> Tensor:
+    def domain_logits(self, state: Encoded, partial: Partial, context: tuple[Tensor, Tensor]) -> Tensor:
         """Logits (R, K) of the domain that precedes the last one placed."""
-        h = state.graph.shape[-1]
-        rows = torch.arange(len(partial.last))
-        room = partial.open.sum(2).to(state.graph) / partial.open.shape[2]
-        finish = partial.open[rows, :, (partial.left - 1).clamp(min=0)].to(state.graph)
+        shared, links = context
+        k, h = links.shape[1:]
+        last = state.last.reshape(-1, h).index_select(0, partial.place(k))
+        after = torch.where((partial.last < 0).unsqueeze(-1), self.start, last)
         mixed = (
-            context[:, :h].unsqueeze(1)
-            + state.domain
-            + self.domain_room(torch.stack([room, finish], dim=-1))
-            + _after(self, state, partial).unsqueeze(1)
-            + _links(state, partial)
+            (shared[:, :h] + after).unsqueeze(1)
+            + state.domain.index_select(0, partial.row)
+            + self.domain_room(torch.stack([partial.room, partial.finish], dim=-1))
+            + links
         )
         logits = self.domain_out(torch.relu(mixed)).squeeze(-1)
-        return torch.as_tensor(logits.masked_fill(room == 0, MASKED))
+        return torch.as_tensor(logits.masked_fill(partial.room == 0, MASKED))
 
     def layer_logits(
-        self, state: Encoded, partial: Partial, context: Tensor, domain: Tensor, observation: Observation
+        self,
+        state: Encoded,
+        partial: Partial,
+        context: tuple[Tensor, Tensor],
+        domain: Tensor,
+        sizes: Sizes,
     ) -> Tensor:
         """Logits (R, N) of how many of the layers left the `domain` (R,) takes; entry l - 1 is l layers."""
-        h = state.graph.shape[-1]
-        rows = torch.arange(len(domain))
-        legal = partial.open[rows, domain]
-        own = state.layer[rows, domain] + _links(state, partial)[rows, domain]
-        counts = self.layer_count(layer_features(partial.left, legal, domain, observation))
-        logits = self.layer_out(torch.relu((context[:, h:] + own).unsqueeze(1) + counts)).squeeze(-1)
-        return torch.as_tensor(logits.masked_fill(~legal, MASKED))
+        shared, links = context
+        k, h = links.shape[1:]
+        link = links.reshape(-1, h).index_select(0, torch.arange(len(domain)) * k + domain)
+        own = shared[:, h:] + state.layer.reshape(-1, h).index_select(0, partial.row * k + domain) + link
+        counts = self.layer_count(sizes.features)
+        legal = self.layer_out(torch.relu(own.index_select(0, sizes.share) + counts)).squeeze(-1)
+        logits = legal.new_full((len(domain) * sizes.n_layers,), MASKED)
+        flat = logits.index_copy(0, sizes.share * sizes.n_layers + sizes.layers, legal)
+        return torch.as_tensor(flat.reshape(len(domain), sizes.n_layers))
 
 
-def _after(agent: UpperAgent, state: Encoded, partial: Partial) -> Tensor:
-    """The domain placed last as the step sees it, (R, h); a learned vector at the first step."""
-    rows = torch.arange(len(partial.last))
-    last = state.last[rows, partial.last.clamp(min=0)]
-    return torch.where((partial.last < 0).unsqueeze(-1), agent.start, last)
+def scalars(left: Tensor, used: Tensor, last: Tensor, n_layers: int) -> Tensor:
+    """How far R plans are: layers left and domains used, (R, SCALARS); `used` is (R, K)."""
+    k, count = used.shape[1], used.sum(1).float()
+    return torch.stack(
+        [left / n_layers, count / k, count / 4, 1 / (1 + k - count), (last < 0).float()], dim=-1
+    )
 
 
-def _links(state: Encoded, partial: Partial) -> Tensor:
-    """Links from every domain to the one placed last, (R, K, h); nothing at the first step."""
-    rows = torch.arange(len(partial.last))
-    links = state.edges[rows, :, partial.last.clamp(min=0)]
-    return links.masked_fill((partial.last < 0)[:, None, None], 0.0)
+def layer_features(
+    layers: Tensor, left: Tensor, top: Tensor, begin: Tensor, end: Tensor, pace: Tensor, n_layers: int
+) -> Tensor:
+    """What taking `layers` of `left` layers would mean, (M, LAYER); all arguments (M,).
 
-
-def layer_features(left: Tensor, legal: Tensor, domain: Tensor, observation: Observation) -> Tensor:
-    """What taking l = 1..N of `left` layers would mean, (R, N, LAYER).
-
-    A fraction says it for every N; bumps around left/l = 1..SPLITS say "one of j equal parts".
+    A fraction says it for every N; bumps around left/l = 1..SPLITS say "one of j equal parts". `top` is the
+    most that is legal, `begin`, `end` and `pace` are the domain's.
     """
-    rows, n_layers = torch.arange(len(left)), legal.shape[1]
-    total = left.to(observation.nodes).unsqueeze(1)
-    layers = torch.arange(1, n_layers + 1).to(total).expand(len(left), -1)
-    part = (total / layers).clamp(min=1e-3).log()
-    splits = torch.arange(1, SPLITS + 1).to(total).log()
+    part = (left / layers).clamp(min=1e-3).log()
+    splits = torch.arange(1, SPLITS + 1).float().log()
     bumps = torch.exp(-(((part.unsqueeze(-1) - splits) / 0.06) ** 2))
-    begin, end = observation.begin[rows, domain].unsqueeze(1), observation.end[rows, domain].unsqueeze(1)
-    pace = observation.pace[rows, domain].unsqueeze(1)
-    top = (legal * layers).amax(1, keepdim=True)
+    rest = left - layers == begin
     features = [
         layers / n_layers,
         layers / n_layers * pace,
-        (total - layers) / n_layers,
+        (left - layers) / n_layers,
         part.clamp(-3, 5),
-        (layers == total).to(total),
-        (layers == top).to(total),
-        (total - layers == begin).to(total),
-        ((total - layers == begin) & (total == end)).to(total),
-        (layers == end - begin).to(total),
+        layers == left,
+        layers == top,
+        rest,
+        rest & (left == end),
+        layers == end - begin,
     ]
-    return torch.cat([torch.stack(features, dim=-1), bumps], dim=-1)
+    return torch.cat([torch.stack([f.float() for f in features], dim=-1), bumps], dim=-1)

@@ -2,12 +2,15 @@
 likely.
 """
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
 
 from policy.hippo.config import GnnConfig
-from policy.hippo.decode import GREEDY, Actions, joined, judge, pick, sample
+from policy.hippo.decode import GREEDY, Actions, joined, pick, sample
+from policy.hippo.judge import case, judge
 from policy.hippo.lower import LowerAgent
 from policy.hippo.upper import UpperAgent
 from tests.policy.hippo.hippo_fakes import FakeProblem
@@ -47,10 +50,11 @@ def test_judged_probabilities_are_the_sampling_frequencies(kind: str) -> None:
     one = problem.observation(1)
     observation = one.take(torch.zeros(batch, dtype=torch.int64))
     sampled = sample(upper, lower, problem, observation, uniform(batch, 2))
-    actions, judged = sampled.actions, judge(upper, lower, problem, observation, sampled.actions)
+    actions = sampled.actions
+    judged = judge(upper, lower, case(problem, observation, actions))
     np.testing.assert_allclose(sampled.log_prob, judged.log_prob.detach(), atol=1e-4)
-    np.testing.assert_allclose(sampled.lower_log_prob, judged.lower_log_prob.detach().sum(1), atol=1e-4)
-    whole = judged.log_prob + judged.lower_log_prob.sum(1)
+    np.testing.assert_allclose(sampled.lower_log_prob, judged.lower_log_prob.detach(), atol=1e-4)
+    whole = judged.log_prob + judged.lower_log_prob
     seen: dict[tuple[int, ...], tuple[int, float]] = {}
     for row in range(batch):
         key = (
@@ -113,5 +117,21 @@ def test_probabilities_do_not_depend_on_the_numbering_of_domains() -> None:
         actions.legal,
         actions.behind,
     )
-    before = judge(upper, lower, problem, observation, actions).log_prob
-    torch.testing.assert_close(judge(upper, lower, problem, moved, renamed).log_prob, before)
+    before = judge(upper, lower, case(problem, observation, actions)).log_prob
+    torch.testing.assert_close(judge(upper, lower, case(problem, moved, renamed)).log_prob, before)
+
+
+def test_answers_are_judged_alike_alone_and_together() -> None:
+    problem, (upper, lower) = FakeProblem(4, 12), agents(6)
+    observation = problem.observation(40)
+    actions = sample(upper, lower, problem, observation, uniform(40, 4)).actions
+    whole = case(problem, observation, actions)
+    together = judge(upper, lower, whole)
+    index = torch.tensor([7, 3, 39, 3, 0])
+    apart = judge(upper, lower, whole.take(index))
+    again = judge(upper, lower, case(problem, observation.take(index), actions.take(index)))
+    for field in fields(together):
+        part = getattr(apart, field.name)
+        torch.testing.assert_close(part, getattr(together, field.name)[index])
+        torch.testing.assert_close(part, getattr(again, field.name))
+    assert 0 < int((actions.go == 0).sum()) < 40  # holds, too: they have no shares

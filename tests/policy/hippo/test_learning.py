@@ -4,10 +4,11 @@ import numpy as np
 import torch
 
 from policy.hippo.config import GnnConfig, HiPpoConfig, PpoConfig
-from policy.hippo.decode import GREEDY, Actions, judge, sample
+from policy.hippo.decode import GREEDY, Actions, sample
+from policy.hippo.judge import case, judge
 from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation
-from policy.hippo.rollout import Practice, Rollout
+from policy.hippo.practice import Practice, Rollout
 from policy.hippo.upper import UpperAgent
 from tests.policy.hippo.hippo_fakes import FakeProblem
 
@@ -28,23 +29,11 @@ def bandit(
     """One rollout of one-step episodes and one update; returns the mean reward."""
     uniform = rng.random((len(observation), 2 + 3 * problem.k))
     actions = sample(learner.upper, learner.lower, problem, observation, uniform).actions
+    given = case(problem, observation, actions)
     with torch.no_grad():
-        judged = judge(learner.upper, learner.lower, problem, observation, actions)
+        judged = judge(learner.upper, None, given)
     reward = reward_of(observation, actions)
-    rollout = Rollout(
-        problem,
-        observation,
-        actions,
-        judged.log_prob,
-        judged.value,
-        reward - judged.value,
-        reward,
-        float(reward.mean()),
-        {},
-        np.zeros(3),
-        0.0,
-        0.0,
-    )
+    rollout = Rollout(given, judged.log_prob, judged.value, reward - judged.value, reward, len(reward), {})
     learner.update([rollout], rng)
     return float(reward.mean())
 
