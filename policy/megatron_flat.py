@@ -56,7 +56,9 @@ def flattened(estimator: Estimator, order: Sequence[int], free_gpus: Sequence[in
     least = min(domains, key=lambda domain: domain.gpu.memory_bytes)
     node = min(domain.gpus_per_node for domain in domains)
     one = replace(least, name="flat", gpus=sum(free_gpus), gpus_per_node=node)
-    return Estimator(Cluster((one,), ((0.0,),)), estimator.job, restart_s=estimator.restart_s)
+    return Estimator(
+        Cluster((one,), ((0.0,),)), estimator.job, restart_s=estimator.restart_s, compute=estimator.compute
+    )
 
 
 def laid_out(

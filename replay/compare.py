@@ -18,7 +18,6 @@ from replay.kpis import Kpis
 from replay.log import RunReader
 from replay.observation import plan_from_json
 from twin import scenario as scenarios
-from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.scenario import Scenario, Setup, Window
 
@@ -194,7 +193,7 @@ def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
                 assert plan is not None
                 plans[plan] = None
     return clairvoyance.clairvoyant(
-        Estimator(setup.cluster, setup.job),
+        setup.estimator(),
         setup.wan,
         sorted(times),
         restart_s=setup.scenario.moving.restart_s,

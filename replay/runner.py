@@ -22,7 +22,6 @@ from replay.scripted import Answers, Scripted
 from replay.sinks import Record, Sink, Totals
 from twin import scenario as scenarios
 from twin.cluster import World
-from twin.estimate import Estimator
 from twin.facts import Trigger
 from twin.scenario import Scenario, Setup, Window
 from twin.seeds import generator
@@ -219,7 +218,7 @@ def context_of(header: Header, setup: Setup, job: str = "") -> Context:
     """What the policy of `job` is given at the start of this run; each call has a generator of its own."""
     spec = next((submission.spec for submission in setup.jobs if submission.name == job), setup.job)
     return Context(
-        estimator=Estimator(setup.cluster, spec, restart_s=setup.scenario.moving.restart_s),
+        estimator=setup.estimator(spec),
         period_s=setup.scenario.control.period_s,
         restart_s=setup.scenario.moving.restart_s,
         weights=setup.scenario.weights.vector,

@@ -166,8 +166,10 @@ def page(outputs: tuple[str, ...]) -> str:
         "the "
         "calibration in `basis`. The fit of a network between nodes is printed, not used: give "
         "inter_node_bps. "
-        "The interval stays that of the calibration rows above. Runs of `twin replay` keep the built-in "
-        "constants.",
+        "The interval stays that of the calibration rows above. Runs use the fits where the scenario says "
+        "`calibration: latest`, or names a digest: compute times and power are then the fitted ones, links "
+        "those that the scenario states, and the run's first event holds the digest, under which a run is "
+        "computed again whatever is fitted later.",
         "",
         "## The inverse",
         "",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ingest import durable
-from ingest.errors import DamageError, ExistsError
+from ingest.errors import DamageError, ExistsError, NotFoundError
 from twin import energy
 from twin.compute import Host, LayerTimes, Rates, built_in_rates, layer_times
 from twin.domain import Domain, GpuType
@@ -163,18 +163,39 @@ def load(store: Path) -> Calibration | None:
         DamageError: the file is not a calibration.
     """
     path = store / "calibration.json"
-    if not path.is_file():
-        return None
+    return _read(path) if path.is_file() else None
+
+
+def find(store: Path, which: str) -> Calibration:
+    """The calibration of `store` that `which` names: its digest or the beginning of it, or `latest`.
+
+    Raises:
+        NotFoundError: there is none, or more than one. DamageError: the file is not a calibration.
+    """
+    if which == "latest":
+        newest = load(store)
+        if newest is None:
+            raise NotFoundError(f"{store} holds no calibration: run `twin calibrate`, or drop `calibration`")
+        return newest
+    paths = sorted((store / "calibrations").glob("*.json"))
+    found = [path for path in paths if which and path.stem.startswith(which)]
+    if len(found) != 1:
+        known = ", ".join(path.stem[:12] for path in paths) or "none"
+        raise NotFoundError(
+            f"{len(found) or 'no'} calibrations of {store} begin with {which!r}; there are: {known} "
+            "(`twin calibrate` makes one, `latest` takes the newest)"
+        )
+    return _read(found[0])
+
+
+def _read(path: Path) -> Calibration:
     try:
         body = json.loads(path.read_bytes())
+        if body.get("schema") != SCHEMA:
+            raise ValueError(f"its schema is {body.get('schema')!r}, not {SCHEMA}")
         gpus = {
             kind: {name: Fit(**fit) for name, fit in found.items()} for kind, found in body["gpus"].items()
         }
-        found = Calibration(body["lake_digest"], gpus, body["blocks"])
-    except (ValueError, KeyError, TypeError) as error:
+        return Calibration(body["lake_digest"], gpus, body["blocks"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamageError(f"{path}: not a calibration ({error}); run `twin calibrate` again") from error
-    if body.get("schema") != SCHEMA:
-        raise DamageError(
-            f"{path}: schema {body.get('schema')!r} is not {SCHEMA}; run `twin calibrate` again"
-        )
-    return found

@@ -73,6 +73,7 @@ class Estimator:
         self.cluster = cluster
         self.job = job
         self.restart_s = restart_s
+        self.compute = compute
         self.n_layers = len(job.model.layers())
         self.tokens_per_iteration = job.tokens_per_iteration
         self._model = StageModel(cluster.domains, job, compute)

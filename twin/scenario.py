@@ -4,12 +4,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ingest import config, resources
 from ingest.errors import NotFoundError, UsageError
 from ingest.units import to_ns
-from twin import gpu, measured, past, records, transformer
+from twin import calibration, gpu, measured, past, records, transformer
+from twin.calibration import Calibration
+from twin.compute import layer_times
 from twin.domain import Cluster, Domain
 from twin.faults import Fault
 from twin.jitter import Factors
@@ -21,6 +23,9 @@ from twin.records import NOTHING, Records
 from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
 from twin.submission import Submission
 from twin.wan import WanTrace
+
+if TYPE_CHECKING:
+    from twin.estimate import Estimator
 
 __all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare", "split"]
 
@@ -55,6 +60,7 @@ class Setup:
     measured_faults: tuple[Fault, ...] = ()
     jitter: Factors | None = None  # quantiles of measured step times over their median
     inputs: tuple[tuple[str, str], ...] = ()  # name and digest of whatever else was read from the lake
+    calibration: Calibration | None = None  # fitted constants of the cost models, None: the built-in ones
 
     def link_filter(self) -> LinkFilter:
         """A new filter over all links, in the state in which the window begins."""
@@ -62,6 +68,15 @@ class Setup:
             return deepcopy(self.start)
         asked = sensing(self.scenario)
         return LinkFilter(self.filters, self.cluster.size, asked.horizons_s, noise=asked.noise)
+
+    def estimator(self, job: JobSpec | None = None) -> "Estimator":
+        """The cost models of this world for `job`, by default the scenario's own."""
+        from twin.estimate import Estimator  # brings numba, needed here only
+
+        return Estimator(
+            self.cluster, job or self.job, restart_s=self.scenario.moving.restart_s,
+            compute=self.calibration or layer_times,
+        )  # fmt: skip
 
     def header(self) -> dict[str, Any]:
         """What the first event of a run records about its world; JSON values only."""
@@ -117,15 +132,21 @@ def prepare(
     The filters are fitted on the first 70 % of the series, unperturbed; perturbation and outages change the
     window only. `seed` defaults to the scenario's.
 
+    `calibration: latest` becomes the digest of what is latest now, so that the run stays what it was.
+
     Raises:
-        NotFoundError: the lake lacks the data set. UsageError: the data set does not fit the scenario.
+        NotFoundError: the lake lacks the data set, or the store the calibration. UsageError: the data set
+            does not fit the scenario.
     """
     if dataset is not None:
         scenario = scenario.model_copy(update={"wan": scenario.wan.replaced(dataset)})
+    constants = None
+    if scenario.calibration is not None:
+        constants = calibration.find(store, scenario.calibration)
+        scenario = scenario.model_copy(update={"calibration": constants.digest})
     whole = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
-    return assemble(
-        scenario, whole, window=window, seed=seed, found=records.load(store, scenario, _job(scenario))
-    )
+    found = records.load(store, scenario, _job(scenario))
+    return assemble(scenario, whole, window=window, seed=seed, found=found, constants=constants)
 
 
 def assemble(
@@ -136,9 +157,10 @@ def assemble(
     seed: int | None = None,
     filters: LinkParameters | None = None,
     found: Records = NOTHING,
+    constants: Calibration | None = None,
 ) -> Setup:
     """`prepare` on a trace that is already at hand; `filters` replaces the fitted ones, `found` is what the
-    scenario takes from other tables of the lake."""
+    scenario takes from other tables of the lake, `constants` what its `calibration` names."""
     seed = scenario.seed if seed is None else seed
     measured_digest = whole.digest
     always = [change for change in scenario.link_changes if change.at_s is None]
@@ -150,7 +172,7 @@ def assemble(
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
-        cluster=_cluster(scenario.cluster),
+        cluster=_cluster(scenario.cluster, constants),
         job=_job(scenario),
         wan=cut(altered(truth, surprises), scenario.outages),
         filters=filters,
@@ -163,6 +185,7 @@ def assemble(
         measured_faults=found.faults,
         jitter=found.jitter,
         inputs=found.digests,
+        calibration=constants,
     )
 
 
@@ -187,8 +210,11 @@ def sensing(scenario: Scenario) -> Sensing:
     return Sensing(telemetry.period_s, tuple(scenario.control.horizons_s), telemetry.noise)
 
 
-def _cluster(settings: ClusterSettings) -> Cluster:
+def _cluster(settings: ClusterSettings, constants: Calibration | None) -> Cluster:
+    """The cluster; links are those of the scenario, a calibration tells what its GPUs draw."""
     domains = tuple(_domain(settings, domain) for domain in settings.domains)
+    if constants is not None:
+        domains = tuple(constants.site(domain, keep_links=True) for domain in domains)
     prices = tuple(
         tuple(0.0 if a is b else settings.usd_per_gb.price(a.name, b.name) for b in domains) for a in domains
     )
@@ -228,5 +254,6 @@ def _job(scenario: Scenario, model: str | None = None, settings: JobSettings | N
         p2p=job.p2p,
         recompute=job.recompute,
         zero=job.zero,
+        chunks=job.chunks,
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

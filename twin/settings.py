@@ -18,6 +18,15 @@ class JobSettings(Config):
     p2p: PointToPoint = "blocking"
     recompute: Recompute = "full"
     zero: Annotated[int, Field(ge=0, le=3)] = 1
+    chunks: Count = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+
+    @model_validator(mode="after")
+    def _chunks_fit(self) -> "JobSettings":
+        if (self.schedule == "interleaved") != (self.chunks > 1):
+            raise ValueError(
+                f"schedule {self.schedule} with chunks {self.chunks}: interleaved takes 2 or more, others 1"
+            )
+        return self
 
 
 class HardwareSettings(Config):
@@ -274,6 +283,8 @@ class Scenario(Config):
     jobs: tuple[SubmittedJob, ...] = ()
     arrivals: Arrivals | None = None
     perturbation: Perturbation = Perturbation()
+    # constants of the cost models that `twin calibrate` fitted: a digest (or its beginning), or `latest`
+    calibration: str | None = None
     weights: Weights = Weights()
     seed: Annotated[int, Field(ge=0)] = 0
 

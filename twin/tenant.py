@@ -12,7 +12,6 @@ from ingest.units import to_ns, to_s
 from twin.clock import WORK, At
 from twin.controller import Controller
 from twin.domain import Matrix
-from twin.estimate import Estimator
 from twin.event_training import MicrobatchTraining
 from twin.execution import Execution
 from twin.faults import Machines
@@ -68,7 +67,7 @@ class Tenant:
         self._decided: Matrix | None = None
         self._claim: Counts = (0,) * around.setup.cluster.size
         scenario, cluster = around.scenario, around.setup.cluster
-        self.estimator = Estimator(cluster, submission.spec, restart_s=scenario.moving.restart_s)
+        self.estimator = around.setup.estimator(submission.spec)
         jitter = around.setup.jitter
         self._slowness = Slowness(cluster.size, 0.0 if jitter is None else float(np.std(np.log(jitter))))
         self.ledger = Ledger(self.estimator, self._tell, self._computed)

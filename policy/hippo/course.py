@@ -16,7 +16,6 @@ from policy.hippo.footage import WEATHER, Footage, filmed
 from policy.hippo.problem import Codes, Problem
 from policy.static import equal_cuts
 from twin.collectives import Path, all_reduce_s
-from twin.estimate import Estimator
 from twin.kalman import LinkParameters
 from twin.ou import OuParameters
 from twin.perturb import ou_factor
@@ -71,7 +70,7 @@ def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None)
         InfeasibleError: the model does not fit, or the static plan, which rewards are relative to, does not.
     """
     scenario = setup.scenario
-    estimator = Estimator(setup.cluster, setup.job, restart_s=scenario.moving.restart_s)
+    estimator = setup.estimator()
     problem = Problem(estimator)
     base = problem.encode(equal_cuts(estimator, range(problem.k), problem.free))
     if base is None:

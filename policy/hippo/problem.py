@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.errors import InfeasibleError
+from ingest.errors import InfeasibleError, UsageError
 from ingest.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
 from policy.hippo.lower import CHOICE
 from policy.hippo.masks import Masks, Space, merge_classes
@@ -102,10 +102,15 @@ class Problem:
     """What the agents choose from on one cluster; `free_gpus` are those alive per domain.
 
     Raises:
-        InfeasibleError: nothing fits.
+        InfeasibleError: nothing fits. UsageError: the job runs under a schedule that the tables do not know.
     """
 
     def __init__(self, estimator: Estimator, free_gpus: Sequence[int] | None = None):
+        if estimator.job.schedule not in ("1f1b", "gpipe"):
+            raise UsageError(
+                f"hippo plans under schedule 1f1b or gpipe, not {estimator.job.schedule}: change job.schedule"
+                " in the scenario, or take a policy that asks the twin about every plan, such as mpc"
+            )
         self.estimator, cluster = estimator, estimator.cluster
         self.free = tuple(free_gpus) if free_gpus is not None else tuple(d.gpus for d in cluster.domains)
         self.k, self.n = cluster.size, estimator.n_layers

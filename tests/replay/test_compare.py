@@ -43,7 +43,7 @@ def test_ratios_by_definition(compared: Compared) -> None:
 
 def test_nobody_beats_the_bound(compared: Compared) -> None:
     found = compared[1]
-    assert found.bound and found.bound.tokens >= found.bound.static_tokens
+    assert found.bound and found.bound.tokens >= found.bound.static_tokens * (1 - 1e-12)  # other sums
     for row in found.rows:
         assert row.kpis is None or row.kpis.tokens <= found.bound.tokens, row.policy
 

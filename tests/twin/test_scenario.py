@@ -12,6 +12,8 @@ from ingest.errors import NotFoundError, UsageError
 from ingest.ingestion import ingest
 from ingest.units import NS_PER_S
 from twin import past
+from twin.calibration import Calibration
+from twin.fits import Fit
 from twin.scenario import assemble, digest, load, names, prepare, split
 from twin.wan import LinkSeries
 
@@ -221,3 +223,42 @@ def test_cloudpilot_gives_sensible_links(shared: Path, tmp_path: Path) -> None:
     assert setup.wan.series[1, 0].bandwidth_bps.max() == 10e9
     latency = np.concatenate([setup.wan.series[p].latency_s for p in ((0, 2), (1, 3), (3, 1))])
     assert latency.mean() == pytest.approx(0.147, abs=0.01)
+
+
+def test_interleaved_takes_its_chunks_from_the_file(tmp_path: Path) -> None:
+    text = (resources.configs("scenarios") / "tri-7b.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace("schedule: 1f1b", "schedule: interleaved\n  chunks: 2"))
+    scenario = load(str(path))
+    setup = assemble(scenario, toy_like(scenario.domains))
+    assert setup.job.schedule == "interleaved" and setup.job.chunks == 2
+    path.write_text(text.replace("schedule: 1f1b", "schedule: interleaved"))
+    with pytest.raises(UsageError, match=r"mine.yaml:\d+ job: .*interleaved takes 2 or more"):
+        load(str(path))
+
+
+def test_a_calibration_is_taken_by_its_digest_and_reaches_times_and_power(store: Path) -> None:
+    fit = Fit({"efficiency": 0.5, "start_s": 1e-5}, 10, 0.2, 0.1)
+    power = Fit({"idle_w": 50.0, "slope_w": 100.0, "deviation_w": 1.0, "busy_activity": 1.0}, 10, None, 0.1)
+    slow = Calibration("0" * 64, {"A100-80": {"product": fit, "power": power}}, {})
+    slow.save(store)
+    plain = prepare(load("tri-7b"), store)
+    asked = load("tri-7b").model_copy(update={"calibration": "latest"})
+    setup = prepare(asked, store)
+    assert setup.header()["scenario"]["calibration"] == slow.digest
+    assert plain.header()["scenario"]["calibration"] is None
+    plan = plain.estimator().make((0,), (34,), 4, ((1, 1),), 1)
+    links = setup.wan.at(0)
+    before, after = (one.estimator().iteration(plan, links) for one in (plain, setup))
+    assert after.iter_ns > 1.2 * before.iter_ns and after.energy_j < before.energy_j
+    assert setup.cluster.domains[0].intra_node_bps == plain.cluster.domains[0].intra_node_bps
+    # what is newest later changes nothing for a run that has recorded its digest
+    Calibration("1" * 64, {"A100-80": {}}, {}).save(store)
+    assert prepare(setup.scenario, store).estimator().iter_ns(plan, links) == after.iter_ns
+    with pytest.raises(NotFoundError, match="begin with 'zz'; there are: "):
+        prepare(load("tri-7b").model_copy(update={"calibration": "zz"}), store)
+
+
+def test_without_a_calibration_latest_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="run `twin calibrate`"):
+        prepare(load("tri-7b").model_copy(update={"calibration": "latest"}), tmp_path)

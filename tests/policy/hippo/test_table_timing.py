@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ingest.errors import UsageError
 from policy.hippo.problem import Codes, Problem
 from policy.hippo.timing import Timer
 from tests.worlds import toy_setup
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
+from twin.plan import Schedule
 from twin.scenario import Setup
 
 MODELS = {
@@ -152,3 +154,11 @@ def test_the_closed_form_finds_the_plans_that_are_fast(p2p: str) -> None:
         best = np.argsort(true[:, state])[:5]
         assert np.isin(best[:1], np.argsort(rough[:, state])[:8]).all()
         assert rough[best, state] == pytest.approx(true[best, state], rel=0.25)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "crosspipe"])
+def test_schedules_that_the_tables_do_not_know_are_refused(schedule: Schedule) -> None:
+    made = toy_setup(3)
+    job = replace(made.job, schedule=schedule, chunks=2 if schedule == "interleaved" else 1)
+    with pytest.raises(UsageError, match=f"not {schedule}: change job.schedule"):
+        Problem(Estimator(made.cluster, job))
