@@ -77,8 +77,20 @@ class Estimator:
         self.n_layers = len(job.model.layers())
         self.tokens_per_iteration = job.tokens_per_iteration
         self._model = StageModel(cluster.domains, job, compute)
+        self._remember()
+
+    def _remember(self) -> None:
         self._plan_costs = lru_cache(maxsize=1024)(self._compute_plan_costs)
         self._layout = lru_cache(maxsize=8192)(self._compute_layout)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is remembered, which cannot go to another process."""
+        return {name: value for name, value in vars(self).items() if name not in ("_plan_costs", "_layout")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process: nothing is remembered yet."""
+        vars(self).update(state)
+        self._remember()
 
     # -- what is legal
 
