@@ -12,7 +12,7 @@ from twin.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
 from twin.cases import Failure, Row, Table
 from twin.columns import BadCellError
 from twin.resolve import Case, resolve, summary
-from twin.solve import Solution, Target, solve
+from twin.solve import Solution, Target, check, solve
 
 T = TypeVar("T")
 
@@ -121,7 +121,12 @@ def estimate(path: Path, constants: Constants = BUILT_IN) -> Answers:
 
 
 def invert(path: Path, column: str, target: Target, constants: Constants = BUILT_IN) -> Solutions:
-    """For every row of the table at `path` the value of `column` that reaches `target`."""
+    """For every row of the table at `path` the value of `column` that reaches `target`.
+
+    Raises:
+        UsageError: the column cannot be solved for.
+    """
+    check(column)
 
     def ask(row: Row) -> tuple[str, Solution]:
         return row.cells.get("case", ""), solve(row.cells, column, target, constants)

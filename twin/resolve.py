@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest.errors import UsageError
+from ingest.units import BITS_PER_BYTE
 from twin import gpu
 from twin.columns import BY_NAME, BadCellError, Cell
 from twin.domain import Domain
@@ -76,11 +77,20 @@ class Case:
 
     @property
     def around(self) -> tuple[float, float] | None:
-        """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain."""
-        across = [wan for wan in self.wan if wan is not None]
+        """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain.
+
+        As slow as the slowest boundary; what was measured there goes before the columns.
+        """
+        across = [(b, *wan) for b, wan in enumerate(self.wan) if wan is not None]
         if not across or self.domains[0] == self.domains[-1]:
             return None
-        return min(bps for bps, _ in across), max(latency for _, latency in across)
+        sent, late, bits = self.measured.transfer_s, self.measured.latency_s, 0.0
+        if self.message_bytes is not None:
+            bits = BITS_PER_BYTE * self.message_bytes * self.dp
+        return (
+            min(bits / sent[b] if bits and sent and sent[b] else bps for b, bps, _ in across),
+            max(late[b] if late else latency for b, _, latency in across),
+        )
 
     @property
     def gpus(self) -> int:

@@ -82,6 +82,16 @@ class Solution:
         }
 
 
+def check(column: str) -> None:
+    """Whether `column` can be solved for.
+
+    Raises:
+        UsageError: it cannot; the message names those that can.
+    """
+    if column not in COLUMNS:
+        raise UsageError(f"--solve {column}: cannot be solved for{suggestion(column, COLUMNS)}")
+
+
 def solve(
     cells: Mapping[str, Cell], column: str, target: Target, constants: Constants = BUILT_IN
 ) -> Solution:
@@ -91,8 +101,7 @@ def solve(
         UsageError: the column cannot be solved for.
         BadCellError: the case is bad, or does not depend on the column.
     """
-    if column not in COLUMNS:
-        raise UsageError(f"--solve {column}: cannot be solved for{suggestion(column, COLUMNS)}")
+    check(column)
     if column in SEARCHED:
         return _continuous(cells, column, target, constants)
     return _counted(cells, column, target, constants)

@@ -9,11 +9,13 @@ import pytest
 from policy.rates import States, iteration_ns
 from tests.plays import durations, hold, play
 from tests.worlds import toy_setup
-from twin import tied
+from twin import cases, tied
+from twin.answer import explain
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
 from twin.job import JobSpec
 from twin.plan import Plan
+from twin.resolve import resolve
 from twin.transformer import preset
 
 GPT = preset("gpt2-1.5b")  # fp16: 2 bytes a gradient
@@ -96,3 +98,16 @@ def test_a_link_that_changes_is_taken_at_its_new_rate() -> None:
         seen = durations(play(setup, hold(plan), engine=engine))
         assert seen[0] == estimator.iter_ns(plan, setup.wan.at(0))
         assert seen[-1] == estimator.iter_ns(plan, setup.wan.at(60 * 10**9)) > seen[0]
+
+
+def test_estimate_sends_the_gradient_at_the_pace_of_measured_boundaries() -> None:
+    row = {
+        "layers": "12", "hidden": "1024", "heads": "16", "pp": "3", "micro_batches": "4",
+        "boundary_transfer_s": "0.1;0.2", "boundary_latency_s": "0.01;0.03",
+    }  # fmt: skip
+    case = resolve(cases.parse(row))
+    assert case.message_bytes is not None
+    assert case.around == (case.message_bytes * 8 / 0.2, 0.03)
+    timing = explain(case).timing
+    step_s = (51200 * 1024 * 4 / 2) * 0.2 / case.message_bytes + 0.03
+    assert (timing.tail[2, 0] - timing.tail[1, 0]) / 1e9 == pytest.approx(2 * step_s, rel=0.05)
