@@ -1,10 +1,12 @@
 """Runs the reliability tests with their figures for every change and writes docs/reliability.md.
 
-python benchmarks/reliability.py [--effort 5] [--out docs/reliability.md]; `make reliability` does this, `make
-soak` the figures of a night. Each group is one pytest run with TWIN_CRASH_EFFORT, alone on the machine.
+python benchmarks/reliability.py [--effort 5] [--out docs/reliability.md] [--parts FILE]; `make reliability`
+does this, `make soak` the figures of a night. Each group is one pytest run with TWIN_CRASH_EFFORT. With
+`--parts` what is finished is kept, and an interrupted run goes on.
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -14,7 +16,9 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import log as rates
@@ -90,7 +94,7 @@ GROUPS = (
         "T15 codec",
         "P9",
         "events that are and are not valid",
-        f"{REPLAY}events.py {REPLAY}screening.py",
+        f"{REPLAY}codec.py {REPLAY}events.py {REPLAY}screening.py",
         "10,000",
     ),
     Group("T16 old versions", "P9", "golden logs", "tests/golden", "all"),
@@ -101,7 +105,21 @@ GROUPS = (
         "tests/contract",
         "5,000 a reader",
     ),
-    Group("T19 T20 retraining", "P1", "promotion, gate, schedule", f"{REPLAY}retrain.py", "270"),
+    Group(
+        "T19 promotion",
+        "P1",
+        "retrainings and rollbacks killed, flipped checkpoints",
+        f"{REPLAY}service.py -k killed or flipped",
+        "40 + 200",
+    ),
+    Group("T20 scheduler", "P1", "misfires, overlaps, clocks, restarts", f"{REPLAY}schedule.py", "30"),
+    Group(
+        "T21 CLI contract",
+        "-",
+        "commands done, mistaken, damaged, locked, interrupted",
+        "tests/test_cli_contract.py",
+        "60",
+    ),
 )
 
 
@@ -138,26 +156,45 @@ def run(group: Group, effort: int) -> Outcome:
         return Outcome(passed, failed, count["skipped"], sum(counted) or passed, seconds)
 
 
-def table(effort: int, only: str = "") -> str:
-    """The groups, one line each."""
-    lines = [
-        "| test | promises | what is tried | aim | tried | lost or undetected | tests | s |",
-        "|---|---|---|---:|---:|---:|---:|---:|",
-    ]
-    for group in GROUPS:
-        if only not in group.name:
-            continue
-        done = run(group, effort)
-        bad = f"{done.failed} tests failed" if done.failed else "0"
-        tests = f"{done.passed}" + (f" ({done.skipped} skipped)" if done.skipped else "")
-        cells = (f"[{group.name}](../{group.tests.split()[0]})", group.promises, group.what, group.aim)
-        lines.append(f"| {' | '.join(cells)} | {done.tried:,} | {bad} | {tests} | {done.seconds:.0f} |")
-        print(lines[-1], flush=True)
-    return "\n".join(lines)
+def row(group: Group, effort: int) -> str:
+    """The line of one group, after running it."""
+    done = run(group, effort)
+    bad = f"{done.failed} tests failed" if done.failed else "0"
+    tests = f"{done.passed}" + (f" ({done.skipped} skipped)" if done.skipped else "")
+    cells = (f"[{group.name}](../{group.tests.split()[0]})", group.promises, group.what, group.aim)
+    return f"| {' | '.join(cells)} | {done.tried:,} | {bad} | {tests} | {done.seconds:.0f} |"
 
 
-def throughput(folder: Path) -> str:
-    """Events a second, tail of a commit and bytes, beside SQLite."""
+HEAD = """| test | promises | what is tried | aim | tried | lost or undetected | tests | s |
+|---|---|---|---:|---:|---:|---:|---:|"""
+
+
+class Parts:
+    """Finished parts of the page, kept in a file so that an interrupted run goes on where it was."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._made = json.loads(path.read_text()) if path and path.exists() else {}
+
+    def part(self, name: str, make: Callable[[], str]) -> str:
+        """The part `name`, made now if it is not there yet."""
+        if name not in self._made:
+            self._made[name] = make()
+            print(self._made[name], flush=True)
+            if self._path:
+                replace(self._path, json.dumps(self._made, indent=1).encode())
+        return str(self._made[name])
+
+
+def in_folder(make: Callable[[Path], str]) -> str:
+    """What `make` says of a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        return make(Path(folder))
+
+
+def speed(folder: Path) -> str:
+    """Events a second, tail of a commit and bytes, beside SQLite; what a commit takes its time for."""
+    load = f"Load average when this was measured: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
     lines = [
         "| events a commit | log, events/s | p99 | B/event | SQLite, events/s | p99 | B/event |",
         "|---:|---:|---:|---:|---:|---:|---:|",
@@ -171,7 +208,10 @@ def throughput(folder: Path) -> str:
             p99_ms = 1e3 * float(np.quantile(each, 0.99))
             cells += [f"{count / seconds:,.0f}", f"{p99_ms:.1f} ms", f"{rates.size(place) / count:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines.append("")
+    for per_commit in (1, 100, 1000):
+        lines.append(f"* {per_commit:,} events {rates.spent(folder / f'clocked-{per_commit}', per_commit)}")
+    return "\n".join([*lines, "", load])
 
 
 def long_run(folder: Path, events: int) -> str:
@@ -204,18 +244,35 @@ def resident_mb() -> float:
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
+COVERAGE = """[run]
+branch = true
+source = replay
+patch = subprocess
+parallel = true
+"""
+TESTS = ("tests/replay", "tests/crash", "tests/golden", "tests/test_cli.py", "tests/test_cli_contract.py")
+
+
 def coverage() -> str:
-    """T24: branch coverage of replay/ by the tests of replay/, the crash tests and the golden logs."""
+    """T24: branch coverage of replay/ by its tests, the crash tests, the golden logs and the CLI contract.
+
+    The compiled loop of the screening is counted where it is interpreted.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules"
+        replace(rules, COVERAGE.encode())
         data = {**os.environ, "COVERAGE_FILE": str(Path(folder) / "data")}
         base = [sys.executable, "-m", "coverage"]
-        tests = ["tests/replay", "tests/crash", "tests/golden"]
-        what = ["run", "--branch", "--source=replay", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-        subprocess.run([*base, *what], cwd=ROOT, env=data, capture_output=True)
-        report = subprocess.run([*base, "report"], cwd=ROOT, env=data, capture_output=True, text=True).stdout
-    rows = [line.split() for line in report.splitlines() if line.startswith("replay/")]
-    total = next(line.split()[-1] for line in report.splitlines() if line.startswith("TOTAL"))
-    below = ", ".join(f"`{row[0]}` {row[-1]}" for row in rows if row[-1] != "100%")
+        pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        for tests, more in ((TESTS, {}), (("tests/replay/test_screening.py",), {"NUMBA_DISABLE_JIT": "1"})):
+            command = [*base, "run", f"--rcfile={rules}", *pytest, *tests]
+            subprocess.run(command, cwd=ROOT, env=data | more, capture_output=True)
+        subprocess.run([*base, "combine", f"--rcfile={rules}"], cwd=ROOT, env=data, capture_output=True)
+        report = [*base, "report", f"--rcfile={rules}"]
+        text = subprocess.run(report, cwd=ROOT, env=data, capture_output=True, text=True).stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("replay/")]
+    total = next(line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL"))
+    below = ", ".join(f"`{row[0]}` {row[-1]}" for row in rows if row[-1] != "100%") or "none"
     return f"Branch coverage of `replay/`: {total} (aim: 100 %). Below 100 %: {below}."
 
 
@@ -231,13 +288,11 @@ alone: `TWIN_CRASH_EFFORT=5 python -m pytest tests/crash/test_kill.py`.
 
 ## Speed
 
-Both write the same payloads to the same disk and are durable when a commit returns; the log checks every
-payload's type, keeps two digests and a chain of manifests, SQLite (WAL, synchronous FULL) does neither. A
-commit of the log waits for the disk four times (two files, twice the directory), one of SQLite once: with
-small commits SQLite is faster. p99 is of one commit.
-
-Load average when this was measured: {load:.1f} on {cores} cores; above one a core the times say more about
-the machine's other work than about either log.
+Both write the same payload texts, made by the same function, to the same disk and are durable when a commit
+returns; the log checks every payload's type, keeps two digests and a chain of manifests, SQLite (WAL,
+synchronous FULL) does neither. A commit of the log waits for the disk four times (data, its name, manifest,
+its name; each guard test above that leaves one out loses something), one of SQLite once: with small commits
+SQLite is faster whatever the program does. Runs commit 5,000 events or a second at a time. p99: of a commit.
 
 {throughput}
 
@@ -251,23 +306,27 @@ def main() -> None:
     parser.add_argument("--effort", type=int, default=5)
     parser.add_argument("--events", type=int, default=1_000_000, help="Events of the long run.")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "reliability.md")
-    parser.add_argument("--only", help="Run the groups with this in their names, and print their rows.")
+    parser.add_argument("--parts", type=Path, help="Keep finished parts in this file, and use those in it.")
+    parser.add_argument("--only", help="Make only the parts with this in their names, and no page.")
     given = parser.parse_args()
+    parts = Parts(given.parts)
+    makers: dict[str, Callable[[], str]] = {
+        "speed": lambda: in_folder(speed),
+        "long run": lambda: in_folder(lambda folder: long_run(folder, given.events)),
+        **{group.name: partial(row, group, given.effort) for group in GROUPS},
+        "coverage": coverage,
+    }
+    chosen = {name: make for name, make in makers.items() if (given.only or "") in name}
+    made = {name: parts.part(name, make) for name, make in chosen.items()}
     if given.only:
-        table(given.effort, given.only)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        load = os.getloadavg()[0]
-        speed, memory = throughput(Path(folder)), long_run(Path(folder), given.events)
     page = PAGE.format(
         effort=given.effort,
         machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        table=table(given.effort),
-        coverage=coverage(),
-        throughput=speed,
-        long_run=memory,
-        load=load,
-        cores=os.cpu_count(),
+        table="\n".join([HEAD, *(made[group.name] for group in GROUPS)]),
+        coverage=made["coverage"],
+        throughput=made["speed"],
+        long_run=made["long run"],
     )
     replace(given.out, page.encode())
 

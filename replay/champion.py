@@ -83,12 +83,13 @@ def path_of(store: Path, digest: str) -> Path:
         NotFoundError: none or more than one fits.
     """
     named = [(path, FILE.fullmatch(path.name)) for path in stored(store)]
-    # A file may be named by a shorter digest than the one that a log recorded.
     fitting = {m[1]: path for path, m in reversed(named) if m and _same(m[1], digest)}
-    if len(fitting) != 1:
+    longest = max(fitting, key=len, default="")
+    # A file may be named by a shorter digest than another copy of it, or than the one that a log recorded.
+    if not fitting or not all(longest.startswith(name) for name in fitting):
         many = f"{len(fitting)} checkpoints begin so" if fitting else "no such checkpoint"
         raise NotFoundError(f"{store / CHECKPOINTS}: {digest}: {many}; `twin policies` lists what is there")
-    return next(iter(fitting.values()))
+    return fitting[longest]
 
 
 def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:

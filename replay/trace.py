@@ -73,6 +73,9 @@ def write(
     stage, _ = runner.restage(store, from_payload(reader.header()), ())
     if not 0 <= from_s < to_s:
         raise UsageError(f"--from {from_s:g} --to {to_s:g}: write a window, such as --from 0 --to 60")
+    end_s = stage.setup.wan.end_ns / NS_PER_S
+    if from_s >= end_s:
+        raise UsageError(f"--from {from_s:g}: the run goes from 0 to {end_s:g} s")
     drawing = Drawing(stage, to_ns(from_s), to_ns(to_s), progress)
     for event in reader.events():
         drawing.add(event)

@@ -283,8 +283,8 @@ def staged(
 
 
 def _cut(store: Path, played: Header, reader: RunReader, header: Header, progress: Progress) -> list[Event]:
-    """The events of a logged run as they would be had it ended with `header`'s world."""
-    short = replace(played, world=header.world)
+    """The events of a logged run as they would be had it ended when `header`'s world does."""
+    short = replace(played, world={**played.world, "end_ns": header.world["end_ns"]})
     decided = {e.payload["number"]: e.payload for e in reader.events() if e.type == "decided"}
     setup = runner.restage(store, short, ())[0].setup
     stage = runner.stage(short, setup, lambda: runner.load_policy(store, short), script=decided)

@@ -53,14 +53,14 @@ def places(length: int, wanted: int, seed: int) -> Iterator[int]:
 def test_a_manifest_cut_anywhere(run_dir: Path) -> None:
     for path in files(run_dir, "json"):
         whole = path.read_bytes()
-        for length in places(len(whole), 100 * workload.EFFORT, 0):
+        for length in places(len(whole), 150 * workload.EFFORT, 0):
             assert_found(path, whole[:length])
 
 
 def test_a_segment_cut_anywhere(run_dir: Path) -> None:
     for path in files(run_dir, "parquet"):
         whole = path.read_bytes()
-        for length in places(len(whole), 100 * workload.EFFORT, 1):
+        for length in places(len(whole), 200 * workload.EFFORT, 1):
             assert_found(path, whole[:length])
 
 

@@ -52,7 +52,7 @@ def test_a_run_is_the_same_in_every_process(
 
 
 @pytest.mark.parametrize(
-    "permille", sorted(CHANCE.sample(range(30, 990), k=min(20, 4 * (workload.EFFORT - 1))))
+    "permille", sorted(CHANCE.sample(range(30, 990), k=min(100, 5 * (workload.EFFORT - 1))))
 )
 def test_a_run_killed_anywhere_is_resumed_to_the_same_digest(
     repository: Path, store: Path, permille: int

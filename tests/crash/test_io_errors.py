@@ -9,7 +9,7 @@ from disks import Crash, FailingDisk
 from ingest.errors import StorageError
 from replay.log import RunReader, RunWriter
 
-EVENTS, PER_FLUSH = 6 * min(workload.EFFORT, 3), 3
+EVENTS, PER_FLUSH = 6 * min(workload.EFFORT, 4), 3
 HARMLESS = ("short write", "interrupted")
 """The program goes on as if nothing had been: the rest is written with further calls."""
 

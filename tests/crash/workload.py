@@ -1,24 +1,16 @@
 """The run that the crash tests write: small, deterministic, the same in every process."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from histories import started
+from tally import EFFORT, tally
 
 from ingest.durable import DISK, Disk
 from replay.log import RunReader, RunWriter
 
-EFFORT = int(os.environ.get("TWIN_CRASH_EFFORT", "1"))
-"""Times the default number of kills, cuts and flips: 5 for every change, 100 for a night."""
-
-
-def tally(test: str, tried: int) -> None:
-    """Count what a test tried, for the table of benchmarks/reliability.py; without it this does nothing."""
-    if path := os.environ.get("TWIN_TALLY"):
-        with Path(path).open("a") as out:
-            out.write(f"{test} {tried}\n")
+__all__ = ["EFFORT", "event", "stored", "tally", "write"]
 
 
 def event(number: int) -> tuple[int, str, dict[str, Any]]:

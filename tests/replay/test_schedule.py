@@ -88,7 +88,7 @@ def done() -> int:
     return len(CALLED)
 
 
-@pytest.mark.parametrize("text", ["90s", "30m", "1h", "6h", "1d"])
+@pytest.mark.parametrize("text", ["90s", "30m", "1h", "6h", "1d", "3d"])
 def test_nothing_happens_before_it_is_due_and_once_when_it_is(tmp_path: Path, text: str) -> None:
     service = Service(tmp_path, schedule.every(text))
     length = service.trigger.interval  # type: ignore[attr-defined]

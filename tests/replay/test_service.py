@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tally import tally
 
 from ingest import durable
 from ingest.durable import Disk
@@ -119,6 +120,7 @@ def test_a_retraining_killed_at_any_call_leaves_a_whole_champion_and_a_true_log(
                 check_word(store, reader)
         assert retrain.settle(store) == ()
     assert promoted == {True, False} and killed >= KILLS - 2
+    tally("kills", killed)
 
 
 def check_champion(store: Path) -> str | None:
@@ -167,6 +169,7 @@ def test_a_rollback_killed_at_any_call_is_put_right_and_told(
         assert champion.active(store) in (first, second) and retrain.settle(store) == ()
         outcomes.add(champion.active(store))
     assert outcomes == {first, second}
+    tally("kills of a rollback", at)
 
 
 def test_the_run_of_an_evaluation_that_was_cut_short_is_no_news_of_the_world(
@@ -218,6 +221,7 @@ def test_no_flipped_checkpoint_is_ever_used(tmp_path: Path, small: None) -> None
         with pytest.raises(DamageError, match="damaged"):
             champion.promote(tmp_path, new)
         assert champion.active(tmp_path) == old
+        tally("flips", 1)
     path.write_bytes(whole)
     champion.promote(tmp_path, new)
     assert champion.rollback(tmp_path) == old

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import random
 import shutil
 from pathlib import Path
@@ -11,21 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from histories import history, write
+from tally import EFFORT, tally
 
 from ingest.errors import DamageError, StorageError, UsageError
 from replay import events, sql, views
 from replay.derived import Cache
 from replay.log import RunReader, RunWriter
 from replay.sql import describe, query, render
-
-EFFORT = int(os.environ.get("TWIN_CRASH_EFFORT", "1"))
-
-
-def tally(test: str, tried: int) -> None:
-    """Count for the table of benchmarks/reliability.py, as tests/crash/workload.py does."""
-    if path := os.environ.get("TWIN_TALLY"):
-        with Path(path).open("a") as out:
-            out.write(f"{test} {tried}\n")
 
 
 @pytest.fixture(scope="module")
@@ -346,6 +337,30 @@ def test_a_damaged_cache_is_made_again_with_a_note(large: Path) -> None:
     for damage in (b"", b"{", b"[]", b'{"schema":"twin.cache/1","files":{"a":1}}', b"\xff", b"[" * 100_000):
         (large / "cache" / "verified.json").write_bytes(damage)
         assert rows(large, text) == expected
+
+
+def test_what_is_derived_can_be_deleted_at_any_time(large: Path) -> None:
+    """Some of it, or all, between any two questions: twenty canned ones have the same answers."""
+    names = [view.name for view in views.VIEWS]
+    canned = [f"SELECT {what} FROM {name} ORDER BY ALL" for name in names for what in ("*", "count(*)")]
+    canned += [
+        "SELECT src, dst, avg(bandwidth_bps) FROM links GROUP BY ALL ORDER BY ALL",
+        "SELECT run, sum(tokens), sum(egress_usd) FROM iterations GROUP BY ALL ORDER BY ALL",
+        "SELECT action, count(*) FROM decisions JOIN runs USING (run) GROUP BY ALL ORDER BY ALL",
+        "SELECT run, sum(pause_s) FROM plans GROUP BY ALL ORDER BY ALL",
+    ]
+    assert len(canned) >= 20
+    chance = random.Random(1)
+    expected = [query(large, text) for text in canned]
+    for number in range(4 * EFFORT):
+        files = sorted(path for path in (large / "cache").rglob("*") if path.is_file())
+        for path in chance.sample(files, k=chance.randint(1, len(files))):
+            path.unlink()
+        if number % 4 == 0:
+            shutil.rmtree(large / "cache")
+        chosen = range(len(canned)) if number == 0 else chance.sample(range(len(canned)), k=4)
+        assert all(query(large, canned[n]).equals(expected[n]) for n in chosen)
+        tally("deleted", 1)
 
 
 def test_a_segment_changed_behind_the_cache_is_found(large: Path) -> None:

@@ -1,0 +1,348 @@
+"""Every command, in this process: done, mistaken, on a damaged log, locked out, interrupted.
+
+What a process adds (signals, pipes, exit codes of the interpreter) is in tests/test_cli.py.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tally import tally
+
+import cli
+from ingest.durable import Lock
+from ingest.errors import LockedError
+from replay import champion, runs
+from replay.judge import Verdict
+from replay.log import RunReader, RunWriter
+from replay.retrain import RetrainResult
+from replay.training import TrainingResult
+
+ROOT = Path(__file__).resolve().parents[1]
+Call = Callable[..., "Done"]
+
+
+class Done:
+    """What a command left: its exit code, its output, its words to the user."""
+
+    def __init__(self, code: int, out: bytes, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        """The one object on stdout; anything beside it is an error here."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    def called(store: Path, *words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["twin", "--store", str(store), *words])
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsysbinary.readouterr()
+        assert b"Traceback" not in err
+        tally("commands", 1)
+        return Done(code, out, err.decode())
+
+    return called
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped traces, a run of `static` and a run of `single` in the world of tri-7b."""
+    from ingest.ingestion import ingest
+    from replay import runner
+    from twin.scenario import load
+
+    store = tmp_path_factory.mktemp("contract") / "store"
+    ingest([ROOT / "traces"], store)
+    for policy in ("static", "single"):
+        runner.run(store, policy=policy, scenario=load("tri-7b"))
+    return store
+
+
+@pytest.fixture
+def store(kept: Path, tmp_path: Path) -> Path:
+    """A copy, for commands that write."""
+    shutil.copytree(kept, tmp_path / "store")
+    return tmp_path / "store"
+
+
+STATIC, SINGLE = "tri-7b-static", "tri-7b-single"
+COMMANDS: dict[str, list[str]] = {
+    "ingest": ["ingest", "traces"],
+    "fetch --list": ["fetch", "--list"],
+    "traces": ["traces"],
+    "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
+    "synth": ["synth", "{tmp}/traces"],
+    "replay": ["replay", "-p", "static"],
+    "replay --run": ["replay", "--run", STATIC],
+    "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
+    "replay --run --policy": ["replay", "--run", STATIC, "--policy", "single", "--from-decision", "3"],
+    "replay --run --link": ["replay", "--run", STATIC, "--link", "us-east-1 > * = 0.5", "--until", "900"],
+    "replay --resume": ["replay", "--resume", STATIC],
+    "offpolicy": ["offpolicy", STATIC, SINGLE, "--policy", "single"],
+    "bench": ["bench", "-p", "static", "-p", "single", "--no-bound"],
+    "sql": ["sql", "select policy, tokens, finished, domains from runs"],
+    "audit": ["audit", STATIC],
+    "audit --since": ["audit", STATIC, "--since", "100"],
+    "audit --decision": ["audit", STATIC, "--decision", "2"],
+    "audit --quarantine": ["audit", STATIC, "--quarantine"],
+    "compact": ["compact", STATIC],
+    "report": ["report", STATIC],
+    "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
+    "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
+    "status": ["status"],
+    "policies": ["policies"],
+    "config": ["config"],
+    "estimate": ["estimate", "{cases}"],
+    "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
+    "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
+    "calibrate": ["calibrate"],
+}  # fmt: skip
+CASES = (
+    "gpu_model,layers,hidden,heads,seq,tp,pp,dp,micro_batch,global_batch,domains,wan_bps,wan_latency_s\n"
+    "A100-80,40,6144,48,2048,8,4,2,1,128,2,10e9,0.015\n"
+)
+
+
+def words(command: str, tmp_path: Path) -> list[str]:
+    """The words of a command, its files in a folder of this test, its run by the whole name."""
+    cases = tmp_path / "cases.csv"
+    cases.write_text(CASES)
+    said = [word.format(tmp=tmp_path, cases=cases) for word in COMMANDS[command]]
+    return [runs.find(tmp_path / "store", word) if word == STATIC else word for word in said]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_tells_people_in_text_and_programs_in_one_object(
+    store: Path, tmp_path: Path, call: Call, command: str
+) -> None:
+    said = words(command, tmp_path)
+    told = call(store, *said, "--json")
+    assert told.code == 0, told.err
+    assert told.json["schema"].startswith("twin.") and told.json["schema"] != "twin.error/1"
+    shown = call(store, *said)
+    assert shown.code == 0 and shown.out.strip(), shown.err
+
+
+MISTAKES: dict[str, list[str]] = {
+    "fetch": ["fetch"],
+    "fetch nothing": ["fetch", "no-such-set"],
+    "traces without --plot": ["traces", "synthetic-tri"],
+    "replay --from-decision": ["replay", "--from-decision", "3"],
+    "replay --weights --run": ["replay", "--run", STATIC, "--weights", "1,0,0"],
+    "replay --weights": ["replay", "--weights", "1,0"],
+    "replay --resume --link": ["replay", "--resume", STATIC, "--link", "a > b = 0.5"],
+    "replay --run --checkpoint": ["replay", "--run", STATIC, "--checkpoint", "0123"],
+    "replay --link": ["replay", "-p", "static", "--link", "nonsense"],
+    "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
+    "bench": ["bench", "-p", "nobody"],
+    "bench --perturb": ["bench", "--perturb", "much"],
+    "sql": ["sql", "select nothing from nowhere"],
+    "audit --decision": ["audit", STATIC, "--decision", "99999"],
+    "audit --sign": ["audit", STATIC, "--sign", "{tmp}/no-key.pem"],
+    "audit --verify-signature": ["audit", STATIC, "--verify-signature", "{tmp}/no-key.pem"],
+    "audit --chain-head": ["audit", STATIC, "--chain-head", "0" * 64],
+    "compact": ["compact", "nothing"],
+    "report": ["report", "nothing"],
+    "report --vs": ["report", STATIC, "--vs", "nothing"],
+    "trace": ["trace", STATIC, "--from", "100000"],
+    "retrain": ["retrain"],
+    "retrain --cron": ["retrain", "--cron", "daily"],
+    "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
+    "train": ["train", "--scenario", "nowhere"],
+    "policies --rollback": ["policies", "--rollback"],
+    "config": ["config", "--scenario", "nowhere"],
+    "estimate": ["estimate", "{tmp}/nothing.csv"],
+    "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],
+    "synth": ["synth"],
+    "a run of two": ["audit", "tri-7b-s"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_its_code_and_nothing_else_on_stdout(
+    kept: Path, tmp_path: Path, call: Call, mistake: str
+) -> None:
+    done = call(kept, *[word.format(tmp=tmp_path) for word in MISTAKES[mistake]], "--json")
+    assert done.code == (3 if "chain-head" in mistake else done.code) and done.code in (1, 2, 3)
+    assert done.json["schema"] == ("twin.audit/1" if "chain-head" in mistake else "twin.error/1")
+    if done.code != 3:
+        assert done.err.strip()
+
+
+READERS = [command for command, said in COMMANDS.items() if STATIC in said and "--quarantine" not in said]
+
+
+@pytest.mark.parametrize("command", [*READERS, "sql"])
+def test_no_command_takes_a_damaged_log_for_a_sound_one(
+    store: Path, tmp_path: Path, call: Call, command: str
+) -> None:
+    segment = max(runs.folder(store, runs.find(store, STATIC)).glob("*.parquet"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    done = call(store, *words(command, tmp_path), "--json")
+    assert done.code == 3 and segment.name in done.out.decode()
+
+
+def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call) -> None:
+    folder = runs.folder(store, runs.find(store, STATIC))
+    (folder / "stranger.txt").write_text("x")
+    shown = call(store, "audit", STATIC, "--quarantine")
+    assert shown.code == 0 and b"stranger.txt" in shown.out and not (folder / "stranger.txt").exists()
+    assert b"nothing to move" in call(store, "audit", STATIC, "--quarantine").out
+
+
+LOCKED = {
+    "replay --resume": (["replay", "--resume", STATIC], "run"),
+    "compact": (["compact", STATIC], "run"),
+    "audit --quarantine": (["audit", STATIC, "--quarantine"], "run"),
+    "retrain": (["retrain", "--once"], "retrain.lock"),
+    "policies --rollback": (["policies", "--rollback"], "retrain.lock"),
+    "train": (["train", "--algorithm", "toy"], "train.lock"),
+}
+
+
+@pytest.mark.parametrize("command", LOCKED)
+def test_a_second_writer_is_told_who_holds_the_lock(store: Path, call: Call, command: str) -> None:
+    said, lock = LOCKED[command]
+    folder = runs.folder(store, runs.find(store, STATIC))
+    if lock == "run":  # cut its end off: an unfinished run is one that somebody may be writing
+        last = max(path.name for path in folder.glob("*.json"))
+        (folder / last).unlink()
+        (folder / last).with_suffix(".parquet").unlink()
+    with Lock(folder / ".lock" if lock == "run" else store / lock):
+        done = call(store, *said, "--json")
+    assert done.code == LockedError.exit_code and "pid" in done.err
+    assert done.json["error"] == "LockedError"
+
+
+INTERRUPTED = {
+    "ingest": ("ingest.ingestion.ingest", ["ingest", "traces"]),
+    "fetch": ("ingest.fetch.fetch", ["fetch", "wanify-aws8"]),
+    "train": ("replay.training.train", ["train"]),
+    "replay": ("replay.runner.run", ["replay", "-p", "static"]),
+    "replay --resume": ("replay.runner.resume", ["replay", "--resume", STATIC]),
+    "replay --run": ("replay.whatif.again", ["replay", "--run", STATIC]),
+    "what if": ("replay.whatif.what_if", ["replay", "--run", STATIC, "--policy", "single"]),
+    "offpolicy": ("replay.offpolicy.estimate", ["offpolicy", STATIC, "--policy", "single"]),
+    "bench": ("replay.compare.compare", ["bench"]),
+    "audit": ("replay.audit.audit", ["audit", STATIC]),
+    "compact": ("replay.compaction.compact", ["compact", STATIC]),
+    "report": ("replay.report.write", ["report", STATIC]),
+    "trace": ("replay.trace.write", ["trace", STATIC]),
+    "retrain": ("replay.retrain.once", ["retrain", "--once"]),
+    "retrain --every": ("replay.schedule.follow", ["retrain", "--every", "6h"]),
+    "retrain --on-drift": ("replay.schedule.follow", ["retrain", "--on-drift"]),
+}
+
+
+@pytest.mark.parametrize("command", INTERRUPTED)
+def test_ctrl_c_ends_a_command_with_130(
+    kept: Path, call: Call, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    name, said = INTERRUPTED[command]
+    monkeypatch.setattr(name, press)
+    done = call(kept, *said)
+    assert done.code == 130 and done.out == b"" and done.err.endswith("twin: interrupted\n")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "arrow"])
+def test_any_view_is_exported(kept: Path, call: Call, form: str) -> None:
+    done = call(kept, "sql", "from decisions", "--format", form)
+    starts = {
+        "table": b"run ",
+        "json": b'[{"run"',
+        "csv": b"run,number",
+        "parquet": b"PAR1",
+        "arrow": b"\xff\xff",
+    }
+    assert done.code == 0 and done.out.startswith(starts[form])
+
+
+def test_the_views_describe_themselves(kept: Path, call: Call) -> None:
+    assert b"decisions: one row is a decision" in call(kept, "sql", "describe").out
+
+
+def test_a_signature_is_made_and_checked(store: Path, tmp_path: Path, call: Call) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem = serialization.Encoding.PEM
+    private, public = tmp_path / "key.pem", tmp_path / "pub.pem"
+    private.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    public.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    assert call(store, "audit", STATIC, "--sign", str(private)).code == 0
+    assert call(store, "audit", STATIC, "--verify-signature", str(public)).code == 0
+    assert call(store, "audit", SINGLE, "--verify-signature", str(public)).code == 1
+
+
+def test_a_run_altered_with_all_its_hashes_differs_when_it_is_made_again(store: Path, call: Call) -> None:
+    reader = RunReader(runs.folder(store, runs.find(store, STATIC)))
+    events = list(reader.events())
+    forged = next(event for event in events if event.type == "iteration_done")
+    with RunWriter.create(runs.folder(store, "forged")) as log:
+        for event in events[:-1]:
+            more = {"tokens": event.payload["tokens"] + 1} if event is forged else {}
+            log.append(event.sim_ns, event.type, {**event.payload, **more}, wall=event.wall)
+        log.finish(events[-1].payload["totals"], sim_ns=events[-1].sim_ns)
+    for said in (["replay", "--run", "forged"], ["audit", "forged"]):
+        for form in ([], ["--json"]):
+            done = call(store, *said, *form)
+            assert done.code == 3 and f"event {forged.seq}" in done.out.decode().replace(
+                '"seq": ', "event "
+            ), said
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_train_tells_what_it_left(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    made = TrainingResult(
+        "run-1" if finished else None, "ab" * 32, Path("x.pt"), -1.5, 2.0, 3, finished, finished
+    )
+    monkeypatch.setattr("replay.training.train", lambda *_, **__: made)
+    for form in ([], ["--json"]):
+        done = call(kept, "train", *form)
+        assert done.code == (0 if finished else 130) and ("ab" * 32) in done.out.decode()
+
+
+@pytest.mark.parametrize("promoted", [True, False])
+def test_retrain_tells_its_verdict(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch, promoted: bool
+) -> None:
+    verdict = Verdict("tokens", 0.02, 0.01, 0.03)
+    made = RetrainResult("run-1", None, "ab" * 32, promoted, "because", (verdict,), "cd" * 32)
+    monkeypatch.setattr("replay.retrain.once", lambda *_, **__: made)
+    told = call(kept, "retrain", "--once", "--json").json
+    assert told["promoted"] is promoted and told["verdicts"][0]["low"] == 0.01
+    assert ("promoted" if promoted else "rejected") in call(kept, "retrain", "--once").out.decode()
+
+
+def test_rollback_tells_where_it_went(store: Path, call: Call) -> None:
+    shipped = champion.stored(store)[-1]
+    digest = champion.resolve(store, "hippo", str(shipped))
+    assert digest is not None
+    champion.promote(store, digest)
+    champion.promote(store, digest)
+    assert call(store, "policies", "--rollback", "--json").json == {
+        "schema": "twin.rollback/1", "active": digest, "run": None,
+    }  # fmt: skip
+    champion.promote(store, digest)
+    assert digest in call(store, "policies", "--rollback").out.decode()
