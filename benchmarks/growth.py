@@ -1,9 +1,9 @@
-"""How the cost of a replay grows: python -m benchmarks.growth [--engine kernel|des] [--hours H] [--memory]
+"""How the cost of a replay grows: python -m benchmarks.growth [--engine kernel|des] [--hours H] [--plot FILE]
 
 One size at a time: domains K (all in the plan), stages S, micro-batches m, changes of the links, jobs that
 share the links. Wall seconds for H simulated hours, and per iteration or change where that is what should be
-constant. `--memory` replays 1, 7 and 30 days, each in a process of its own, and prints what the replay needs
-beyond the arrays of its trace: it should not grow.
+constant; `--plot docs/growth.svg` draws it. `--memory` replays 1, 7 and 30 days, each in a process of its
+own, and prints what a replay needs: it should not grow.
 """
 
 import argparse
@@ -11,13 +11,16 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import replace as changed
+from io import BytesIO
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from benchmarks.world import run
+from ingest.durable import replace
 from ingest.units import to_ns
 from tests.worlds import toy_setup
 from twin.cluster import Engine, World
@@ -47,7 +50,7 @@ def world(
         job={"global_batch": sequences, "micro_batches": [1], "zero": 1},
         jobs=[{"name": f"job{n}"} for n in range(jobs)] if jobs > 1 else [],
     )
-    setup = replace(setup, wan=_wandering(setup, every_s))
+    setup = changed(setup, wan=_wandering(setup, every_s))
     estimator = Estimator(setup.cluster, setup.job)
     layers = [len(part) for part in np.array_split(np.arange(estimator.n_layers), domains)]
     return setup, estimator.make(range(domains), layers, 1, [(4, pp)] * domains, 1)
@@ -82,20 +85,50 @@ def sizes(hours: float) -> Iterator[tuple[str, int, tuple[Setup, Plan]]]:
     for sequences in (8, 16, 32, 64, 128):
         yield "micro-batches", sequences, world(hours, sequences=sequences)
     for every_s in (240.0, 60.0, 15.0, 4.0):
-        yield "changes/h/link", round(3600 / every_s), world(hours, every_s=every_s)
+        yield "changes an hour and link", round(3600 / every_s), world(hours, every_s=every_s)
     for jobs in (1, 2, 4, 8):
         yield "jobs", jobs, world(hours, domains=4, jobs=jobs)
 
 
-def growth(hours: float, engine: Engine) -> None:
-    """Print one line per size."""
+Growth = dict[str, list[tuple[int, float, int]]]
+"""What grows -> (size, wall seconds, iterations), ascending."""
+
+
+def growth(hours: float, engine: Engine) -> Growth:
+    """Measure every size; prints one line each."""
     run(*world(0.1), engine)
-    print(f"{engine} engine, {hours:g} simulated hours\n{'':>16}  size  wall s  iterations  us/iteration")
+    print(f"{engine} engine, {hours:g} simulated hours\n{'':>24}  size  wall s  iterations  us/iteration")
+    found: Growth = {}
     for what, size, (setup, plan) in sizes(hours):
         start = perf_counter()
         done = play(setup, plan, engine)
         wall_s, count = perf_counter() - start, done["iterations"]
-        print(f"{what:>16}  {size:4}  {wall_s:6.3f}  {count:10,}  {1e6 * wall_s / max(count, 1):12.1f}")
+        found.setdefault(what, []).append((size, wall_s, count))
+        print(f"{what:>24}  {size:4}  {wall_s:6.3f}  {count:10,}  {1e6 * wall_s / max(count, 1):12.1f}")
+    return found
+
+
+def plotted(found: Growth, path: Path, title: str) -> None:
+    """One panel for each thing that grows: wall seconds against its size, both logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(found), figsize=(3 * len(found), 3), sharey=True)
+    for panel, (what, rows) in zip(panels, found.items(), strict=True):
+        size, wall_s, _ = zip(*rows, strict=True)
+        panel.loglog(size, wall_s, "o-", label="measured")
+        panel.loglog(size, [wall_s[0] * n / size[0] for n in size], ":", color="grey", label="linear")
+        panel.set_xlabel(what)
+        panel.set_xticks(size, [str(n) for n in size])
+        panel.minorticks_off()
+    panels[0].set_ylabel("wall seconds")
+    panels[0].legend()
+    figure.suptitle(title)
+    drawn = BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:] or "png", bbox_inches="tight", metadata={"Date": None})
+    replace(path, drawn.getvalue())
 
 
 def memory(days: int) -> None:
@@ -119,6 +152,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=["kernel", "des"], default="kernel")
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the growth, too")
     parser.add_argument("--days", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.days is not None:
@@ -127,7 +161,9 @@ def main() -> None:
         for days in DAYS:
             subprocess.run([sys.executable, "-m", "benchmarks.growth", "--days", str(days)], check=True)
     else:
-        growth(chosen.hours, chosen.engine)
+        found = growth(chosen.hours, chosen.engine)
+        if chosen.plot:
+            plotted(found, chosen.plot, f"{chosen.engine} engine, {chosen.hours:g} simulated hours")
 
 
 if __name__ == "__main__":

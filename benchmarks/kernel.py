@@ -1,7 +1,8 @@
 """Speed of the pipeline kernel on one core: python benchmarks/kernel.py
 
 Prints evaluations per second (best of five) over growing S and m, the referee beside it, the first call of
-a fresh process, and the search path of the Estimator, cost models included.
+a fresh process, the search path of the Estimator, cost models included, and one question to `twin estimate`
+beside what the closest public estimator says of itself.
 """
 
 import subprocess
@@ -9,15 +10,24 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from ingest.durable import replace
 from twin.kernel import iteration_ns
 from twin.pipeline import Pipeline, warmup_depths
 from twin.plan import PointToPoint, Schedule
 from twin.referee import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
+QUESTION = """gpu_model,gpus,layers,hidden,heads,seq,vocab,dtype,tp,pp,dp,micro_batch,global_batch
+A100-80,3072,128,25600,160,2048,51200,fp16,8,64,6,1,3072"""
+CALCULON = (
+    "Calculon, the closest public estimator, says of the same question `~1 sec` a calculation, and `~1 min` "
+    "for a search over the executions of 530 B parameters on 5,128 GPUs (calculon-ai/calculon, README.md at "
+    "013a664; not run here)"
+)
 FRESH = """
 import time; start = time.perf_counter()
 from twin.kernel import iteration_ns
@@ -106,10 +116,32 @@ def search_line() -> None:
         )
 
 
+def question_line() -> None:
+    """Megatron's 1T on 3,072 A100, the row that Calculon's README asks: a fresh command, and one answer."""
+    from twin import cases
+    from twin.answer import answer
+    from twin.resolve import resolve
+
+    header, row = QUESTION.split()
+    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    answer(resolve(cases.parse(cells)))
+    each_s = best_s(lambda: answer(resolve(cases.parse(cells))), 50)
+    with TemporaryDirectory() as folder:
+        table = Path(folder) / "cases.csv"
+        replace(table, QUESTION.encode())
+        command = [sys.executable, "cli.py", "estimate", str(table), "--store", folder]
+        fresh_s = best_s(lambda: subprocess.run(command, cwd=ROOT, capture_output=True, check=True), 3)
+    print(
+        f"twin estimate of Megatron 1T on 3,072 A100: {fresh_s:.2f} s as a command, {each_s * 1e3:.2f} ms an "
+        f"answer inside a process; {CALCULON}"
+    )
+
+
 def main() -> None:
     kernel_table()
     referee_line()
     search_line()
+    question_line()
     fresh = subprocess.run(
         [sys.executable, "-c", FRESH], cwd=ROOT, capture_output=True, text=True, check=True
     )
