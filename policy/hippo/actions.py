@@ -36,6 +36,19 @@ def rows(actions: Actions, masks: Masks) -> Int:
     return np.concatenate([steps.go.numpy()[:, None], steps.knob.numpy()[:, None], placed], axis=1)
 
 
+def rows_of(codes: Codes, go: Bool, masks: Masks) -> Int:
+    """Plans as rows (B, 2 + 3 K)."""
+    k = len(masks.space.class_of)
+    place = codes.count[:, None] - 1 - np.arange(k)
+    at, live = np.maximum(place, 0), place >= 0
+    columns = [
+        np.where(live, np.take_along_axis(a, at, axis=1) - less, 0)
+        for a, less in ((codes.domain, 0), (codes.layers, 1), (codes.choice, 0))
+    ]
+    placed = np.stack(columns, axis=-1).reshape(len(codes), -1)
+    return np.concatenate([go[:, None].astype(np.int64), codes.knob[:, None], placed], axis=1)
+
+
 def read(row: NDArray[np.integer[Any]], masks: Masks) -> tuple[Codes, Bool, Bool]:
     """Plans of rows (B, 2 + 3 K), whether each says to move, and whether it was legal as it stood."""
     given = np.ascontiguousarray(row, dtype=np.int64)

@@ -120,7 +120,8 @@ def exchange_ns(p, x, depth, source, target, tied_bytes, bandwidth_bps, latency_
         sent = LONGEST_NS if speed <= 0 else np.rint(min(tied_bytes[p] * 8 / speed * 1e9, LONGEST_NS))
         if sent >= LONGEST_NS:
             return LONGEST_NS
-        longest = max(longest, np.int64(sent) + np.int64(np.rint(latency_s[p, x, i, j] * 1e9)))
+        step = np.int64(sent) + np.int64(np.rint(latency_s[p, x, i, j] * 1e9))
+        longest = step if step > longest else longest
     return STEPS * longest
 
 

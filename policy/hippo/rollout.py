@@ -12,6 +12,7 @@ from policy.hippo.config import HiPpoConfig
 from policy.hippo.course import Course
 from policy.hippo.decode import GREEDY, Actions, Choices, joined, sample
 from policy.hippo.env import COMPONENTS, CONSTRAINTS
+from policy.hippo.features import Situation
 from policy.hippo.free import Free
 from policy.hippo.gae import advantages
 from policy.hippo.gym import MASKS, Observed, PlanVectorEnv
@@ -136,14 +137,27 @@ def _rollout(
 
 
 def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoConfig) -> dict[str, float]:
-    """Mean reward of the network's own greedy answers on the validation footage, all of it in one pass.
+    """The network's own greedy answers on the validation footage; see `graded`."""
+    offered = choices(course, config)
+
+    def answer(seen: Situation) -> NDArray[np.int64]:
+        uniform = np.full((len(seen.has_plan), 2 + 3 * course.problem.k), GREEDY)
+        action = sample(upper, lower, offered, course.features.observe(seen), uniform).actions
+        return encoding.rows(action, course.problem.masks)
+
+    return graded(course, config, answer)
+
+
+def graded(
+    course: Course, config: HiPpoConfig, answer: Callable[[Situation], NDArray[np.int64]]
+) -> dict[str, float]:
+    """Mean reward of whoever answers with rows of actions on the validation footage, all of it in one pass.
 
     The stretch is cut into as many episodes as there are twins; every one starts with nothing placed.
     """
-    twins, offered = course.twins(config, validate=True), choices(course, config)
-    film = twins.footage
-    count = max(1, min(twins.size, len(film) // 8))
-    length = len(film) // count
+    twins = course.twins(config, validate=True)
+    count = max(1, min(twins.size, len(twins.footage) // 8))
+    length = len(twins.footage) // count
     twins.size = count
     twins.reset(np.random.default_rng(0))
     twins.at[:] = np.arange(count) * length
@@ -151,12 +165,10 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
     twins.w[:] = twins.weights
     total, moves, parts = 0.0, 0.0, np.zeros(3)
     seen = twins.situation()
-    uniform = np.full((count, 2 + 3 * course.problem.k), GREEDY)
     for _ in range(length):
-        action = sample(upper, lower, offered, course.features.observe(seen), uniform).actions
-        rows = encoding.rows(action, course.problem.masks)
-        step = twins.step(*encoding.read(rows, course.problem.masks)[:2])
-        moves += float((action.go.numpy() * seen.has_plan).mean())
+        codes, go, _ = encoding.read(answer(seen), course.problem.masks)
+        step = twins.step(codes, go)
+        moves += float((go & seen.has_plan).mean())
         total, parts, seen = total + float(step.reward.mean()), parts + step.components.mean(0), step.after
     means = dict(zip(COMPONENTS, (parts / length).tolist(), strict=True))
     return {"score": total / length, "moves": moves / length} | means

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from policy.hippo import actions
-from policy.hippo.actions import read, rows, sizes
+from policy.hippo.actions import read, rows, rows_of, sizes
 from policy.hippo.checkpoint import build
 from policy.hippo.config import HiPpoConfig, RolloutConfig
 from policy.hippo.course import prepared
@@ -54,11 +54,7 @@ def row(made: Twins, plan: Plan, go: int = 1) -> np.ndarray:
     """The action that means `plan`."""
     codes = made.problem.encode(plan)
     assert codes is not None
-    n = int(codes.count[0])
-    steps = np.zeros((made.problem.k, 3), np.int64)
-    columns = (codes.domain[0, :n], codes.layers[0, :n] - 1, codes.choice[0, :n])
-    steps[:n] = np.stack(columns, axis=1)[::-1]
-    return np.array([go, codes.knob[0], *steps.reshape(-1)])
+    return rows_of(codes, np.array([go == 1]), made.problem.masks)[0]
 
 
 def test_follows_the_rules_of_gymnasium(setup: Setup) -> None:
