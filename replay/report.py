@@ -54,7 +54,7 @@ def render(
         page.head(story, run_id),
         page.cards(kpis),
         page.comparison(comparison, run_id),
-        report_versus.versus(versus),
+        report_versus.versus(versus, story.names),
         report_versus.front(front.points(store, run_id), run_id, _bound(comparison)),
         charts.plan_over_time(story),
         charts.iterations(story),

@@ -11,7 +11,7 @@ from ingest.units import GB
 from replay.report_data import Pair, Series, Story
 from replay.report_decisions import plan_line
 from replay.report_model import Look, waiting
-from replay.report_svg import Chart, colour, legend, number
+from replay.report_svg import Chart, colour, legend, named, number, plain
 
 LINKS_SHOWN = 12
 BINDINGS = 6
@@ -62,7 +62,7 @@ def _waits(story: Story, looked: Sequence[Look]) -> list[tuple[float, str, int]]
 def _step(meaning: str, low: float, high: float, total: float, kind: int) -> str:
     share = (high - low) / total
     bar = f'<i class="{colour(kind)}" style="left:{low / total:.3%};width:{share:.3%}"></i>'
-    figures = f"<b>{high - low:,.4g} s · {share:.2%}</b>"
+    figures = f"<b>{plain(high - low)} s · {share:.2%}</b>"
     return f'<div><span>{meaning}</span>{figures}<div class="lane">{bar}</div></div>'
 
 
@@ -89,8 +89,7 @@ def binding(story: Story, looked: Sequence[Look]) -> str:
 
 def _named(text: str, names: Sequence[str]) -> str:
     """A binding with the names of the domains for their numbers; without the period, which differs always."""
-    plain = re.sub(r"\s*[:,]?\s*[0-9.]+ (?:ns|us|ms|s)\b", "", text)
-    return re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], plain)
+    return named(re.sub(r"\s*[:,]?\s*[0-9.]+ (?:ns|us|ms|s)\b", "", text), names)
 
 
 def plan_over_time(story: Story) -> str:
@@ -154,7 +153,7 @@ def _link(story: Story, pair: Pair) -> str:
     chart.dots(observed, "raw")
     chart.band(band, "")
     chart.line(filtered, "")
-    for alarm_s in story.alarms:
+    for alarm_s in story.alarms.get(pair, ()):
         chart.moment(alarm_s, "alarm", "filter alarm")
     name = f"{story.names[pair[0]]} → {story.names[pair[1]]}"
     sent = story.traffic.get(pair, 0) + story.moved.get(pair, 0)
@@ -203,7 +202,7 @@ def traffic(story: Story) -> str:
         for sums, what in ((story.traffic, "Training"), (story.moved, "Moves"))
         if any(sums.values())
     ]
-    return f'<h2>Traffic between domains</h2><div class="pair">{"".join(maps)}</div>' if maps else ""
+    return f'<h2>Traffic between domains</h2><div class="maps">{"".join(maps)}</div>' if maps else ""
 
 
 def _heat(story: Story, sums: dict[Pair, int], what: str) -> str:

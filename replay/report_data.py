@@ -82,7 +82,7 @@ class Story:
     choices: list[Choice] = field(default_factory=list)
     outages: list[tuple[Pair, float, float]] = field(default_factory=list)
     faults: list[tuple[float, str]] = field(default_factory=list)
-    alarms: list[float] = field(default_factory=list)
+    alarms: dict[Pair, list[float]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -158,8 +158,9 @@ class _Teller:
 
     def _triggered(self, event: Event, payload: Json) -> None:
         self._trigger = payload["trigger"]
-        if "alarm" in payload["reasons"]:
-            self.story.alarms.append(event.sim_ns / 1e9)
+        for pairs in payload["reasons"].get("alarm", ()):
+            for i, j in pairs:
+                self.story.alarms.setdefault((i, j), []).append(event.sim_ns / 1e9)
 
     def _decided(self, event: Event, payload: Json) -> None:
         shown = {key: value for key, value in payload.items() if key != "observation"}

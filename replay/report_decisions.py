@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from replay.report_data import Choice, Json, Story
-from replay.report_svg import time_unit
+from replay.report_svg import named, plain, time_unit
 
 HOLDS_SHOWN = 150
 SHORT = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
@@ -44,9 +44,9 @@ def _choice(choice: Choice, story: Story) -> str:
     details, names = choice.details, story.names
     scale, unit = time_unit(story.end_s)
     summary = (
-        f"<span>#{choice.number}</span><span>{choice.time_s / scale:.4g} {SHORT[unit]}</span>"
+        f"<span>#{choice.number}</span><span>{choice.time_s / scale:.2f} {SHORT[unit]}</span>"
         f"<span>{escape(choice.trigger)}</span><span class='act'>{escape(details['action'])}</span>"
-        f"<span class='why'>{escape(details['reason'])}</span>"
+        f"<span class='why'>{escape(named(details['reason'], names))}</span>"
     )
     facts = []
     if details["plan"]:
@@ -54,12 +54,12 @@ def _choice(choice: Choice, story: Story) -> str:
     if details["fallback"]:
         facts.append(("fallback", escape(details["fallback"])))
     if details["predicted_iter_s"] is not None:
-        facts.append(("expected iteration", f"{details['predicted_iter_s']:.4g} s"))
+        facts.append(("expected iteration", f"{plain(details['predicted_iter_s'])} s"))
     iterations, seconds = choice.outcome
     if iterations:
-        facts.append(("mean iteration until the next", f"{seconds / iterations:.4g} s ({iterations:.0f})"))
+        facts.append(("mean iteration until the next", f"{plain(seconds / iterations)} s ({iterations:.0f})"))
     if "latency_s" in choice.wall:
-        facts.append(("decided in", f"{choice.wall['latency_s'] * 1e3:.3g} ms"))
+        facts.append(("decided in", f"{plain(choice.wall['latency_s'] * 1e3, 3)} ms"))
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
     inner = f"<dl>{listed}</dl>{_candidates(details['candidates'][:6], len(details['candidates']), names)}"
     body = f'<summary>{summary}</summary><div class="inner">{inner}</div>'
@@ -89,4 +89,4 @@ def plan_line(plan: Json, names: Sequence[str]) -> str:
 
 
 def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if value is None else plain(value)

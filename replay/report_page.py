@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from replay.kpis import Kpis
 from replay.report_data import Story
-from replay.report_svg import number, time_unit
+from replay.report_svg import number, plain, time_unit
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.compare import Comparison
@@ -43,17 +43,17 @@ def cards(kpis: Kpis) -> str:
     """The key figures."""
     figures = [
         (
-            _or(kpis.time_per_token_s, lambda v: f"{v * 1e6:.4g} µs"),
+            _or(kpis.time_per_token_s, lambda v: f"{plain(v * 1e6)} µs"),
             "time per token, moves and waits included",
         ),
         (number(kpis.tokens), f"tokens in {kpis.iterations:,} iterations"),
         (_or(kpis.utilisation, lambda v: f"{v:.1%}"), "utilisation of the domains in the plan"),
-        (_or(kpis.mean_iteration_s, lambda v: f"{v:.4g} s"), "mean iteration"),
+        (_or(kpis.mean_iteration_s, lambda v: f"{plain(v)} s"), "mean iteration"),
         (f"${kpis.egress_usd:,.2f}", "egress between domains"),
         (f"{number(kpis.wan_bytes + kpis.moved_bytes)}B", "sent between domains"),
         (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
-        (f"{kpis.paused_s:.4g} s", "training stood still for moves"),
-        (_or(kpis.decision_p99_s, lambda v: f"{v * 1e3:.3g} ms"), "decision latency, 99th percentile"),
+        (f"{plain(kpis.paused_s)} s", "training stood still for moves"),
+        (_or(kpis.decision_p99_s, lambda v: f"{plain(v * 1e3, 3)} ms"), "decision latency, 99th percentile"),
         (f"{kpis.load_stability:.2%}", "load stability"),
     ]
     cells = (
@@ -75,14 +75,14 @@ def comparison(result: "Comparison | None", run: str) -> str:
             continue
         k = row.kpis
         cells = (
-            _or(k.time_per_token_s, lambda v: f"{v * 1e6:.4g}"),
+            _or(k.time_per_token_s, lambda v: plain(v * 1e6)),
             _or(row.reduction_vs_static, lambda v: f"{v:+.1%}"),
             _or(row.reduction_vs_single, lambda v: f"{v:+.1%}"),
             _or(row.regret, lambda v: f"{v:.2%}"),
             _or(k.utilisation, lambda v: f"{v:.1%}"),
             f"{k.egress_usd:,.2f}",
             f"{k.moves}",
-            _or(k.decision_p99_s, lambda v: f"{v * 1e3:.3g}"),
+            _or(k.decision_p99_s, lambda v: plain(v * 1e3, 3)),
         )
         css = ' class="this"' if row.run_id == run else ""
         rows.append(f"<tr{css}><td>{escape(row.policy)}</td>{_cells(cells)}</tr>")
@@ -113,7 +113,7 @@ def _bound_row(result: "Comparison") -> list[str]:
     if bound is None:
         return []
     cells = (
-        f"{result.wall_s / bound.tokens * 1e6:.4g}" if bound.tokens else "–",
+        plain(result.wall_s / bound.tokens * 1e6) if bound.tokens else "–",
         *("–",) * 2,
         "0",
         _or(bound.utilisation, lambda v: f"{v:.1%}"),

@@ -1,6 +1,7 @@
 """Charts as SVG stretched over a box, their labels as HTML on top, so that text keeps its size on a phone."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -111,6 +112,20 @@ def number(value: float) -> str:
         if abs(value) >= 0.9995 * factor:
             return f"{value / factor:.3g} {letter}"
     return f"{value:.3g}"
+
+
+def plain(value: float, digits: int = 4, sign: str = "") -> str:
+    """A number as people write it: so many digits, all of those before the point, never an exponent."""
+    if abs(value) >= 10.0 ** (digits - 1):
+        return f"{value:{sign},.0f}"
+    decimals = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    text = f"{value:{sign},.{min(decimals, 9)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def named(text: str, names: Sequence[str]) -> str:
+    """A text with the names of the domains for their numbers (d0, d1, ...)."""
+    return re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
 
 
 def legend(entries: Iterable[tuple[str, int]]) -> str:

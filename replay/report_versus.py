@@ -1,12 +1,13 @@
 """Sections that set a run beside others: every figure of two runs, and the front of time and money."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from replay.front import Point
-from replay.report_svg import HEIGHT, WIDTH, number, ticks
+from replay.report_svg import HEIGHT, WIDTH, named, number, plain, ticks
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.whatif import WhatIf
@@ -37,8 +38,9 @@ JUDGED = {
 """Key figure of a verdict -> words, factor."""
 
 
-def versus(found: "WhatIf | None") -> str:
-    """This run and another one: figures, differences, intervals, and where the two part."""
+def versus(found: "WhatIf | None", names: Sequence[str]) -> str:
+    """This run and another one: figures, differences, intervals, and where the two part; `names` are those of
+    the domains."""
     if found is None:
         return ""
     base, other = found.base.to_json(), found.other.to_json()
@@ -60,35 +62,37 @@ def versus(found: "WhatIf | None") -> str:
         '<p class="small-text soft">Mean over blocks of equal length; positive: better.</p>'
     )
     title = f"<h2>{escape(found.policy)} beside {escape(found.base_policy)}</h2>"
-    return f"{title}{_parting(found)}{table}{intervals}"
+    return f"{title}{_parting(found, names)}{table}{intervals}"
 
 
 def _judged(kpi: str, value: float) -> str:
     scaled = value * JUDGED[kpi][1]
-    return f"{scaled:+,.0f}" if abs(scaled) >= 1e4 else f"{scaled:+,.3g}"
+    return plain(scaled, 3, "+")
 
 
 def _figure(words: str, base: float | None, other: float | None, scale: float) -> str:
     cells = [_scaled(base, scale), _scaled(other, scale), "–", "–"]
     if base is not None and other is not None:
-        cells[2] = f"{(other - base) * scale:+,.4g}"
-        cells[3] = f"{(other - base) / base:+.1%}" if base else "–"
+        more = 0.0 if math.isclose(base, other, rel_tol=1e-9) else other - base  # sums of many parts
+        cells[2] = plain(more * scale, sign="+") if more else "0"
+        cells[3] = f"{more / base:+.1%}" if more and base else "–"
     shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
     return f"<tr><td>{words}</td>{shown}</tr>"
 
 
 def _scaled(value: float | None, scale: float) -> str:
-    return "–" if value is None else f"{value * scale:,.4g}"
+    return "–" if value is None else plain(value * scale)
 
 
-def _parting(found: "WhatIf") -> str:
+def _parting(found: "WhatIf", names: Sequence[str]) -> str:
     split = found.divergence
     if split is None:
         return '<p class="small-text soft">The two never have different plans.</p>'
+    base, other = (named(text, names) or "no plan" for text in (split.base, split.other))
     return (
         f'<p class="small-text soft">They part at decision {split.number}, {split.at_s:,.0f} s '
-        f"({escape(split.trigger)}): {escape(found.base_policy)} has {escape(split.base or 'no plan')}, "
-        f"{escape(found.policy)} {escape(split.other or 'no plan')}.</p>"
+        f"({escape(split.trigger)}): {escape(found.base_policy)} has {escape(base)}, "
+        f"{escape(found.policy)} {escape(other)}.</p>"
     )
 
 

@@ -16,7 +16,7 @@ from replay.front import Point, marked, points
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
 from replay.report_data import SERIES_POINTS, Series, tell
-from replay.report_svg import Chart, number, ticks, time_unit
+from replay.report_svg import Chart, named, number, plain, ticks, time_unit
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
 
@@ -205,6 +205,31 @@ def test_numbers_and_times_are_short() -> None:
         "70 T",
     ]
     assert [time_unit(s)[1] for s in (5, 600, 10_000, 200_000)] == ["seconds", "minutes", "hours", "days"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (22_306.4, "22,306"), (1180.4, "1,180"), (153.31, "153.3"), (0.08333, "0.08333"),
+     (-1e-5, "-0.00001"), (999.96, "1,000"), (5e-12, "0"), (-62.108, "-62.11"), (120.0, "120")],
+)  # fmt: skip
+def test_figures_are_written_out(value: float, text: str) -> None:
+    assert plain(value) == text
+    assert plain(value, sign="+") == (text if text[0] == "-" else f"+{text}")
+
+
+def test_numbers_of_domains_become_names() -> None:
+    assert named("d1:7L > d0:30L, d2", ["oslo", "rome"]) == "rome:7L > oslo:30L, d2"
+
+
+def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "a") as log:
+        for sim_ns, kind, payload, wall in history():
+            if kind == "triggered" and payload["number"] == 3:
+                payload = {**payload, "trigger": "alarm", "reasons": {"alarm": [[[0, 1], [2, 1]], [[2, 0]]]}}
+            log.append(sim_ns, kind, payload, wall=wall)
+    story, _ = tell(RunReader(tmp_path / "runs" / "a").events())
+    assert story.alarms == {(0, 1): [900.0], (2, 1): [900.0], (2, 0): [900.0]}
+    assert charts.links(story).count('class="line alarm"') == 3
 
 
 def test_a_chart_clips_to_its_box() -> None:
