@@ -8,26 +8,28 @@ parts, and around the path itself until that no longer helps. Over this set the 
 * time is continuous: moves may start at any instant, not only at decisions or at the end of an iteration;
 * work is fluid: fractions of iterations count, a stalled iteration keeps what it did;
 * a move costs the restart and the least time of its transfers: each pair of domains on its own, over its
-best route,
-  at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding inside a domain is
-  free;
+  best route, at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding inside a
+  domain is free;
 * free knobs (schedule, warm-up depth, point-to-point mode, routes, H of local SGD) are always turned right;
 * GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
 
-A world with jitter also draws iterations shorter than nominal: there the bound holds on average only.
-
-The event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the
-kernel engine.
+A world with jitter also draws iterations shorter than nominal: there the bound holds on average only. The
+event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the kernel
+engine.
 
 Static bound: the best single plan in hindsight, over every order x shared sizes x cuts where the sieves of
 `policy.bound_static` make that affordable, else over the plans of the dynamic bound.
 
-`exact`: the path's plans are all that there are at default placement. `static_exact`: the static bound is
-enumerated.
+`exact`: the path's plans are all that there are at default placement (spaces of up to `WHOLE_SPACE` plans);
+else they are candidates: a policy with a better plan for some stretch that no search and no compared policy
+found could be above. `static_exact`: nothing in the space above beats the static bound's plan, alone.
+
+Local SGD trades quality for communication by a factor that is an estimate (`twin.replicas`), so the same
+bound over the other plans alone stands beside it: `synchronous_tokens`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +63,8 @@ class Bound:
 
     `timeline` is the path: at `ns` work begins under the plan. `candidates` plans were put on paths,
     `enumerated` were covered by the static bound. `utilisation` (mean compute seconds of the active domains
-    over the window) and `egress_usd` (iterations and moves) are those of the path.
+    over the window) and `egress_usd` (iterations and moves) are those of the path. `synchronous_tokens`: the
+    most without local SGD.
     """
 
     tokens: float
@@ -75,6 +78,7 @@ class Bound:
     static_exact: bool
     egress_usd: float
     utilisation: float
+    synchronous_tokens: float
 
 
 def clairvoyant(
@@ -105,7 +109,12 @@ def clairvoyant(
     paths = _Paths(pool, [*used_plans, *space], restart_s)
     if not space:
         paths.improve()
-    return _described(paths, fixed, exact=bool(space))
+    found = _described(paths, fixed, exact=bool(space))
+    others = [plan for plan in used_plans if plan.sync is None or plan.sync.inner_steps == 1]
+    if len(others) == len(used_plans):
+        return found
+    alone = clairvoyant(estimator, wan, decision_times_ns, restart_s=restart_s, used_plans=others)
+    return replace(found, synchronous_tokens=alone.tokens)
 
 
 class _Paths:
@@ -125,6 +134,7 @@ class _Paths:
             before, estimator, made = self.value, self.pool.estimator, self.pool.made
             for leg, family in zip(self.legs, self.on_leg, strict=True):
                 first, last = np.searchsorted(made.edges_s, [leg.start_s, leg.end_s]).tolist()
+                first = min(first, made.slots - 1)  # a leg may begin where the window ends
                 found = around(estimator, made, first, max(last, first + 1), family.plan, top=EACH)
                 self.pool.add(found)
                 self.keep.update([*found, family.plan])
@@ -170,6 +180,7 @@ def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
         static_exact=fixed.exact,
         egress_usd=usd,
         utilisation=busy_s / float(made.edges_s[-1]),
+        synchronous_tokens=paths.value * per_iteration_tokens,
     )
 
 

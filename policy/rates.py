@@ -135,7 +135,8 @@ def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int, ti
     of[wide], lf[wide], ob[wide], lb[wide] = occupancy[::2], latency[::2], occupancy[1::2], latency[1::2]
     tf, tb, tail = (spread(row) for row in (pipeline.tf, pipeline.tb, pipeline.tail))
     tail[[0, -1]] += tied_ns
-    return replace(pipeline, tf=tf, tb=tb, of=of, lf=lf, ob=ob, lb=lb, tail=tail)
+    tw = None if pipeline.tw is None else spread(pipeline.tw)
+    return replace(pipeline, tf=tf, tb=tb, of=of, lf=lf, ob=ob, lb=lb, tail=tail, tw=tw)
 
 
 def per_second(ns: Int) -> Float:

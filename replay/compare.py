@@ -84,6 +84,7 @@ def bound_to_json(bound: Bound, wall_s: float) -> Json:
     """The bound in the words of the rows."""
     return {
         "tokens": bound.tokens,
+        "synchronous_tokens": bound.synchronous_tokens,
         "time_per_token_s": wall_s / bound.tokens if bound.tokens else None,
         "iterations": bound.iterations,
         "static_tokens": bound.static_tokens,

@@ -122,9 +122,9 @@ def run(setup: Setup, name: str, seed: int = 0) -> tuple[float, list[Plan]]:
     return float(totals(facts)["tokens"]), used
 
 
-def restless_setup(size: int, seed: int) -> Setup:
-    setup = toy_setup(size, seconds=900.0)
-    return replace(setup, wan=restless(size, np.random.default_rng(seed), 900.0))
+def restless_setup(size: int, seed: int, seconds: float = 900.0) -> Setup:
+    setup = toy_setup(size, seconds=seconds)
+    return replace(setup, wan=restless(size, np.random.default_rng(seed), seconds))
 
 
 def bound_of(setup: Setup, used: list[Plan]) -> Bound:
@@ -134,14 +134,32 @@ def bound_of(setup: Setup, used: list[Plan]) -> Bound:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+OTHERS = ("sailor", "crosspipe", "diloco", "dtfm", "alpa", "atlas", "hyperion")
+
+
+@pytest.mark.parametrize("seed", range(100))
 def test_no_policy_is_above_it(seed: int) -> None:
-    setup = restless_setup(2 + seed % 2, seed)
-    runs = [run(setup, name, seed) for name in ("static", "single", "greedy", "mpc")]
+    setup = restless_setup(2 + seed % 2, seed, 900.0 if seed % 5 == 0 else 300.0)
+    names = ("static", "single", "greedy", "mpc") if seed % 5 == 0 else ()
+    runs = [run(setup, name, seed) for name in (*names, OTHERS[seed % len(OTHERS)])]
     bound = bound_of(setup, [plan for _, used in runs for plan in used])
     assert bound.tokens >= bound.static_tokens * (1 - 1e-12)
-    for tokens, _ in runs:
+    for tokens, used in runs:
         assert tokens <= bound.tokens
+        if all(plan.sync is None or plan.sync.inner_steps == 1 for plan in used):
+            assert tokens <= bound.synchronous_tokens
+
+
+def test_local_sgd_has_a_bound_of_its_own() -> None:
+    """Replicas over slow links: local SGD is above everything synchronous, and only the first bound knows."""
+    setup = toy_setup(2, bps=3e8)
+    local, used = run(setup, "diloco")
+    (sync,) = {plan.sync for plan in used}
+    assert sync is not None and sync.inner_steps > 1
+    bound = bound_of(setup, used)
+    assert bound.synchronous_tokens < local <= bound.tokens
+    alone = bound_of(setup, [])
+    assert alone.synchronous_tokens == alone.tokens == bound.synchronous_tokens
 
 
 @pytest.mark.parametrize("seed", range(5))

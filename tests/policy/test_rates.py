@@ -9,6 +9,7 @@ from policy.search import best_plans
 from tests.policy.cases import links, random_case
 from twin.domain import Cluster, LinkState
 from twin.estimate import DEAD, Estimator
+from twin.plan import Schedule
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -24,6 +25,17 @@ def test_equals_the_estimator_state_by_state(seed: int) -> None:
     for plan, _ in best_plans(estimator, state, free_gpus=free, top=12):
         expected = [estimator.iter_ns(plan, s, slowdown) for s in states]
         assert iteration_ns(estimator, plan, States.of(states), slowdown).tolist() == expected
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "crosspipe"])
+def test_equals_the_estimator_under_other_schedules(schedule: Schedule) -> None:
+    estimator, state = random_case(4, size=3)
+    rng = np.random.default_rng(4)
+    states = [links(3, rng) for _ in range(6)]
+    plan = estimator.make((2, 0, 1), (1, 2, estimator.n_layers - 3), 1, ((1, 1),) * 3, 1)
+    other = plan.with_schedule(schedule, "blocking")
+    expected = [estimator.iter_ns(other, s) for s in states]
+    assert iteration_ns(estimator, other, States.of(states)).tolist() == expected
 
 
 def test_routes_and_limits_of_domains_count() -> None:
