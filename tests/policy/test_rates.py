@@ -29,7 +29,7 @@ def test_equals_the_estimator_state_by_state(seed: int) -> None:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "crosspipe"])
 def test_equals_the_estimator_under_other_schedules(schedule: Schedule) -> None:
-    estimator, state = random_case(4, size=3)
+    estimator, _ = random_case(4, size=3)
     rng = np.random.default_rng(4)
     states = [links(3, rng) for _ in range(6)]
     plan = estimator.make((2, 0, 1), (1, 2, estimator.n_layers - 3), 1, ((1, 1),) * 3, 1)
