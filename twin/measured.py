@@ -36,7 +36,8 @@ def load(store: Path, spec: WanSettings, domains: Sequence[str], train_share: fl
     caps = _caps(store, spec, domains)
     rtts = samples.grid(store, spec.rtt, spec, domains, "rtt_s") if spec.rtt else {}
     links, capacity = {}, np.full((len(domains),) * 2, np.inf)
-    for (i, j), link in found.items():
+    for i, j in list(found):
+        link = found.pop((i, j))  # one copy of a trace at a time
         capacity[i, j] = caps.get((i, j), spec.cap_bps)
         bandwidth = np.minimum(link.single_bps * spec.streams, capacity[i, j])
         round_trip = rtts.get((i, j), rtts.get((j, i)))

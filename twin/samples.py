@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import groupby, pairwise, permutations
 from pathlib import Path
 from typing import Literal
 
@@ -20,16 +20,20 @@ _STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $s
 _RATE = f"bandwidth_bps / {_STREAMS}"
 _OFFERED = "coalesce(kind, '') NOT IN ('load', 'capacity')"
 """Offered load and line rates are no measurement of what a transfer gets."""
+_OF_LINKS = f"""dataset = $dataset AND src <> dst
+      AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
+      AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
+      AND {_OFFERED} AND coalesce(source_file = $file, true)"""
 _SERIES = f"""
     SELECT epoch_ns(ts) AS ns, src, dst, avg({_RATE}) AS single_bps, avg(rtt_s) AS rtt_s
     FROM link_samples
-    WHERE dataset = $dataset AND src <> dst
-      AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
-      AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
-      AND {_OFFERED} AND coalesce(source_file = $file, true)
+    WHERE {_OF_LINKS} AND list_contains($sources, src) AND list_contains($targets, dst)
     GROUP BY ts, src, dst
     ORDER BY src, dst, ns
 """
+_SIZES = f"SELECT src, dst, count(*) FROM link_samples WHERE {_OF_LINKS} GROUP BY src, dst ORDER BY src, dst"
+ROWS_AT_ONCE = 250_000
+"""Names and groups of so many rows are in memory together; what stays of a sample is three numbers."""
 _FIGURES: Mapping[Figure, str] = {"rtt_s": "rtt_s", "bandwidth_bps": "bandwidth_bps", "single_bps": _RATE}
 _GRID = """
     SELECT src, dst, median({figure}) FROM link_samples
@@ -51,9 +55,44 @@ class Series:
 def series(
     store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None
 ) -> dict[tuple[str, str], Series]:
-    """The samples of every link between `sites`, or of all links; sorted by link."""
-    rows = _query(store, _SERIES, source, spec, sites)
-    columns: dict[str, Values] = rows.fetchnumpy()
+    """The samples of every link between `sites`, or of all links; sorted by link.
+
+    Read in parts, so that memory beyond the numbers themselves does not grow with the trace.
+    """
+    ask = _asking(store, source, spec, sites)
+    sizes = ask(_SIZES).fetchall()
+    found: dict[tuple[str, str], Series] = {}
+    for sources, targets in _parts(sizes):
+        found |= _split(ask(_SERIES, sources=sources, targets=targets).fetchnumpy())
+    return {pair: found[pair] for pair in sorted(found)}
+
+
+def _parts(sizes: Sequence[tuple[str, str, int]]) -> list[tuple[list[str], list[str]]]:
+    """Sources x targets of each part: as many whole sources as fit, or one with some of its targets."""
+    parts: list[tuple[list[str], list[str]]] = []
+    room = 0
+    for source, rows in groupby(sizes, key=lambda row: row[0]):
+        links = [(target, count) for _, target, count in rows]
+        whole = sum(count for _, count in links)
+        if whole <= room:
+            parts[-1][0].append(source)
+            parts[-1][1].extend(target for target, _ in links)
+            room -= whole
+            continue
+        parts.append(([source], []))
+        room, alone = ROWS_AT_ONCE, True
+        for target, count in links:
+            if count > room and parts[-1][1]:
+                parts.append(([source], []))
+                room, alone = ROWS_AT_ONCE, False
+            parts[-1][1].append(target)
+            room -= count
+        room = room if alone else 0
+    return parts
+
+
+def _split(columns: Mapping[str, Values]) -> dict[tuple[str, str], Series]:
+    """The series of each link, of rows in the order of links."""
     times = np.asarray(columns["ns"], np.int64)
     rate = np.asarray(columns["single_bps"], np.float64)
     rtt = np.ma.filled(np.ma.asarray(columns["rtt_s"], dtype=np.float64), np.nan)
@@ -68,7 +107,7 @@ def grid(
     """The median of a figure for every pair of domains that the set knows."""
     sites = [source.sites.get(name, name) for name in domains]
     text = _GRID.format(figure=_FIGURES[figure], offered=_OFFERED)
-    found = {(src, dst): value for src, dst, value in _query(store, text, source, spec, sites).fetchall()}
+    found = {(src, dst): value for src, dst, value in _asking(store, source, spec, sites)(text).fetchall()}
     pairs = permutations(range(len(sites)), 2)
     return {(i, j): found[sites[i], sites[j]] for i, j in pairs if (sites[i], sites[j]) in found}
 
@@ -103,10 +142,14 @@ def explain(
     return UsageError(f"data set {name!r} has no {what}")
 
 
-def _query(store: Path, text: str, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None):  # type: ignore[no-untyped-def]
+def _asking(  # type: ignore[no-untyped-def]
+    store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None
+):
+    """What runs a query with the figures of a source and a spec, and with those that it is given."""
     from ingest import query  # brings duckdb, needed here only
 
-    given = {
+    connection = query.connect(store)
+    usual = {
         "dataset": source.dataset,
         "file": source.file,
         "sites": None if sites is None else list(sites),
@@ -114,4 +157,9 @@ def _query(store: Path, text: str, source: SourceSettings, spec: WanSettings, si
         "sample_streams": spec.sample_streams,
         "min_duration_s": spec.min_duration_s,
     }
-    return query.connect(store).execute(text, {name: given[name] for name in given if f"${name}" in text})
+
+    def ask(text: str, **given: list[str]):  # type: ignore[no-untyped-def]
+        every = usual | given
+        return connection.execute(text, {name: every[name] for name in every if f"${name}" in text})
+
+    return ask
