@@ -481,7 +481,7 @@ def audit(
     Example: twin audit latest
     """
     from replay import audit as auditor
-    from replay import runs, show, signing
+    from replay import runs, show, show_decision, signing
     from replay.quarantine import quarantine
 
     run_id = runs.find(out.store, run)
@@ -493,7 +493,12 @@ def audit(
         chain_head = signing.verified(out.store, run_id, public).chain_head
     if number is not None:
         found = auditor.decision(out.store, run_id, number)
-        out.show(found.to_json(), lambda console: show.decision(console, found))
+
+        def tell(console: "Console") -> None:
+            show.decision(console, found)
+            show_decision.seen(console, found)
+
+        out.show(found.to_json(), tell)
         sys.exit(0 if found.reproduced else 3)
     with out.console.progress() as progress:
         report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)

@@ -31,8 +31,8 @@ def what_if(console: Console, found: "WhatIf") -> None:
         console.line("the two never have different plans")
     else:
         console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
-        console.line(f"  {ours}: {split.base or 'no plan'}: {split.base_reason}")
-        console.line(f"  {theirs}: {split.other or 'no plan'}: {split.other_reason}")
+        console.line(f"  {ours}: {_answer(split.base, split.base_reason)}")
+        console.line(f"  {theirs}: {_answer(split.other, split.other_reason)}")
     base, other = found.base.to_json(), found.other.to_json()
     rows = [
         (
@@ -75,6 +75,11 @@ def offpolicy(console: Console, found: "OffPolicy") -> None:
     console.line(f"effective runs   {found.effective_runs:.2f} of {len(found.run_ids)}")
     for note in found.notes:
         console.line(f"note: {note}")
+
+
+def _answer(plan: str, reason: str) -> str:
+    """A plan and why; many reasons name the plan themselves."""
+    return reason if plan and plan in reason else f"{plan or 'no plan'}: {reason}"
 
 
 def _share(base: float | None, difference: float | None) -> str:

@@ -5,6 +5,7 @@ it does, its log holds the decisions before that one as they were made. So it is
 like any other run, and it needs the other run no longer.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -125,10 +126,7 @@ class WhatIf:
     def differences(self) -> dict[str, float | None]:
         """The other run's figure less the base's, for every key figure; None where one has no value."""
         base, other = self.base.to_json(), self.other.to_json()
-        return {
-            name: None if base[name] is None or other[name] is None else other[name] - base[name]
-            for name in base
-        }
+        return {name: _difference(base[name], other[name]) for name in base}
 
     def to_json(self) -> Json:
         """The object of `twin replay --run RUN --policy OTHER --json`."""
@@ -147,6 +145,13 @@ class WhatIf:
             "verdicts": [{"kpi": v.kpi, "mean": v.mean, "low": v.low, "high": v.high} for v in self.verdicts],
             "notes": list(self.notes),
         }
+
+
+def _difference(base: float | None, other: float | None) -> float | None:
+    """How much more; sums of the same parts in another order are equal."""
+    if base is None or other is None:
+        return None
+    return 0.0 if base != other and math.isclose(base, other, rel_tol=1e-12) else other - base
 
 
 def what_if(

@@ -273,6 +273,13 @@ def test_any_view_is_exported(kept: Path, call: Call, form: str) -> None:
     assert done.code == 0 and done.out.startswith(starts[form])
 
 
+def test_a_decision_is_told_with_what_was_seen_and_expected(kept: Path, call: Call) -> None:
+    shown = call(kept, "audit", STATIC, "--decision", "2").out.decode()
+    for words in ("model  none: not a learned policy", "mask   ", "us-east-1 > eu-west-1", "60 s ahead",
+                  "candidates", "the baselines would have done", "what happened until the next"):  # fmt: skip
+        assert words in shown, words
+
+
 def test_the_views_describe_themselves(kept: Path, call: Call) -> None:
     assert b"decisions: one row is a decision" in call(kept, "sql", "describe").out
 

@@ -1,0 +1,36 @@
+"""What a policy had before it when it decided, as people read it: links now and ahead, GPUs, mask, model."""
+
+from typing import TYPE_CHECKING, Any
+
+from replay.console import Console
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.audit import DecisionAudit
+
+
+def seen(console: Console, found: "DecisionAudit") -> None:
+    """The view of a decision, the actions it was allowed, and the model that answered."""
+    view, domains = found.recorded["observation"], found.explanation.domains
+    mask = found.recorded["mask"]
+    allowed = f"{sum(mask)} of {len(mask)} actions allowed" if mask else "none: any legal plan could be named"
+    gpus = zip(domains, view["free_gpus"], view["slowdown"], strict=True)
+    console.line(f"model  {found.checkpoint or 'none: not a learned policy'}")
+    console.line(f"mask   {allowed}")
+    console.line("GPUs   " + ", ".join(f"{name} {free} free at {slow:g} x" for name, free, slow in gpus))
+    ahead = [f"{horizon:g} s ahead" for horizon in view["horizons_s"][1:]]
+    columns = ("link", "one way ms", "now Gb/s", *ahead, "sd of log at the end")
+    console.table("links as they were seen and expected", columns, _links(view, domains))
+
+
+def _links(view: dict[str, Any], domains: tuple[str, ...] | list[str]) -> list[tuple[str, ...]]:
+    """One row a link: latency, bandwidth at each horizon, uncertainty at the last one."""
+    pairs = [(i, j) for i in range(len(domains)) for j in range(len(domains)) if i != j]
+    return [
+        (
+            f"{domains[i]} > {domains[j]}",
+            f"{1e3 * view['latency_s'][i][j]:.1f}",
+            *(f"{matrix[i][j] / 1e9:.2f}" for matrix in view["bandwidth_bps"]),
+            f"{view['sd_log'][-1][i][j]:.3f}",
+        )
+        for i, j in pairs
+    ]
