@@ -141,8 +141,8 @@ def page(outputs: tuple[str, ...]) -> str:
         "fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.",
         "",
         "**Tied embeddings** (the GPT family). The first and the last stage hold a copy each and exchange "
-        "its gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16: 2)"
-        " for each of the dp pipelines, half of them at a time, both ways at once. Between domains they "
+        "its gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16:"
+        " 2) for each of the dp pipelines, half of them at a time, both ways at once. Between domains they "
         "travel at the pace of the slowest boundary.",
         "",
         "## Answers",
