@@ -234,6 +234,14 @@ def synth(out: Output, directory: Path) -> None:
 @weights_option
 @click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
 @click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
+@click.option("--workers", type=click.IntRange(1), default=0, help="Processes that collect rollouts.")
+@click.option("--ray", type=click.IntRange(1), default=0, help="The same over Ray (extra `ray`).")
+@click.option("--distributed", type=click.IntRange(1), default=0, help="Learners that share gradients.")
+@click.option("--lessons", multiple=True, metavar="RUN", help="Follow the decisions of this run first, too.")
+@click.option("--live", is_flag=True, help="Show every update as it is made.")
+@click.option(
+    "--tensorboard", type=click.Path(path_type=Path), help="Write the curve there (extra `tensorboard`)."
+)
 @with_output
 def train(
     out: Output,
@@ -244,21 +252,37 @@ def train(
     weights: str | None,
     resume: bool,
     activate: bool,
+    workers: int,
+    ray: int,
+    distributed: int,
+    lessons: tuple[str, ...],
+    live: bool,
+    tensorboard: Path | None,
 ) -> None:
     """Train Hi-PPO on the first part of a trace.
 
-    Imitation of planners first, then PPO in many twins at once; Ctrl-C saves, `--resume` goes on.
+    Imitation of planners first, then PPO in many twins at once; Ctrl-C saves, `--resume` goes on. With
+    workers or over Ray the result is the same; learners that share gradients see more, so theirs is another.
 
     \b
-    Example: twin train --scenario quad-70b
+    Examples:
+      twin train --scenario quad-70b
+      twin train --scenario quad-70b --workers 2 --live
     """
     from replay import options, show, training
+    from replay.live import Live
 
+    team = training.Team(workers, ray, distributed)
+    tell = {"tell": Live(out.console).tell} if live else {}
     with out.console.progress() as progress:
         done = training.train(
             out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm, seed=seed,
-            resume=resume, activate=activate, progress=progress,
+            resume=resume, activate=activate, team=team, lessons=lessons, progress=progress, **tell,
         )  # fmt: skip
+    if tensorboard is not None and done.run_id is not None:
+        from replay.tensorboard import export
+
+        out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
         raise KeyboardInterrupt

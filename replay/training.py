@@ -2,21 +2,27 @@
 
 import math
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.durable import Lock
+from ingest.errors import UsageError
 from ingest.progress import SILENT, Progress
 from replay import champion, runs
 from replay.header import Header
 from replay.log import RunWriter
 from replay.runs import CHECKPOINTS
 from twin import scenario as scenarios
-from twin.scenario import Scenario
+from twin.scenario import Scenario, Setup
+
+if TYPE_CHECKING:
+    from policy.hippo.config import HiPpoConfig
+    from policy.hippo.train import TrainResult
 
 Json = dict[str, Any]
 
@@ -52,6 +58,19 @@ class TrainingResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Who collects rollouts and who learns: at most one of the three is not 0."""
+
+    workers: int = 0  # processes on this machine that collect rollouts; the result is the same
+    ray: int = 0  # the same over Ray, on as many machines as its cluster has
+    distributed: int = 0  # learners that share gradients; more of them see more, so the result is another
+
+    def __post_init__(self) -> None:
+        if sum(size > 0 for size in (self.workers, self.ray, self.distributed)) > 1:
+            raise UsageError("take one of --workers, --ray and --distributed")
+
+
 def train(
     store: Path,
     scenario: Scenario,
@@ -61,29 +80,37 @@ def train(
     seed: int | None = None,
     resume: bool = False,
     activate: bool = True,
+    team: Team | None = None,
+    lessons: Sequence[str] = (),
+    tell: Callable[[Any], None] = lambda update: None,
     progress: Progress = SILENT,
 ) -> TrainingResult:
     """Train on the training window; with `activate`, runs of `hippo` use the result from then on.
 
     `algorithm` names a section of `configs/algo/hi_ppo.yaml`. Ctrl-C saves the state at the next step and
     returns with `finished` false; `resume` goes on from there to the same weights as an uninterrupted
-    training. The curve of a finished training becomes the events of a run of its own.
+    training. The curve of a finished training becomes the events of a run of its own; `tell` hears of every
+    update at once. `lessons` are finished runs whose decisions the warm start follows, too.
 
     Raises:
         LockedError: a training of this store is under way.
         NotFoundError: the data set is not in the lake. UsageError: nothing to resume, or with other settings.
     """
-    from policy.hippo import config, train  # imports torch
+    from policy.hippo import config, launch  # imports torch
 
+    team = team or Team()
     setup = scenarios.prepare(scenario, store, window="train", dataset=dataset, seed=seed)
     settings = config.shipped(algorithm)
-    with Lock(store / LOCK), interruption() as interrupted:
-        done = train.train(
-            setup, config=settings, out=store / CHECKPOINTS, resume=resume, progress=progress,
-            stop=lambda: bool(interrupted),
-        )  # fmt: skip
+    first = launch.rank_of() == 0 or not team.distributed
+    with ExitStack() as stack:
+        if first:  # the other learners of this machine write nothing
+            stack.enter_context(Lock(store / LOCK))
+        interrupted = stack.enter_context(interruption())
+        done = _trained(
+            stack, store, setup, settings, team, lessons, tell, resume, progress, lambda: bool(interrupted)
+        )
     run_id = None
-    if done.finished:
+    if done.finished and first:
         run_id = log_curve(store, Header(setup.header(), "train", "kernel", done.digest, False), done.curve)
         if activate:
             champion.promote(store, done.digest)
@@ -91,6 +118,39 @@ def train(
         run_id, done.digest, done.checkpoint_path, done.score, done.seconds,
         len(done.curve), done.finished, activate and done.finished,
     )  # fmt: skip
+
+
+def _trained(
+    stack: ExitStack,
+    store: Path,
+    setup: Setup,
+    settings: "HiPpoConfig",
+    team: Team,
+    lessons: Sequence[str],
+    tell: Callable[[Any], None],
+    resume: bool,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> "TrainResult":
+    """The training itself, in the company asked for."""
+    from policy.hippo import launch, train
+    from policy.hippo.crew import Here, Processes
+    from policy.hippo.ray_crew import RayCrew
+    from replay.lessons import logged
+
+    out = store / CHECKPOINTS
+    crew: Any = Here
+    if team.workers:
+        crew = partial(Processes, team.workers)
+    elif team.ray:
+        crew = partial(RayCrew, team.ray)
+    peers = None
+    if team.distributed:
+        peers = stack.enter_context(launch.learners(team.distributed, setup, settings, out))
+    company = train.Company(crew, peers, logged(store, lessons), tell)
+    return train.train(
+        setup, config=settings, out=out, resume=resume, progress=progress, stop=stop, company=company
+    )
 
 
 def log_curve(store: Path, header: Header, curve: Any) -> str:

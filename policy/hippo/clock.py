@@ -114,14 +114,14 @@ def exchange_ns(p, x, depth, source, target, tied_bytes, bandwidth_bps, latency_
             a, b = source[p, i] if a < 0 else a, target[p, i]
     if a < 0 or tied_bytes[p] == 0:
         return 0
-    longest = 0
+    longest = np.int64(0)
     for i, j in ((a, b), (b, a)):
         speed = bandwidth_bps[p, x, i, j]
         sent = LONGEST_NS if speed <= 0 else np.rint(min(tied_bytes[p] * 8 / speed * 1e9, LONGEST_NS))
         if sent >= LONGEST_NS:
             return LONGEST_NS
         step = np.int64(sent) + np.int64(np.rint(latency_s[p, x, i, j] * 1e9))
-        longest = step if step > longest else longest
+        longest = max(longest, step)
     return STEPS * longest
 
 

@@ -5,6 +5,7 @@ with the same ones, and afterwards their mean is taken, so that the order of tas
 """
 
 import pickle
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -108,6 +109,7 @@ _station: Station | None = None
 
 
 def _open(config: HiPpoConfig, courses: Sequence[Course]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who sends orders decides when there are no more
     global _station
     _station = Station(config, courses)
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from policy.hippo.config import DistributedConfig
+from policy.hippo.config import HiPpoConfig
 from policy.hippo.practice import Practice, Weights
 
 Enough = Callable[[int], bool]
@@ -27,8 +27,8 @@ PATIENCE = timedelta(hours=2)
 class Learners:
     """This learner's end of the group; `policy.hippo.practice.Peers`."""
 
-    def __init__(self, rank: int, size: int, host: str, port: int, config: DistributedConfig):
-        self.rank, self.size, self.config = rank, size, config
+    def __init__(self, rank: int, size: int, host: str, port: int, config: HiPpoConfig):
+        self.rank, self.size, self.config = rank, size, config.distributed
         self._store = dist.TCPStore(host, port, size, is_master=rank == 0, timeout=PATIENCE)
         dist.init_process_group("gloo", store=self._store, rank=rank, world_size=size, timeout=PATIENCE)
 

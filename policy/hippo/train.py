@@ -44,7 +44,10 @@ Never = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """Where the selected checkpoint lies and how it was learned. `finished` is False after a stop."""
+    """Where the selected checkpoint lies and how it was learned. `finished` is False after a stop.
+
+    Of several learners only the first one writes: the others' digest is empty.
+    """
 
     checkpoint_path: Path
     digest: str
@@ -99,11 +102,10 @@ def train(
         finished = training.run()
     finally:
         training.crew.close()
-    path = training.publish()
-    state = training.state
-    return TrainResult(
-        path, checkpoints.digest(path), tuple(state.curve), perf_counter() - began, state.best, finished
-    )
+    path = training.publish() if training.first else out
+    digest = checkpoints.digest(path) if training.first else ""
+    state, seconds = training.state, perf_counter() - began
+    return TrainResult(path, digest, tuple(state.curve), seconds, state.best, finished)
 
 
 class _Training:

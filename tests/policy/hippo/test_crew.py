@@ -93,7 +93,7 @@ def test_lower_agents_learn_in_every_task_and_are_averaged() -> None:
 
 def learner(rank: int, size: int, port: int, out: str, config: HiPpoConfig, slow: float, box: Any) -> None:
     """One process; puts (rank, digest of its weights, decisions of its rollouts) into the box."""
-    peers = Learners(rank, size, "127.0.0.1", port, config.distributed)
+    peers = Learners(rank, size, "127.0.0.1", port, config)
     taken: list[int] = []
 
     class Watched(Here):
@@ -141,7 +141,7 @@ def together(
 
 
 def test_a_lone_learner_learns_what_plain_training_learns(plain: TrainResult, tmp_path: Path) -> None:
-    peers = Learners(0, 1, "127.0.0.1", free_port(), CONFIG.distributed)
+    peers = Learners(0, 1, "127.0.0.1", free_port(), CONFIG)
     try:
         assert trained(tmp_path, peers=peers).digest == plain.digest
     finally:

@@ -1,0 +1,59 @@
+"""Logs are data: the decisions of finished runs as lessons for the warm start of a training.
+
+A decision's advantage is what was trained over the decisions that follow it, relative to what the static plan
+would have trained on the same links (by the twin's model), less the mean of that over all decisions.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.errors import InputError
+from policy.hippo.imitation import Logged
+from policy.static import equal_cuts
+from replay import offpolicy, runner, runs
+from replay.episodes import Step, read
+from replay.header import from_payload
+from replay.log import RunReader
+from twin.estimate import Estimator
+
+AHEAD = 12
+"""Decisions whose earnings count for one: a move pays back only later."""
+
+
+def logged(store: Path, run_ids: Sequence[str]) -> list[Logged]:
+    """Decisions of finished runs with their advantages.
+
+    Raises:
+        NotFoundError: no such run. InputError: it is unfinished, or several jobs decide in it.
+    """
+    steps: list[Step] = []
+    gains: list[NDArray[np.float64]] = []
+    for run_id in run_ids:
+        reader = RunReader(runs.folder(store, run_id))
+        mine = read(run_id, reader.events())
+        if not mine or not reader.finished:
+            raise InputError(f"{run_id}: needs a finished run with decisions")
+        stage, _ = runner.restage(store, from_payload(reader.header()), ())
+        steps += mine
+        gains.append(_gains(stage.context.estimator, mine))
+    if not steps:
+        return []
+    whole = np.concatenate(gains)
+    advantage = whole - whole.mean()
+    answers = zip(steps, advantage.tolist(), strict=True)
+    return [Logged(step.view, step.decision.plan, better) for step, better in answers]
+
+
+def _gains(estimator: Estimator, steps: Sequence[Step]) -> NDArray[np.float64]:
+    """Tokens of each decision and those behind it over the static plan's, less one."""
+    base = equal_cuts(estimator, range(estimator.cluster.size), [d.gpus for d in estimator.cluster.domains])
+    usual = offpolicy.earned(estimator, steps, [(base, base)] * len(steps))
+    tokens = np.array([step.tokens for step in steps], dtype=np.float64)
+    ends = np.minimum(np.arange(len(steps)) + AHEAD, len(steps))
+    sums = [np.concatenate([[0.0], np.cumsum(values)]) for values in (tokens, usual)]
+    done, expected = (total[ends] - total[:-1] for total in sums)
+    result: NDArray[np.float64] = np.where(expected > 0, done / np.maximum(expected, 1.0) - 1.0, 0.0)
+    return result

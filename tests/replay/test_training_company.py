@@ -1,0 +1,106 @@
+"""`twin train` with company: worker processes, learners that share gradients, lessons from logs; its curve
+live and for TensorBoard.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingest.errors import InputError, UsageError
+from policy.hippo.config import HiPpoConfig, shipped
+from policy.hippo.course import prepared
+from policy.hippo.imitation import logged_lessons
+from replay import runner, training
+from replay.console import Console
+from replay.lessons import AHEAD, logged
+from replay.live import Live, sparkline
+from replay.training import Team, TrainingResult
+from tests.replay import toys
+from tests.worlds import toy_scenario, toy_setup
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingResult]:
+    store = tmp_path_factory.mktemp("plain")
+    with pytest.MonkeyPatch.context() as patch:
+        toys.without_lake(patch)
+        return store, training.train(store, toy_scenario(), algorithm="toy")
+
+
+def test_workers_change_nothing_and_learners_do(
+    plain: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys.without_lake(monkeypatch)
+    collected = training.train(tmp_path / "a", toy_scenario(), algorithm="toy", team=Team(workers=2))
+    assert collected.checkpoint == plain[1].checkpoint
+    shared = training.train(tmp_path / "b", toy_scenario(), algorithm="toy", team=Team(distributed=2))
+    assert shared.finished and shared.checkpoint != plain[1].checkpoint
+    assert len(list((tmp_path / "b" / "checkpoints").glob("[0-9a-f]*/hippo-*.pt"))) == 1  # one of them wrote
+
+
+def test_only_one_kind_of_company() -> None:
+    with pytest.raises(UsageError, match="one of"):
+        Team(workers=2, ray=2)
+
+
+def test_the_curve_is_read_back_from_tensorboard(plain: tuple[Path, TrainingResult], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from replay.tensorboard import export
+
+    store, done = plain
+    assert done.run_id is not None
+    path = export(store, done.run_id, tmp_path)
+    assert export(store, done.run_id, tmp_path) == path
+    found = EventAccumulator(str(path.parent)).Reload()
+    rewards = found.Scalars("ppo/reward")
+    assert [point.step for point in rewards] == [128, 256]
+    assert np.isfinite([point.value for point in rewards]).all()
+    assert {"ppo/validation_score", "imitation/loss"} <= set(found.Tags()["scalars"])
+
+
+def test_live_prints_every_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toys.without_lake(monkeypatch)
+    done = training.train(tmp_path, toy_scenario(), algorithm="toy", tell=Live(Console()).tell)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.count(" steps ") == done.updates
+    assert "ppo 2 256 steps" in shown and "reward" in shown and "validation_score" in shown
+
+
+def test_sparkline_runs_from_lowest_to_highest() -> None:
+    assert sparkline([0.0, 1.0, 0.5]) == "▁█▄" or sparkline([0.0, 1.0, 0.5]) == "▁█▅"
+    assert sparkline([]) == "" and sparkline([2.0]) == "▁"
+    assert len(sparkline([float(x) for x in range(100)])) == 24
+
+
+def test_logged_decisions_become_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toys.without_lake(monkeypatch)
+    played = [
+        runner.run(tmp_path, policy=policy, scenario=toy_scenario(), seed=1).run_id
+        for policy in ("static", "mpc")
+    ]
+    decisions = logged(tmp_path, played)
+    assert abs(np.mean([one.advantage for one in decisions])) < 1e-9
+    assert len(decisions) > AHEAD and decisions[0].plan is not None
+    course = prepared(toy_setup(3), HiPpoConfig())
+    config = shipped("toy").imitation
+    alike = logged_lessons(course, decisions, config.model_copy(update={"beta": 0.0}))
+    weighted = logged_lessons(course, decisions, config.model_copy(update={"beta": 0.1}))
+    assert alike is not None and weighted is not None and len(alike) == len(weighted) > 0
+    assert set(alike.weight.tolist()) == {1.0}
+    best = max(decisions, key=lambda one: one.advantage)
+    assert weighted.weight.max().item() == pytest.approx(min(np.exp(best.advantage / 0.1), 20.0), rel=1e-5)
+    first = training.train(tmp_path, toy_scenario(), algorithm="toy", lessons=played)
+    without = training.train(tmp_path / "other", toy_scenario(), algorithm="toy")
+    assert first.checkpoint != without.checkpoint
+
+
+def test_lessons_need_finished_runs_with_decisions(plain: tuple[Path, TrainingResult]) -> None:
+    store, done = plain
+    assert done.run_id is not None
+    with pytest.raises(InputError, match="decisions"):
+        logged(store, [done.run_id])
