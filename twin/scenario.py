@@ -1,7 +1,8 @@
 """A scenario file becomes a `Setup`: everything a run is a function of, in one frozen value."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -168,7 +169,7 @@ def assemble(
     whole = altered(whole, always)
     start_ns, end_ns = split(whole, window)
     asked = sensing(scenario)
-    filters = filters or past.fit(whole.window(0, split(whole, "test")[0]), asked)
+    filters = filters or _fitted(_Train.of(whole.window(0, split(whole, "test")[0])), asked)
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
@@ -187,6 +188,25 @@ def assemble(
         inputs=found.digests,
         calibration=constants,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Train:
+    """A training window, equal to others of the same content."""
+
+    digest: str
+    capacity: bytes
+    trace: WanTrace = field(compare=False)
+
+    @classmethod
+    def of(cls, trace: WanTrace) -> "_Train":
+        return cls(trace.digest, b"" if trace.capacity_bps is None else trace.capacity_bps.tobytes(), trace)
+
+
+@lru_cache(maxsize=8)
+def _fitted(train: _Train, asked: Sensing) -> LinkParameters:
+    """Filters fitted once for all runs of a process on the same measurements."""
+    return past.fit(train.trace, asked)
 
 
 def split(wan: WanTrace, window: Window) -> tuple[int, int]:
