@@ -1,7 +1,7 @@
 """When the world is no longer the one a policy was trained for, by two measures of a run's log.
 
 * **Filter**: the share of directed links whose running normalised innovation squared lies outside
-  `status.HEALTHY` at the end of the log: the filters misjudge their own error. Drifting from `LINKS[1]` of
+  `health.HEALTHY` at the end of the log: the filters misjudge their own error. Drifting from `LINKS[1]` of
   the links on, calm again at `LINKS[0]` or less.
 * **Reward**: the mean, over the last `DECISIONS` decisions with a forecast and finished iterations, of how
   much longer an iteration really took than was predicted (0.2 = 20 % longer), weighed by time. Drifting from
@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from ingest import durable
-from ingest.errors import DamageError
+from ingest.errors import DamageError, NotFoundError
 from ingest.units import NS_PER_S
 from policy import registry
-from replay import runs
+from replay import health, runs
 from replay.events import Event, canonical
 from replay.header import Header, from_payload
 from replay.log import RunReader
 from replay.retrain import RETRAIN
-from replay.status import HEALTHY, innovations, link_filter
 
 Json = dict[str, Any]
 LINKS = (0.1, 0.25)
@@ -66,11 +65,10 @@ def reading(store: Path, run_id: str) -> Reading:
     Raises:
         NotFoundError: no such run, or its data set has left the lake. DamageError: its log is damaged.
     """
-    reader = RunReader(runs.folder(store, run_id))
-    nis = innovations(reader, link_filter(store, from_payload(reader.header())))
-    size = len(nis)
-    bad = sum(not HEALTHY[0] <= nis[i, j] <= HEALTHY[1] for i in range(size) for j in range(size) if i != j)
-    return Reading(run_id, bad / (size * (size - 1)), shortfall(reader.events()))
+    found = health.of(store, run_id)
+    if found.problem is not None:
+        raise NotFoundError(f"{run_id}: {found.problem}")
+    return Reading(run_id, found.unhealthy, shortfall(RunReader(runs.folder(store, run_id)).events()))
 
 
 def shortfall(events: Iterable[Event]) -> float | None:

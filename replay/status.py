@@ -1,25 +1,17 @@
-"""What a store holds: runs, the active checkpoint, the lake, how well the filters fit; and every policy."""
+"""What a store holds: runs, the active checkpoint, the lake, how far the twin is off; and every policy."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ingest import lake
 from ingest.errors import TwinError
 from policy import registry
-from replay import accuracy, champion, lineage, runs
-from replay.header import Header, from_payload
+from replay import champion, health, lineage, runs
+from replay.header import from_payload
 from replay.log import RunReader
-from twin import scenario as scenarios
-from twin.kalman import LinkFilter
 
 Json = dict[str, Any]
-HEALTHY = (0.3, 2.0)
-"""A filter that is right about its own error has a running normalised innovation squared near 1. With the
-weight 0.05 of `twin.kalman` it scatters by sqrt(2 * 0.05 / 1.95) = 0.23: three deviations down and, since
-the distribution is skewed, four up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +32,6 @@ class RunLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkHealth:
-    """How well the filter of one directed link fitted what it was shown in a run."""
-
-    src: str
-    dst: str
-    nis: float
-    healthy: bool
-    bias: float | None  # of the bandwidth forecast for the next telemetry, over what was then seen
-    mape: float | None
-
-    def to_json(self) -> Json:
-        """All fields by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class DomainAccuracy:
-    """How far predicted iteration times were off while a domain was in the plan; None without any."""
-
-    domain: str
-    iterations: int
-    bias: float | None
-    mape: float | None
-
-    def to_json(self) -> Json:
-        """All fields by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """The store at a glance."""
 
@@ -78,40 +40,33 @@ class Status:
     active: str | None
     lake_digest: str
     datasets: tuple[str, ...]
-    health_run: str | None  # the newest finished run; its filters are shown
-    health: tuple[LinkHealth, ...]
-    iterations: tuple[DomainAccuracy, ...]  # predicted against observed, of that run
-    health_problem: str | None
+    health: health.Health | None  # of the newest finished run
+    health_problem: str | None  # why that one cannot be read
 
     def to_json(self) -> Json:
         """The object of `twin status --json`."""
         return {
-            "schema": "twin.status/1",
+            "schema": "twin.status/2",
             "store": self.store,
             "runs": [line.to_json() for line in self.runs],
             "active": self.active,
             "lake_digest": self.lake_digest,
             "datasets": list(self.datasets),
-            "health_run": self.health_run,
-            "health": [link.to_json() for link in self.health],
-            "iterations": [domain.to_json() for domain in self.iterations],
+            "health": None if self.health is None else self.health.to_json(),
             "health_problem": self.health_problem,
         }
 
 
 def status(store: Path) -> Status:
-    """Runs, active checkpoint, lake, and the filters of the newest finished run."""
+    """Runs, active checkpoint, lake, and the health of the newest finished run."""
     lines = tuple(run_line(store, run_id) for run_id in runs.all_ids(store))
     candidates = [line.run_id for line in lines if line.finished and line.policy in registry.POLICIES]
     newest = max(candidates, key=lambda run_id: runs.folder(store, run_id).stat().st_mtime_ns, default=None)
-    health: tuple[LinkHealth, ...] = ()
-    iterations: tuple[DomainAccuracy, ...] = ()
-    problem = None
+    found, problem = None, None
     if newest is not None:
         try:
-            iterations = iteration_accuracy(store, newest)
-            health = filter_health(store, newest)
-        except TwinError as error:  # the run stays readable when its data set has left the lake
+            found = health.of(store, newest)
+        except TwinError as error:  # the store can be looked at with a damaged run in it
             problem = str(error)
     return Status(
         store=str(store),
@@ -119,9 +74,7 @@ def status(store: Path) -> Status:
         active=champion.active(store),
         lake_digest=lake.digest(store),
         datasets=tuple(lake.datasets(store)),
-        health_run=newest,
-        health=health,
-        iterations=iterations,
+        health=found,
         health_problem=problem,
     )
 
@@ -137,60 +90,6 @@ def run_line(store: Path, run_id: str) -> RunLine:
     scenario = str(header.world["scenario"]["name"])
     last = chain[-1]
     return RunLine(run_id, header.policy, scenario, last.last_seq + 1, last.final, last.hash, None)
-
-
-def filter_health(store: Path, run_id: str) -> tuple[LinkHealth, ...]:
-    """Normalised innovation squared of every link's filter at the end of a run, and how far its forecasts of
-    the next telemetry were off, both from the logged telemetry.
-
-    Raises:
-        NotFoundError: no such run, or its data set has left the lake.
-    """
-    reader = RunReader(runs.folder(store, run_id))
-    header = from_payload(reader.header())
-    filter_ = link_filter(store, header)
-    seen, nis = accuracy.of_links(reader.events(), filter_), filter_.nis
-    names = header.scenario().domains
-    return tuple(
-        LinkHealth(
-            names[i],
-            names[j],
-            float(nis[i, j]),
-            bool(HEALTHY[0] <= nis[i, j] <= HEALTHY[1]),
-            seen[i, j].bias,
-            seen[i, j].mape,
-        )
-        for i in range(len(names))
-        for j in range(len(names))
-        if i != j
-    )
-
-
-def iteration_accuracy(store: Path, run_id: str) -> tuple[DomainAccuracy, ...]:
-    """Predicted against observed iteration times of every domain of a run, from its log alone.
-
-    Raises:
-        NotFoundError: no such run. DamageError: its log is damaged.
-    """
-    reader = RunReader(runs.folder(store, run_id))
-    names = from_payload(reader.header()).scenario().domains
-    seen = accuracy.of_domains(reader.events(), len(names))
-    return tuple(
-        DomainAccuracy(name, error.count, error.bias, error.mape)
-        for name, error in zip(names, seen, strict=True)
-    )
-
-
-def link_filter(store: Path, header: Header) -> LinkFilter:
-    """The filter with which a logged run began."""
-    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
-    return setup.link_filter()
-
-
-def innovations(reader: RunReader, filter_: LinkFilter) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(K, K) running normalised innovation squared after everything that the run observed."""
-    accuracy.of_links(reader.events(), filter_)
-    return filter_.nis
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 TWIN = [sys.executable, str(REPOSITORY / "cli.py")]
 SCHEMAS = {
     "traces": "twin.traces/1",
-    "status": "twin.status/1",
+    "status": "twin.status/2",
     "policies": "twin.policies/1",
     "config": "twin.config/1",
     "bench": "twin.compare/1",

@@ -19,7 +19,7 @@ from twin.ou import MIN_SD, Array, OuParameters
 from twin.regimes import Regimes
 from twin.view import Forecast
 
-_NIS_MEMORY = 0.05
+_NIS_MEMORY = 0.02
 """Weight of the newest observation in the running mean of the normalised innovation squared."""
 
 
@@ -29,8 +29,8 @@ class LinkParameters:
 
     The `_level` dynamics are those of the second regime, by default the first one's without reversion.
     Calibrations of the bandwidth, one a horizon: `intervals` hold the truth, `observed` a noisy sample of it;
-    `nis` is the mean normalised innovation squared from one sample to the next. Gaussian and 1 where nothing
-    was calibrated. No median exceeds `capacity_bps` (L,).
+    `nis` (L,) is the mean normalised innovation squared from one sample to the next. Gaussian and 1 where
+    nothing was calibrated. No median exceeds `capacity_bps` (L,).
     """
 
     bandwidth: OuParameters  # of log bit/s
@@ -39,7 +39,7 @@ class LinkParameters:
     latency_level: OuParameters | None = None
     intervals: tuple[Intervals, ...] = ()
     observed: tuple[Intervals, ...] = ()
-    nis: float = 1.0
+    nis: Array | float = 1.0
     capacity_bps: Array | None = None
 
 
@@ -114,7 +114,8 @@ class LinkFilter:
         self._pending: tuple[deque[_Pending], ...] = tuple(deque() for _ in intervals)
         self._apart_ns = (self.horizons_s * NS_PER_S).astype(np.int64) // OPEN
         self._next_ns = np.full(len(intervals), np.iinfo(np.int64).min // 2)
-        self._nis, self._usual_nis = np.ones(len(self.rows)), parameters.nis
+        self._nis = np.ones(len(self.rows))
+        self._usual_nis = np.broadcast_to(np.asarray(parameters.nis), self._nis.shape)
 
     def observe(self, now_ns: int, links: LinkState) -> tuple[tuple[int, int], ...]:
         """Take one telemetry sample of every link, made at `now_ns`.
@@ -128,7 +129,7 @@ class LinkFilter:
         seen = np.log(bandwidth[alive])
         self._judge(now_ns, alive, seen)
         beyond, nis = self._bandwidth.observe(now_ns, alive, seen)
-        self._nis[alive] += _NIS_MEMORY * (nis / self._usual_nis - self._nis[alive])
+        self._nis[alive] += _NIS_MEMORY * (nis / self._usual_nis[alive] - self._nis[alive])
         timed = np.flatnonzero(~self.dead & (latency > 0))
         self._latency.observe(now_ns, timed, np.log(latency[timed]))
         self._promise(now_ns)

@@ -27,6 +27,8 @@ MAX_SAMPLES = 2000
 whatever the length of the trace."""
 FITTED_SHARE = 2 / 3
 """Of the training share; what is left calibrates the intervals of filters that have not seen it."""
+NIS_POOL = 30.0
+"""Evidence, in samples, that the innovations of a link are those of the others."""
 _LEAST_LATENCY_S = 1e-6
 
 
@@ -106,7 +108,7 @@ def _calibrated(early: LinkParameters, train: WanTrace, cut_ns: int, sensing: Se
     horizons_s = np.array(sensing.horizons_s)
     pending: list[deque[tuple[int, Array, Array]]] = [deque() for _ in horizons_s]
     errors: list[list[Array]] = [[np.zeros((2, 0))] for _ in horizons_s]
-    surprise = [np.zeros(0)]
+    surprise, seen_times = np.zeros((2, len(truth.latency_s)))
     for k, now_ns in enumerate(times_ns.tolist()):
         alive = np.flatnonzero(truth.bandwidth_bps[:, k] > 0)
         real, seen = (np.log(links.bandwidth_bps[alive, k]) for links in (truth, samples))
@@ -116,13 +118,15 @@ def _calibrated(early: LinkParameters, train: WanTrace, cut_ns: int, sensing: Se
                 found.append(np.stack([(real - mean) / sd, (seen - mean) / filter_.noisy(sd)]))
         _, nis = filter_.observe(now_ns, alive, seen)
         if now_ns >= from_ns:
-            surprise.append(nis)
+            surprise[alive] += nis
+            seen_times[alive] += 1
             mean, sd = filter_.outlook(now_ns, horizons_s)
             for h, waiting in enumerate(pending):
                 waiting.append((now_ns + to_ns(horizons_s[h]), mean[h], sd[h]))
     joined = [np.concatenate(found, axis=1) for found in errors]
     intervals, observed = (tuple(Intervals.of(found[of]) for found in joined) for of in (0, 1))
-    usual = Intervals.of(np.sqrt(np.concatenate(surprise))).spread ** 2
+    common = float(surprise.sum()) / max(1.0, float(seen_times.sum())) or 1.0
+    usual = (surprise + NIS_POOL * common) / (seen_times + NIS_POOL)
     return replace(early, intervals=intervals, observed=observed, nis=usual)
 
 

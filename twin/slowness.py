@@ -17,6 +17,9 @@ _LEAST_SCATTER = 0.01
 NOTICED = 0.05
 """The estimate that policies see moves in steps no smaller: planners search afresh whenever it moves."""
 
+NIS_MEMORY = 0.05
+"""Weight of the newest batch of iterations in the running mean."""
+
 
 class Slowness:
     """Estimates for K domains; `scatter` is the deviation of the log of a step time (`twin.jitter`)."""
@@ -25,12 +28,15 @@ class Slowness:
         self._scatter = max(scatter, _LEAST_SCATTER)
         self._bank = FilterBank(OuParameters.of(np.zeros(domains), tau_s=TAU_S, sd=SD, r=self._scatter**2))
         self._told = np.ones(domains)
+        self.nis = np.ones(domains)  # running mean of the squared innovations over their stated variance
 
     def observe(self, now_ns: int, ratio: NDArray[np.float64]) -> None:
         """Take the mean computing time over the nominal one (K,) of the iterations since the last call, NaN
         where a domain computed nothing."""
         index = np.flatnonzero(np.isfinite(ratio))
         self._bank.observe(now_ns, index, np.log(ratio[index]))
+        surprise = self._bank.innovation[index] ** 2 / self._bank.total[index]
+        self.nis[index] += NIS_MEMORY * (surprise - self.nis[index])
 
     def factor(self, now_ns: int) -> NDArray[np.float64]:
         """(K,) computing time over nominal, as far as it is known; 1 = nominal."""

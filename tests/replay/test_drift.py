@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ingest.errors import DamageError, LockedError
-from replay import drift, retrain, runs, schedule, whatif
+from replay import drift, health, retrain, runs, schedule, whatif
 from replay.drift import LINKS, SHORTFALL, Reading
 from replay.events import Event
 from replay.log import RunReader
 from tests.replay.toys import toy_run, without_lake
-from tests.worlds import toy_scenario
+from tests.worlds import toy_scenario, toy_setup
+from twin import scenario as scenarios
 
 CALM = Reading("r", 0.0, 0.0)
 BETWEEN = Reading("r", (LINKS[0] + LINKS[1]) / 2, (SHORTFALL[0] + SHORTFALL[1]) / 2)
@@ -79,7 +81,7 @@ def test_experiments_are_not_the_world_of_today(tmp_path: Path, monkeypatch: pyt
     assert drift.newest(tmp_path, "toy-3") == mine.run_id
     assert drift.newest(tmp_path, "another") is None
     found = drift.reading(tmp_path, mine.run_id)
-    assert found.unhealthy == pytest.approx(1 / 6)  # the link that steps
+    assert found.unhealthy == 0.0  # a step that the filter has followed is no drift
     assert found.shortfall == drift.shortfall(RunReader(runs.folder(tmp_path, mine.run_id)).events())
 
 
@@ -93,3 +95,17 @@ def test_a_watch_meets_a_retraining_under_way(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(retrain, "once", locked)
     schedule.watched(str(tmp_path), "toy-3", None)
     assert not drift.drifting(tmp_path, "toy-3")  # not acted on yet
+
+
+def test_a_link_that_scatters_more_than_in_training_is_drifting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    restless = [(float(t), 2e9 * float(np.exp(0.8 * rng.standard_normal()))) for t in range(30, 3600, 30)]
+    setup = toy_setup(seconds=3600, steps={(0, 1): restless})
+    monkeypatch.setattr(scenarios, "prepare", lambda *_, **__: setup)
+    run = toy_run(tmp_path, "static")
+    found = drift.reading(tmp_path, run.run_id)
+    assert found.unhealthy == pytest.approx(1 / 6)
+    health_of = {(link.src, link.dst): link for link in health.of(tmp_path, run.run_id).links}
+    assert health_of["d0", "d1"].healthy is False and health_of["d1", "d0"].healthy is True
