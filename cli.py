@@ -234,9 +234,9 @@ def synth(out: Output, directory: Path) -> None:
 @weights_option
 @click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
 @click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
-@click.option("--workers", type=click.IntRange(1), default=0, help="Processes that collect rollouts.")
-@click.option("--ray", type=click.IntRange(1), default=0, help="The same over Ray (extra `ray`).")
-@click.option("--distributed", type=click.IntRange(1), default=0, help="Learners that share gradients.")
+@click.option("--workers", type=click.IntRange(0), default=0, help="Processes that collect rollouts.")
+@click.option("--ray", type=click.IntRange(0), default=0, help="The same over Ray (extra `ray`).")
+@click.option("--distributed", type=click.IntRange(0), default=0, help="Learners that share gradients.")
 @click.option("--lessons", multiple=True, metavar="RUN", help="Follow the decisions of this run first, too.")
 @click.option("--live", is_flag=True, help="Show every update as it is made.")
 @click.option(

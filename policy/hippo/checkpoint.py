@@ -8,7 +8,6 @@ iteration), so the iteration number is their state.
 import hashlib
 import io
 import json
-import pickle
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,22 +155,7 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         UsageError: made for another architecture.
     """
     digest(path)
-    try:
-        payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
-        header = json.loads(payload["header"])
-        schema = header["schema"]
-    except (
-        pickle.UnpicklingError,
-        RuntimeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        EOFError,
-        AttributeError,
-    ) as error:
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
-    if schema != SCHEMA:
-        raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
+    payload, header = _content(path)
     try:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
@@ -188,6 +172,31 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
                 f"({source}); train a new checkpoint, or use the configuration it was made with"
             )
     return Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
+
+
+def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The payload and its header, nothing executed.
+
+    Raises:
+        InputError: whatever else the file holds. Unpickling garbage can raise nearly anything.
+    """
+    try:
+        payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+    except Exception as error:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
+    parts = ("header", "upper", "lower", "training")
+    if not isinstance(payload, dict) or not all(name in payload for name in parts):
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: it lacks one of {', '.join(parts)}")
+    try:
+        header = json.loads(payload["header"])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header is no JSON: {error}") from error
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if schema != SCHEMA:
+        raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
+    if missing := [name for name in ("config", "architecture", "provenance") if name not in header]:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header lacks {', '.join(missing)}")
+    return payload, header
 
 
 def _differences(have: dict[str, Any], want: dict[str, Any]) -> str:

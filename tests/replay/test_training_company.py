@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import cli
 from ingest.errors import InputError, UsageError
 from policy.hippo.config import HiPpoConfig, shipped
 from policy.hippo.course import prepared
@@ -42,6 +44,9 @@ def test_workers_change_nothing_and_learners_do(
 def test_only_one_kind_of_company() -> None:
     with pytest.raises(UsageError, match="one of"):
         Team(workers=2, ray=2)
+    said = CliRunner().invoke(cli.twin, ["train", "--workers", "2", "--ray", "2"])
+    assert said.exit_code != 0
+    assert CliRunner().invoke(cli.twin, ["train", "--workers", "-1"]).exit_code == 2
 
 
 def test_the_curve_is_read_back_from_tensorboard(plain: tuple[Path, TrainingResult], tmp_path: Path) -> None:

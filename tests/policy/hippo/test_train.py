@@ -2,8 +2,12 @@
 mistaken.
 """
 
+import hashlib
+import io
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -91,6 +95,35 @@ def test_a_damaged_checkpoint_is_never_loaded(whole: tuple[Path, str], tmp_path:
         checkpoints.load(renamed)
     with pytest.raises(NotFoundError, match="twin train"):
         checkpoints.load(tmp_path / "hippo-00000000.pt")
+
+
+def named(folder: Path, data: bytes) -> Path:
+    """A file of that content under the name that belongs to it."""
+    path = folder / f"hippo-{hashlib.sha256(data).hexdigest()}.pt"
+    path.write_bytes(data)
+    return path
+
+
+def saved(payload: object) -> bytes:
+    stream = io.BytesIO()
+    torch.save(payload, stream)
+    return stream.getvalue()
+
+
+def test_garbage_under_a_right_name_is_an_error_in_words(whole: tuple[Path, str], tmp_path: Path) -> None:
+    rng, good = np.random.default_rng(0), whole[0].read_bytes()
+    garbage = [b"", b"0", b"\x80", b"\x80\x02a.", b"\x80\x02.", *(rng.bytes(n) for n in range(1, 60))]
+    garbage += [good[:n] for n in (4, 100, len(good) // 2, len(good) - 1)]
+    for _ in range(60):  # a pickle of any operations at all
+        garbage.append(
+            b"\x80\x02" + bytes(rng.choice(list(b"(]}eu0bsti.RNIJKMXqrh2\x85\x86\x87"), 12).tolist())
+        )
+    parts = {"upper": {}, "lower": {}, "training": None}
+    garbage += [saved(x) for x in (1, [], {}, parts, parts | {"header": 1}, parts | {"header": "{"})]
+    garbage += [saved(parts | {"header": json.dumps(x)}) for x in ([], {}, {"schema": "twin.hippo/1"})]
+    for data in garbage:
+        with pytest.raises(InputError, match=r"not a Hi-PPO checkpoint|checkpoint format"):
+            checkpoints.load(named(tmp_path, data))
 
 
 def test_another_architecture_is_refused(whole: tuple[Path, str]) -> None:
