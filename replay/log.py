@@ -9,6 +9,7 @@ written.
 import json
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -279,11 +280,12 @@ class RunReader:
         Raises:
             NotFoundError: the run was killed before its first event was durable.
         """
-        for event in self.events():
-            if event.type == "run_started":
-                return event.payload
-            break
-        raise NotFoundError(f"{self.run_dir}: the run was stopped before anything was stored; start it again")
+        first = next(self.events(), None)
+        if first is None or first.type != "run_started":
+            raise NotFoundError(
+                f"{self.run_dir}: the run was stopped before anything was stored; start it again"
+            )
+        return first.payload
 
     @property
     def finished(self) -> bool:
@@ -318,8 +320,8 @@ def _lock(run_dir: Path) -> Lock:
 
 
 def _stored_rows(run_dir: Path, stored: Contents) -> Iterator[Row]:
-    for piece in stored.pieces:
-        yield from segment.rows_of(segment.read_rows(run_dir, piece))
+    tables = (segment.read_rows(run_dir, piece) for piece in stored.pieces)
+    return chain.from_iterable(map(segment.rows_of, tables))
 
 
 def _event(row: Row, run_dir: Path) -> Event:

@@ -109,9 +109,11 @@ class Compare:
 
         Raises:
             DivergenceError: it is not the stored one.
-            Reached: it was the last one of interest.
+            Reached: it was the last one of interest, or nothing more is stored of a run that has not ended.
         """
         event = next(self._stored, None)
+        if event is None and self._partial:
+            raise Reached
         if event is None:
             raise DivergenceError(
                 self._run, self.compared, f"the log ends here, the re-execution goes on with {kind}"

@@ -95,17 +95,6 @@ def _kept(cache: Cache, run_dir: Path, contents: Contents, view: View) -> Path |
     return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
 
 
-def connect(store: Path) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the tables of the lake and the views of the logs.
-
-    Raises:
-        DamageError: a segment is missing or changed (every digest is checked).
-    """
-    connection = lake.connect(store)
-    _define(connection, store, _stored(store), "", lambda text: None)
-    return connection
-
-
 Stored = list[tuple[Path, Contents]]
 """Directory and contents of every run with a committed segment."""
 

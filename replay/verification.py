@@ -98,6 +98,10 @@ def _chain(run_dir: Path, names: Sequence[str]) -> tuple[list[Manifest], list[Fi
             findings.append(Finding(error.file, error.problem))
             trusted = False
             continue
+        except FileNotFoundError:  # listed, and gone by now
+            findings.append(Finding(name, "went away while it was read"))
+            trusted = False
+            continue
         if trusted:
             findings += _link(before, manifest)
         chain.append(manifest)

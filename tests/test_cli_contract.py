@@ -203,6 +203,25 @@ def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call)
     assert b"nothing to move" in call(store, "audit", STATIC, "--quarantine").out
 
 
+def cut_off(store: Path) -> Path:
+    """The run as if its writer had been killed before the last commit."""
+    folder = runs.folder(store, runs.find(store, STATIC))
+    last = max(folder.glob("*.json"))
+    last.with_suffix(".parquet").unlink()
+    last.unlink()
+    return folder
+
+
+def test_a_run_that_was_killed_is_checked_as_far_as_it_goes(store: Path, call: Call) -> None:
+    stored = RunReader(cut_off(store)).contents().end
+    again = call(store, "replay", "--run", STATIC, "--json")
+    assert again.code == 0 and again.json["equal"] and again.json["events"] == stored > 1
+    checked = call(store, "audit", STATIC, "--json")
+    assert checked.code == 0 and checked.json["events"] == stored, checked.out
+    assert call(store, "replay", "--resume", STATIC, "--json").code == 0
+    assert call(store, "audit", STATIC).code == 0
+
+
 LOCKED = {
     "replay --resume": (["replay", "--resume", STATIC], "run"),
     "compact": (["compact", STATIC], "run"),
@@ -216,11 +235,7 @@ LOCKED = {
 @pytest.mark.parametrize("command", LOCKED)
 def test_a_second_writer_is_told_who_holds_the_lock(store: Path, call: Call, command: str) -> None:
     said, lock = LOCKED[command]
-    folder = runs.folder(store, runs.find(store, STATIC))
-    if lock == "run":  # cut its end off: an unfinished run is one that somebody may be writing
-        last = max(path.name for path in folder.glob("*.json"))
-        (folder / last).unlink()
-        (folder / last).with_suffix(".parquet").unlink()
+    folder = cut_off(store)  # an unfinished run is one that somebody may be writing
     with Lock(folder / ".lock" if lock == "run" else store / lock):
         done = call(store, *said, "--json")
     assert done.code == LockedError.exit_code and "pid" in done.err
