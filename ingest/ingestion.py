@@ -80,6 +80,11 @@ class IngestReport:
         return sum(result.rejected for result in self.files)
 
     @property
+    def empty(self) -> tuple[FileResult, ...]:
+        """Files that were read and held no row at all."""
+        return tuple(r for r in self.files if not (r.rows_in or r.already or r.skipped_reason))
+
+    @property
     def skipped(self) -> tuple[FileResult, ...]:
         """Files that were not read."""
         return tuple(result for result in self.files if result.skipped_reason)
@@ -94,6 +99,7 @@ class IngestReport:
             "rows_in": sum(result.rows_in for result in self.files),
             "already": sum(result.already for result in self.files),
             "skipped": len(self.skipped),
+            "empty": len(self.empty),
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
         }

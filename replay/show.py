@@ -35,6 +35,13 @@ def ingest(console: Console, report: "IngestReport") -> None:
         console.table("not read", ("file", "why"), not_read[:LISTED])
         if len(not_read) > LISTED:
             console.line(f"... and {len(not_read) - LISTED:,} more; --json lists all")
+    if report.empty:
+        console.line()
+        console.table("read, without a single row", ("file", "as"), [
+            (result.path, result.reader) for result in report.empty[:LISTED]
+        ])  # fmt: skip
+        if len(report.empty) > LISTED:
+            console.line(f"... and {len(report.empty) - LISTED:,} more; in --json they have rows_in 0")
     console.line()
     for note in report.notes:
         console.line(note)

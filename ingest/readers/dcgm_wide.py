@@ -54,6 +54,7 @@ class DcgmWide:
 
     name = "dcgm-wide"
     version = 1
+    by_name = True
     tables = ("gpu_samples", "host_samples")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -54,6 +54,7 @@ class Esmond:
 
     name = "esmond"
     version = 1
+    by_name = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

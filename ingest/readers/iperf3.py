@@ -33,6 +33,7 @@ class Iperf3:
 
     name = "iperf3"
     version = 1
+    by_name = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

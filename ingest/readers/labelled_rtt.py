@@ -49,6 +49,7 @@ class LabelledRtt:
 
     name = "labelled-rtt"
     version = 1
+    by_name = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -27,6 +27,7 @@ class Wanify:
 
     name = "wanify"
     version = 1
+    by_name = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -83,11 +83,30 @@ def test_parts_are_sorted_compressed_and_plain(tmp_path: Path, store: Path) -> N
 
 
 def test_identical_content_is_stored_once(tmp_path: Path, store: Path) -> None:
-    name, content = run(1)
-    folder = fill(tmp_path / "set", {"a.tar.gz": tarred({name: content}), name: content})
+    content = lines(LINKS, link("1"), link("2"))
+    folder = fill(tmp_path / "set", {"a.tar.gz": tarred({"l.csv": content}), "l.csv": content})
     report = ingest([folder], store)
-    assert [(r.already, sum(r.stored.values())) for r in report.files] == [(False, 4), (True, 0)]
-    assert count(store) == 4
+    assert [(r.already, sum(r.stored.values())) for r in report.files] == [(False, 2), (True, 0)]
+    assert count(store) == 2
+
+
+def test_the_same_content_under_names_that_say_something_else_is_no_copy(tmp_path: Path, store: Path) -> None:
+    name, content = run(1)
+    report = ingest(
+        [fill(tmp_path / "set", {name: content, name.replace("host-a", "host-c"): content})], store
+    )
+    assert [r.already for r in report.files] == [False, False]
+    assert count(store, "(SELECT DISTINCT src FROM link_samples)") == 2
+    assert all(result.already for result in ingest([tmp_path / "set"], store).files)
+
+
+def test_a_file_without_rows_is_named_in_the_report(tmp_path: Path, store: Path) -> None:
+    report = ingest(
+        [fill(tmp_path / "set", {"l.csv": lines(LINKS, link()), "none.csv": lines(LINKS)})], store
+    )
+    assert [Path(result.path).name for result in report.empty] == ["none.csv"]
+    assert (report.to_json()["empty"], report.to_json()["skipped"]) == (1, 0)
+    assert ingest([tmp_path / "set"], store).empty == ()  # nothing new to say
 
 
 def test_two_data_sets_may_hold_the_same_file(tmp_path: Path, store: Path) -> None:
