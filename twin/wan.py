@@ -47,7 +47,10 @@ class LinkSeries:
         first = self.index(start_ns)
         last = max(first + 1, int(np.searchsorted(self.times_ns, end_ns, side="left")))
         times = np.maximum(self.times_ns[first:last] - start_ns, 0)
-        return LinkSeries(times, self.bandwidth_bps[first:last], self.latency_s[first:last])
+        values = self.bandwidth_bps[first:last], self.latency_s[first:last]
+        if 2 * (last - first) < len(self.times_ns):  # a view would keep the whole series in memory
+            values = values[0].copy(), values[1].copy()
+        return LinkSeries(times, *values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

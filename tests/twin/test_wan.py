@@ -180,3 +180,11 @@ def test_what_is_missing_is_named_with_the_way_out(
 def test_an_empty_lake_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="run `twin ingest` on the folder of mine"):
         measured.load(tmp_path, spec(), ["a", "b"])
+
+
+def test_a_small_window_lets_go_of_the_series() -> None:
+    link = LinkSeries(np.arange(1000) * NS_PER_S, np.arange(1000.0), np.zeros(1000))
+    small, large = link.window(0, 100 * NS_PER_S), link.window(0, 900 * NS_PER_S)
+    assert small.bandwidth_bps.base is None and small.latency_s.base is None
+    assert large.bandwidth_bps.base is link.bandwidth_bps
+    np.testing.assert_array_equal(small.bandwidth_bps, link.bandwidth_bps[:100])
