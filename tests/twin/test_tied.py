@@ -1,7 +1,7 @@
 """The gradient of a tied embedding: what it costs by hand, and that every engine charges the same."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from twin.answer import explain
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
 from twin.job import JobSpec
-from twin.plan import Plan
+from twin.plan import Plan, Schedule
 from twin.resolve import resolve
 from twin.transformer import preset
 
@@ -74,15 +74,15 @@ def test_a_dead_link_between_the_ends_stalls_a_pipeline_that_sends_nothing_else_
     assert estimator.iter_ns(relayed, cut) < DEAD
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("schedule", get_args(Schedule))
 @pytest.mark.parametrize("order", [(0,), (1, 0), (2, 0, 1)])
-def test_both_engines_take_the_same_nanoseconds(
-    order: tuple[int, ...], schedule: Literal["1f1b", "gpipe"]
-) -> None:
+def test_both_engines_take_the_same_nanoseconds(order: tuple[int, ...], schedule: Schedule) -> None:
     bps = np.array([[0, 2e9, 3e9], [5e9, 0, 7e9], [4e9, 6e9, 0]])
     setup = toy_setup(seconds=60, bps=bps, latency_s=0.02, model="gpt2-1.5b")
-    estimator = Estimator(setup.cluster, setup.job)
-    plan = replace(over(estimator, order, 2), schedule=schedule)
+    job = replace(setup.job, global_batch=24, schedule=schedule, chunks=2 if schedule == "interleaved" else 1)
+    setup = replace(setup, job=job)
+    estimator = setup.estimator()
+    plan = over(estimator, order, 2)
     kernel, des = (play(setup, hold(plan), engine=engine) for engine in ("kernel", "des"))
     assert durations(kernel) == durations(des)
     assert set(durations(des)) == {estimator.iter_ns(plan, setup.wan.at(0))}
