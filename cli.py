@@ -175,7 +175,7 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 
 @twin.command()
 @click.argument("name", required=False)
-@click.option("--plot", type=FOLDER, metavar="FILE", help="Draw the series of NAME into an SVG file.")
+@click.option("--plot", type=FOLDER, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
 @with_output
 def traces(out: Output, name: str | None, plot: Path | None) -> None:
     """List what is in the lake, or draw one data set.
@@ -196,9 +196,9 @@ def traces(out: Output, name: str | None, plot: Path | None) -> None:
         raise UsageError("NAME and --plot FILE belong together")
     if name is not None and plot is not None:
         from ingest import durable
-        from ingest.plot import svg
+        from ingest.plot import picture
 
-        stored = durable.replace(plot, svg(out.store, name))
+        stored = durable.replace(plot, picture(out.store, name, plot))
         drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
         out.show(drawn, lambda console: console.line(str(plot)))
         return

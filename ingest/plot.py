@@ -14,13 +14,16 @@ import numpy as np
 
 from ingest import lake, query, summary
 from ingest.config import suggestion
-from ingest.errors import NotFoundError
+from ingest.errors import NotFoundError, UsageError
 from ingest.statistics import GAP, Array
 
 PANELS = 24
 """Panels at most: the series with the most samples."""
 POINTS = 300
 """Spans of time in a panel."""
+Format = tuple[str, dict[str, None]]
+FORMATS: dict[str, Format] = {".svg": ("svg", {"Date": None}), ".png": ("png", {"Software": None})}
+"""By ending: the format, and what would make it differ from one machine or moment to the next."""
 _COLUMNS = 4
 _UNITS = {
     "bandwidth_bps": ("Mb/s", 1e-6),
@@ -34,12 +37,15 @@ _UNITS = {
 _BLUE, _GREY = "#2b6ca3", "#555555"
 
 
-def svg(store: Path, name: str) -> bytes:
-    """The picture of a data set, SVG; equal lakes give equal bytes.
+def picture(store: Path, name: str, path: Path) -> bytes:
+    """The picture of a data set in the format that the name of `path` asks for; equal lakes give equal bytes.
 
     Raises:
+        UsageError: another format than SVG or PNG.
         NotFoundError: the lake has no such data set, or nothing in it that varies in time.
     """
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--plot {path}: the name must end in {' or '.join(FORMATS)}")
     held = lake.datasets(store)
     if name not in held:
         raise NotFoundError(
@@ -51,11 +57,12 @@ def svg(store: Path, name: str) -> bytes:
                 column, series = summary.series(connection, name, table)
                 shown = {key: tv for key, tv in series.items() if len(tv[0]) > 1}
                 if shown:
-                    return _draw(f"{name}: {summary.SERIES[table][2]}", column, shown)
+                    title = f"{name}: {summary.SERIES[table][2]}"
+                    return _draw(title, column, shown, FORMATS[path.suffix.lower()])
     raise NotFoundError(f"{name}: nothing in it has two samples in time; there is nothing to draw")
 
 
-def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]]) -> bytes:
+def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form: Format) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -76,7 +83,7 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]]) -> by
         more = f", the {len(names)} with the most samples of {len(series):,}" if len(series) > PANELS else ""
         figure.suptitle(f"{title}{more}", fontsize=9)
         out = io.BytesIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
+        figure.savefig(out, format=form[0], metadata=form[1], dpi=150)
     return out.getvalue()
 
 

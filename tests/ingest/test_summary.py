@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import NotFoundError
+from ingest.errors import NotFoundError, UsageError
 from ingest.ingestion import ingest
 from ingest.summary import COLUMNS, Line, sparkline, summarise
 
@@ -83,7 +83,7 @@ def test_sparkline_is_scaled_to_its_largest_and_blank_where_there_is_nothing() -
 
 
 def test_a_plot_shows_every_series_and_is_the_same_each_time(tmp_path: Path) -> None:
-    from ingest.plot import svg
+    from ingest.plot import picture
 
     rows = [
         f"2024-01-01T{n // 60:02d}:{n % 60:02d}:00Z,a,{dst},{100 + n},0.1" for n in range(900) for dst in "bc"
@@ -91,12 +91,16 @@ def test_a_plot_shows_every_series_and_is_the_same_each_time(tmp_path: Path) -> 
     (tmp_path / "set").mkdir()
     (tmp_path / "set/l.csv").write_text("\n".join(["ts,src,dst,bandwidth_bps,rtt_s", *rows]) + "\n")
     ingest([tmp_path / "set"], tmp_path / "store")
-    picture = svg(tmp_path / "store", "set")
-    assert picture == svg(tmp_path / "store", "set")
-    text = picture.decode()
+    drawn = picture(tmp_path / "store", "set", Path("x.svg"))
+    assert drawn == picture(tmp_path / "store", "set", Path("y.SVG"))
+    text = drawn.decode()
     assert text.startswith("<?xml") and "a &gt; b  (900, CV" in text and "a &gt; c  (900, CV" in text
     with pytest.raises(NotFoundError, match="did you mean 'set'"):
-        svg(tmp_path / "store", "sett")
+        picture(tmp_path / "store", "sett", Path("x.svg"))
+    drawn = picture(tmp_path / "store", "set", Path("x.png"))
+    assert drawn.startswith(b"\x89PNG") and drawn == picture(tmp_path / "store", "set", Path("y.png"))
+    with pytest.raises(UsageError, match=r"--plot x.pdf: the name must end in .svg or .png"):
+        picture(tmp_path / "store", "set", Path("x.pdf"))
 
 
 def test_rates_and_round_trips_of_one_set_are_not_mixed(tmp_path: Path) -> None:
