@@ -136,8 +136,31 @@ def _rollout(
     return Rollout(whole, flat[0], flat[1], flat[2], flat[3], planned, figures)
 
 
+@dataclass(frozen=True, eq=False)
+class Played:
+    """What a walk over the validation footage brought: T periods of E episodes."""
+
+    reward: Float  # (T, E)
+    moved: Float  # (T, E) 1 where a running plan was to be changed
+    components: Float  # (T, E, 3)
+
+    def means(self) -> dict[str, float]:
+        """Mean reward as `score`, share of moves, mean components."""
+        parts = dict(zip(COMPONENTS, self.components.mean((0, 1)).tolist(), strict=True))
+        return {"score": float(self.reward.mean()), "moves": float(self.moved.mean())} | parts
+
+
+Answer = Callable[[Situation], NDArray[np.int64]]
+"""Rows of actions for what E controllers know."""
+
+
 def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoConfig) -> dict[str, float]:
-    """The network's own greedy answers on the validation footage; see `graded`."""
+    """Means of the network's own greedy answers on the validation footage."""
+    return played(course, config, greedy(upper, lower, course, config)).means()
+
+
+def greedy(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoConfig) -> Answer:
+    """The network alone, always its most likely answer."""
     offered = choices(course, config)
 
     def answer(seen: Situation) -> NDArray[np.int64]:
@@ -145,13 +168,13 @@ def score(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCon
         action = sample(upper, lower, offered, course.features.observe(seen), uniform).actions
         return encoding.rows(action, course.problem.masks)
 
-    return graded(course, config, answer)
+    return answer
 
 
-def graded(
-    course: Course, config: HiPpoConfig, answer: Callable[[Situation], NDArray[np.int64]]
-) -> dict[str, float]:
-    """Mean reward of whoever answers with rows of actions on the validation footage, all of it in one pass.
+def played(
+    course: Course, config: HiPpoConfig, answer: Answer, weights: tuple[float, float, float] | None = None
+) -> Played:
+    """A walk over the whole validation footage in one pass, under the scenario's weights or others.
 
     The stretch is cut into as many episodes as there are twins; every one starts with nothing placed.
     """
@@ -162,13 +185,14 @@ def graded(
     twins.reset(np.random.default_rng(0))
     twins.at[:] = np.arange(count) * length
     twins.has_plan[:] = False
-    twins.w[:] = twins.weights
-    total, moves, parts = 0.0, 0.0, np.zeros(3)
+    twins.w[:] = weights or twins.weights
+    reward, moved, components = [], [], []
     seen = twins.situation()
     for _ in range(length):
         codes, go, _ = encoding.read(answer(seen), course.problem.masks)
         step = twins.step(codes, go)
-        moves += float((go & seen.has_plan).mean())
-        total, parts, seen = total + float(step.reward.mean()), parts + step.components.mean(0), step.after
-    means = dict(zip(COMPONENTS, (parts / length).tolist(), strict=True))
-    return {"score": total / length, "moves": moves / length} | means
+        reward.append(step.reward)
+        moved.append((go & seen.has_plan).astype(np.float64))
+        components.append(step.components)
+        seen = step.after
+    return Played(np.stack(reward), np.stack(moved), np.stack(components))
