@@ -28,9 +28,16 @@ SCENARIOS = 8
 """Equally likely ones; each link has each eighth of its distribution in one of them (a Latin hypercube)."""
 
 
+LEVELS = (np.arange(SCENARIOS) + 0.5) / SCENARIOS
+DEVIATIONS = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
+WAITS = np.log1p(-LEVELS) / np.log(0.5)
+"""Middles of the eighths of a standard normal, and of an exponential distribution over its median."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outages:
-    """Links that are dead now: when each is expected back (0 = it lives), with which bandwidth; (K, K)."""
+    """Links that are dead now: the median time until each is back (0 = it lives), and with which bandwidth;
+    (K, K)."""
 
     back_s: Matrix
     bandwidth_bps: Matrix
@@ -72,7 +79,8 @@ class Horizon:
 def ahead(forecast: Forecast, horizon_s: float, outages: Outages) -> Horizon:
     """Cut [0, horizon_s) midway between the forecast's horizons; the last forecast holds to the end.
 
-    Where a dead link is expected back there is one more cut.
+    Where a dead link is expected back there is one more cut; in scenarios its outage lasts as long as the
+    eighths of an exponential distribution do.
     """
     times = [float(h) for h in forecast.horizons_s if h < horizon_s]
     between = [(a + b) / 2 for a, b in pairwise(times)]
@@ -81,67 +89,81 @@ def ahead(forecast: Forecast, horizon_s: float, outages: Outages) -> Horizon:
     at = np.searchsorted(between, edges[:-1], side="right")  # the forecast that each slice takes
     revived = (outages.back_s > 0) & (outages.back_s <= edges[:-1, None, None])
     median = np.where(revived, outages.bandwidth_bps, forecast.bandwidth_bps[at])
-    states = _scenarios(median, forecast.sd_log[at], forecast.sd_log[0])
+    states = _scenarios((edges[:-1] + edges[1:]) / 2, forecast, at, outages)
     glimpse = np.concatenate([median, states[-SCENARIOS:]])
     latency = forecast.latency_s
     return Horizon(edges, *(States(x, np.broadcast_to(latency, x.shape)) for x in (states, glimpse)))
 
 
-def _scenarios(median: Matrix, sd_log: Matrix, now_sd: Matrix) -> Matrix:
-    """Bandwidths (S * N, K, K) around medians and deviations (S, K, K); `now_sd` (K, K) is that of the
-    present.
-    """
-    slices, size, _ = median.shape
+def _scenarios(
+    middle_s: NDArray[np.float64], forecast: Forecast, at: NDArray[np.int64], outages: Outages
+) -> Matrix:
+    """Bandwidths (S * N, K, K) of the slices around `middle_s` (S,) that take the forecasts `at` (S,)."""
+    slices, size = len(middle_s), len(forecast.latency_s)
     lasting, passing = _draws(slices, size)
+    sd_log, now_sd = forecast.sd_log[at], forecast.sd_log[0]
     drift = np.sqrt(np.maximum(sd_log**2 - now_sd**2, 0.0))
     scatter = np.minimum(sd_log, now_sd)
-    off = drift[:, None] * lasting + scatter[:, None] * passing
-    states: Matrix = (median[:, None] * np.exp(off)).reshape(-1, size, size)
+    off = drift[:, None] * DEVIATIONS[lasting] + scatter[:, None] * DEVIATIONS[passing]
+    back = (outages.back_s > 0) & (outages.back_s * WAITS[lasting] <= middle_s[:, None, None, None])
+    level = np.where(back, outages.bandwidth_bps, forecast.bandwidth_bps[at][:, None])
+    states: Matrix = (level * np.exp(off)).reshape(-1, size, size)
     return states
 
 
 @lru_cache(maxsize=64)
-def _draws(slices: int, size: int) -> tuple[Matrix, Matrix]:
-    """Standard normal numbers (N, K, K) that last and (slices, N, K, K) that pass, always the same ones."""
-    middles = [NormalDist().inv_cdf((n + 0.5) / SCENARIOS) for n in range(SCENARIOS)]
-    values = np.broadcast_to(np.array(middles)[:, None, None], (slices + 1, SCENARIOS, size, size))
-    drawn = np.random.default_rng(0).permuted(values, axis=1)
+def _draws(slices: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which eighth each link is in, in each scenario (N, K, K), and for what passes in each slice (slices, N,
+    K, K); always the same ones.
+    """
+    eighths = np.arange(SCENARIOS)[:, None, None]
+    drawn = np.random.default_rng(0).permuted(
+        np.broadcast_to(eighths, (slices + 1, SCENARIOS, size, size)), axis=1
+    )
     return drawn[0], drawn[1:]
 
 
-def outcomes(
-    estimator: Estimator,
-    plans: Sequence[Plan],
-    horizon: Horizon,
-    *,
-    running: Plan | None,
-    restart_s: float,
-    slowdown: NDArray[np.float64] | None,
-    objective: Objective | None = None,
-) -> list[Outcome]:
-    """What each plan is expected to bring over the horizon when the job goes over to it from `running` now.
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What is the same for all plans of one decision: the job goes over to them from `running` now."""
 
-    With an `objective` it may be left later for another of `plans` where that is worth more, else it is kept.
-    The pause of the move (transfer at the present links, restart) brings nothing and its bytes are paid for.
-    The iteration under way is finished under the old plan, so that nothing of it is lost.
-    """
+    estimator: Estimator
+    horizon: Horizon
+    running: Plan | None
+    restart_s: float
+    slowdown: NDArray[np.float64] | None
 
-    def moves(old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
-        found = [estimator.move(old, plan, horizon.middle[0]) for plan in new]
-        pauses = [pause_s(estimator, move, restart_s) for move in found]
-        return pauses, [egress_usd(estimator, move.bytes) for move in found]
+    def kept(self, plans: Sequence[Plan]) -> list[Outcome]:
+        """What each plan is expected to bring over the horizon if it is kept.
 
-    times = [iteration_ns(estimator, plan, horizon.states, slowdown) for plan in plans]
-    each = [per_iteration(estimator, plan, slowdown) for plan in plans]
-    rates = horizon.sliced(per_second(np.stack(times)))
-    columns = (*moves(running, plans), *zip(*each, strict=True))
-    prospects = Prospects(horizon.edges_s, rates, *map(np.array, columns))
-    if objective is None:
-        return outcomes_of(prospects.kept(), horizon.length_s)
-    best = prospects.leading(objective)
-    later = np.array([moves(plan, [plans[q] for q in best]) for plan in plans])
-    brought = prospects.brought(best, later[:, 0], later[:, 1], objective)
-    return outcomes_of(brought, horizon.length_s)
+        The pause of the move (transfer at the present links, restart) brings nothing and its bytes are paid
+        for. The iteration under way is finished under the old plan, so that nothing of it is lost.
+        """
+        return outcomes_of(self._prospects(plans).kept(), self.horizon.length_s)
+
+    def compared(self, plans: Sequence[Plan], objective: Objective) -> tuple[list[Outcome], list[Outcome]]:
+        """What each plan is expected to bring if it may be left later for another of them, and if it is
+        kept.
+        """
+        prospects, seconds = self._prospects(plans), self.horizon.length_s
+        best = prospects.leading(objective)
+        later = np.array([self._moves(plan, [plans[q] for q in best]) for plan in plans])
+        brought = prospects.brought(best, later[:, 0], later[:, 1], objective)
+        return outcomes_of(brought, seconds), outcomes_of(prospects.prudent(), seconds)
+
+    def _prospects(self, plans: Sequence[Plan]) -> Prospects:
+        estimator, horizon = self.estimator, self.horizon
+        times = [iteration_ns(estimator, plan, horizon.states, self.slowdown) for plan in plans]
+        each = [per_iteration(estimator, plan, self.slowdown) for plan in plans]
+        rates = horizon.sliced(per_second(np.stack(times)))
+        columns = (*self._moves(self.running, plans), *zip(*each, strict=True))
+        return Prospects(horizon.edges_s, rates, *map(np.array, columns))
+
+    def _moves(self, old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
+        """Seconds and egress of going over from a plan to each of some."""
+        found = [self.estimator.move(old, plan, self.horizon.middle[0]) for plan in new]
+        pauses = [pause_s(self.estimator, move, self.restart_s) for move in found]
+        return pauses, [egress_usd(self.estimator, move.bytes) for move in found]
 
 
 def outcomes_of(brought: Matrix, seconds: float) -> list[Outcome]:

@@ -5,13 +5,13 @@ over to another plan. So in every scenario the job stays on its plan, or goes ov
 later slice of time begins, whichever is worth most (the second stage of a two-stage stochastic program; it
 knows the scenario, which is a little more than the controller will):
 
-    V(p) = mean over n of max( p to the end, max over q, s > 0 of p until s, then q from s + pause(p, q) on )
+    V(p) = mean over n of max( p to the end, max over q, s of p until s, then q from s + pause(p, q) on )
 
 Without this, plans are chosen that hedge against everything that could happen in an hour and are best in
 nothing that does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -21,6 +21,10 @@ from policy.objective import Objective
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+
+PRUDENCE = 2.0
+"""What a move costs is sure, what it brings is not: it has to pay so many times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +37,11 @@ class Prospects:
     moved_usd: Float  # (P,) egress of that move
     busy_s: Float  # (P,) compute seconds of an iteration, mean over the plan's domains
     usd: Float  # (P,) egress of an iteration
+
+    def prudent(self) -> Float:
+        """As `kept`, with `PRUDENCE` times the pause and the egress of going over."""
+        dearer = replace(self, pause_s=PRUDENCE * self.pause_s, moved_usd=PRUDENCE * self.moved_usd)
+        return dearer.kept()
 
     def kept(self) -> Float:
         """Iterations, compute seconds and USD that each is expected to bring if it is kept, (P, 3)."""

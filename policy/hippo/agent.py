@@ -1,33 +1,31 @@
 """`hippo`: the trained two-level agent as a policy."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
+from policy.choice import choose
 from policy.greedy import nothing_runs
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
-from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
+from policy.hippo.coordinator import Coordinator, Latency, Proposal
 from policy.hippo.features import Features, Situation, situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
-from policy.hippo.skeletons import skeletons
 from policy.hippo.upper import UpperAgent
-from policy.hippo.verify import Expected, Question
-from policy.horizon import Horizon, Outages, ahead, outcomes
+from policy.hippo.verify import Question
+from policy.horizon import Asked, Horizon, ahead
 from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
-from policy.search import Pool, build, explore
+from policy.scout import Scout, Watch
 from policy.static import base_plan
-from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.view import View
@@ -35,15 +33,9 @@ from twin.view import View
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after as long again as it has been dead (as in `mpc`)."""
 WIDE = ("start", "change", "alarm", "failure", "repair")
-"""Triggers after which the search starts afresh; at the others it starts from what was found then."""
+"""Triggers after which the twin searches; at the others it scores what was found then, and its neighbours."""
 SEARCHED = 6
-"""Plans taken from the planners' search after an event, as many as `mpc` takes."""
-SEARCH_UP_TO = 8
-"""Living domains up to which the planners' search is asked; with more of them it takes longer than a decision
-may, and the network's proposals, the skeletons and their neighbours stand alone."""
-DRIFTED = 0.3
-"""While no link differs by more than this from the last wide search, the search climbs from what it found
-then (as `mpc`)."""
+"""Plans taken from each search, as many as `mpc` takes."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -59,25 +51,6 @@ def shipped_checkpoint() -> Path:
 def install_shipped(out: Path) -> str:
     """Put the shipped checkpoint into a store's checkpoint folder, once; returns its digest."""
     return checkpoints.install(shipped_checkpoint(), out)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """Plans of the search for one part of the horizon, and the links of its last wide pass."""
-
-    links: LinkState
-    free_gpus: tuple[int, ...]
-    slowdown: NDArray[np.float64]
-    plans: tuple[Plan, ...]
-
-    def near(self, links: LinkState, view: View) -> bool:
-        """Whether the links have only drifted since, with the same machines."""
-        same = self.free_gpus == tuple(view.free_gpus) and np.array_equal(self.slowdown, view.slowdown)
-        alive, was = links.bandwidth_bps > 0, self.links.bandwidth_bps
-        if not same or not np.array_equal(alive, was > 0):
-            return False
-        off = alive & ~np.eye(len(was), dtype=np.bool_)
-        return bool((np.abs(links.bandwidth_bps[off] / was[off] - 1) <= DRIFTED).all())
 
 
 class HiPpo:
@@ -118,13 +91,12 @@ class HiPpo:
         if self._made_for is not context.estimator:  # tables belong to a cluster, not to a run
             self._made_for, self._by_gpus = context.estimator, {}
         self._bases: dict[tuple[int, ...], Plan | None] = {}
-        size = context.cluster.size
-        self._alive_bps = np.zeros((size, size))
-        self._died_ns = np.full((size, size), -1, dtype=np.int64)
         self._base: Outcome | None = None
         self._seeds: Codes | None = None
         self._seeded: tuple[int, ...] = ()
-        self._found: dict[int, _Found] = {}
+        self._legal: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
+        self._scout = Scout(context.estimator, SEARCHED)
+        self._watch = Watch(context.cluster.size, OUTAGE_S)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
 
     def decide(self, view: View) -> Decision:
@@ -135,7 +107,7 @@ class HiPpo:
             coordinator = self._coordinator(tuple(view.free_gpus))
         except InfeasibleError:  # too few GPUs are alive for any plan
             return nothing_runs(estimator, view)
-        legal = view.plan is not None and not estimator.problems(view.plan, view.free_gpus)
+        legal = self._usable(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
         proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]))
         self.latency.mark("proposed")
@@ -145,6 +117,13 @@ class HiPpo:
             decision = self._own(view, coordinator, proposal)
         self.latency.mark("decided")
         return decision
+
+    def _usable(self, view: View) -> bool:
+        """Whether the running plan is legal with the GPUs that live; kept for the next decision."""
+        asked = (view.plan, tuple(view.free_gpus))
+        if self._legal is None or self._legal[0] != asked:
+            self._legal = asked, usable(self.context.estimator, view)
+        return self._legal[1]
 
     def _own(self, view: View, coordinator: Coordinator, proposal: Proposal) -> Decision:
         """The network's greedy answer, unchecked but for the masks."""
@@ -165,139 +144,41 @@ class HiPpo:
         self, view: View, coordinator: Coordinator, seen: Situation, proposal: Proposal
     ) -> Decision:
         problem = coordinator.problem
-        horizon = ahead(view.forecast, self.config.horizon_s, self._outages(view))
+        horizon = ahead(view.forecast, self.config.horizon_s, self._watch.outages(view))
         base = self._base_codes(view, problem)
         question = coordinator.question(seen, horizon, self.context.restart_s)
         objective = self._objective(question, base)
-        plans = proposal.codes if base is None else concatenate([proposal.codes, base])
         fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
         if fresh:
-            # Something has happened: look wide. Between events, what was found wide is only scored again.
             self._seeded = tuple(view.free_gpus)
-            rough = skeletons(
-                problem, coordinator.timer, horizon.middle[-1], np.asarray(view.slowdown, dtype=np.float64)
-            )
-            self._seeds = concatenate([rough, *self._searched(view, horizon, problem)])
-        assert self._seeds is not None
-        plans = concatenate([plans, self._seeds])
+            self._seeds = self._searched(view, horizon, problem, objective)
+        known = [codes for codes in (proposal.codes, base, self._seeds) if codes is not None]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
-        verdict = coordinator.verify(question, plans, objective, may_hold=may_hold, wide=fresh)
+        verdict = coordinator.verify(question, concatenate(known), objective, may_hold=may_hold, wide=fresh)
         if fresh:
-            self._seeds = verdict.leaders
-        extra = _network(proposal, problem.plan(proposal.codes, 0), view)
-        if may_hold and verdict.hold is None:
-            verdict = self._foreign(view, verdict, problem, horizon, objective)
-        return self._choose(view, problem, verdict, proposal, extra)
+            self._seeds = verdict.codes
+        plans = [problem.plan(verdict.codes, row) for row in range(len(verdict.codes))]
+        found, kept = verdict.found, verdict.kept
+        if view.plan is not None and may_hold and question.running is None:
+            # A plan of another policy, which this problem does not offer: the slow way.
+            plans = [view.plan, *plans]
+            asked = Asked(self.context.estimator, horizon, view.plan, self.context.restart_s, view.slowdown)
+            found, kept = asked.compared(plans, objective)
+        scored = [
+            Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
+            for plan, out in zip(plans, found, strict=True)
+        ]
+        alone = dict(zip(plans, map(objective.value, kept), strict=True))
+        decision = choose(view, scored, alone, self.config.margin)
+        extra = decision.extra | _network(proposal, problem.plan(proposal.codes, 0), view)
+        return replace(decision, log_probability=proposal.log_probability, extra=extra)
 
-    def _searched(self, view: View, horizon: Horizon, problem: Problem) -> list[Codes]:
+    def _searched(self, view: View, horizon: Horizon, problem: Problem, objective: Objective) -> Codes | None:
         """What the planners' own search finds best for the first and the last part of the horizon."""
-        if sum(free > 0 for free in view.free_gpus) > SEARCH_UP_TO:
-            return []
-        estimator = self.context.estimator
-        running = view.plan if usable(estimator, view) else None
-        plans: dict[Plan, None] = {}
-        for part in dict.fromkeys((0, len(horizon.middle) - 1)):
-            links, before = horizon.middle[part], self._found.get(part)
-            if before is not None and before.near(links, view):
-                pool = Pool(estimator, links, view.free_gpus, view.slowdown)
-                for plan in dict.fromkeys([*before.plans, *([running] if running else [])]):
-                    pool.climb_from(plan)
-            else:
-                before = None
-                pool = explore(
-                    estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
-                )
-            best = pool.best_by_shape()[:SEARCHED]
-            found = tuple(build(estimator, shape, cuts) for _, shape, cuts in best)
-            wide = before.links if before is not None else links
-            self._found[part] = _Found(wide, view.free_gpus, view.slowdown, found)
-            plans |= dict.fromkeys(found)
-        encoded = (problem.encode(plan) for plan in plans)
-        return [codes for codes in encoded if codes is not None]
-
-    def _choose(
-        self, view: View, problem: Problem, verdict: Verdict, proposal: Proposal, extra: dict[str, Any]
-    ) -> Decision:
-        shown = tuple(
-            Candidate(
-                problem.plan(verdict.codes, row),
-                float(verdict.values[row]),
-                float(verdict.expected.iter_s[row]),
-                float(verdict.expected.utilisation[row]),
-                float(verdict.expected.usd[row]),
-            )
-            for row in range(min(len(verdict.codes), 8))
-        )
-        log_probability = proposal.log_probability
-        best = float(verdict.values[0])
-        if best == float("-inf"):
-            if view.plan is None:
-                raise InfeasibleError("no plan can run: every one needs a link that is dead")
-            return Decision(
-                None,
-                "nothing is expected to run within the horizon",
-                shown,
-                log_probability=log_probability,
-                extra=extra,
-            )
-        predicted = float(verdict.expected.iter_s[0])
-        if verdict.hold is None:
-            return Decision(
-                shown[0].plan,
-                f"best expected plan: {shown[0].plan}",
-                shown,
-                predicted,
-                log_probability,
-                extra=extra,
-            )
-        gain = best - float(verdict.values[verdict.hold])
-        extra = extra | {"gain": gain if np.isfinite(gain) else None, "margin": self.config.margin}
-        if gain <= self.config.margin:
-            reason = f"the best move gains {gain:.4f}, below the margin of {self.config.margin:g}"
-            held = float(verdict.expected.iter_s[verdict.hold])
-            return Decision(None, reason, shown, held, log_probability, extra=extra)
-        return Decision(
-            shown[0].plan,
-            f"expected to gain {gain:.4f}: {shown[0].plan}",
-            shown,
-            predicted,
-            log_probability,
-            extra=extra,
-        )
-
-    def _foreign(
-        self, view: View, verdict: Verdict, problem: Problem, horizon: Horizon, objective: Objective
-    ) -> Verdict:
-        """Holding a plan that this problem does not offer (another policy's), scored the slow way."""
-        assert view.plan is not None
-        estimator = self.context.estimator
-        plans = [view.plan, *(problem.plan(verdict.codes, row) for row in range(len(verdict.codes)))]
-        found = outcomes(
-            estimator,
-            plans,
-            horizon,
-            running=view.plan,
-            restart_s=self.context.restart_s,
-            slowdown=np.asarray(view.slowdown),
-            objective=objective,
-        )
-        values = np.array([objective.value(outcome) for outcome in found])
-        order = np.argsort(-values[1:], kind="stable")
-        best = verdict.codes.take(order)
-        expected_ = replace(
-            verdict.expected,
-            iter_s=np.array([o.iter_s for o in found[1:]])[order],
-            utilisation=np.array([o.utilisation for o in found[1:]])[order],
-            usd=np.array([o.usd for o in found[1:]])[order],
-        )
-        # Holding is told apart by position -1: its value stands behind the candidates'.
-        return Verdict(
-            best,
-            _appended(expected_, found[0]),
-            np.append(values[1:][order], values[0]),
-            len(best),
-            verdict.leaders,
-        )
+        running = view.plan if self._usable(view) else None
+        found = self._scout.plans(view, horizon, (0, horizon.slices - 1), objective, running)
+        codes = [codes for plan in found if (codes := problem.encode(plan)) is not None]
+        return concatenate(codes) if codes else None
 
     def _coordinator(self, free: tuple[int, ...]) -> Coordinator:
         """Tables for the GPUs that live now; made once for each set."""
@@ -317,31 +198,13 @@ class HiPpo:
     def _objective(self, question: Question, base: Codes | None) -> Objective:
         """The objective relative to the static plan over the horizon; the last base while that cannot run."""
         if base is not None:
-            found = replace(question, running=None).kept(base)
-            if np.isfinite(found.iter_s[0]):
-                self._base = found.outcome(0)
+            found, _ = replace(question, running=None).rough(base)  # it only sets the units
+            if found[0].iter_s < float("inf"):
+                self._base = found[0]
         return Objective(self.context.weights, self._base or Outcome(1.0, 0.0, 0.0))
-
-    def _outages(self, view: View) -> Outages:
-        """Dead links are expected back with their last bandwidth."""
-        now = view.forecast.bandwidth_bps[0]
-        dead = now <= 0
-        self._alive_bps = np.where(dead, self._alive_bps, now)
-        self._died_ns = np.where(dead, np.where(self._died_ns < 0, view.now_ns, self._died_ns), -1)
-        been_s = (view.now_ns - self._died_ns) / NS_PER_S
-        return Outages(np.where(dead, np.maximum(OUTAGE_S, been_s), 0.0), self._alive_bps)
 
 
 def _network(proposal: Proposal, plan: Plan, view: View) -> dict[str, Any]:
     """The network's own choice, for the record beside the verified one."""
     moves = proposal.move and plan != view.plan
     return {"network": {"go": "move" if moves else "hold", "plan": str(plan)}}
-
-
-def _appended(found: Expected, outcome: Outcome) -> Expected:
-    return replace(
-        found,
-        iter_s=np.append(found.iter_s, outcome.iter_s),
-        utilisation=np.append(found.utilisation, outcome.utilisation),
-        usd=np.append(found.usd, outcome.usd),
-    )

@@ -24,12 +24,12 @@ from policy.hippo.decode import GREEDY, codes_of, sample
 from policy.hippo.features import Features, Situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
-from policy.hippo.shortlist import Shortlist, distinct, leaders
+from policy.hippo.shortlist import Shortlist, distinct
 from policy.hippo.timing import Timer
 from policy.hippo.upper import UpperAgent
-from policy.hippo.verify import Expected, Question
+from policy.hippo.verify import Question
 from policy.horizon import Horizon
-from policy.objective import Objective
+from policy.objective import Objective, Outcome
 
 Float = NDArray[np.float64]
 
@@ -57,16 +57,13 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Scored plans, the best first. `hold` is the running plan's place, None where it cannot be held.
-
-    `leaders` are the best plans of each number of domains.
+    """The plans that were timed, with what each is expected to bring if it may be left later, and if it is
+    kept. The running plan comes first where it may be held.
     """
 
     codes: Codes
-    expected: Expected
-    values: Float
-    hold: int | None
-    leaders: Codes
+    found: list[Outcome]
+    kept: list[Outcome]
 
 
 class Coordinator:
@@ -99,22 +96,14 @@ class Coordinator:
     def verify(
         self, question: Question, plans: Codes, objective: Objective, *, may_hold: bool, wide: bool
     ) -> Verdict:
-        """Refine the best of `plans` and of the running one, score the best and the running one (where it
-        `may_hold`), return the best few in order.
+        """Refine the best of `plans` and of the running one, score the best and the running one.
 
-        `wide` refines the best plan of each number of domains, and for longer.
+        `wide` refines for longer. The running plan comes first where it `may_hold`.
         """
         running = question.running if may_hold else None
         pool = concatenate([running, plans]) if running is not None else plans
         rounds = self.config.wide_rounds if wide else self.config.rounds
-        finalists = Shortlist.of(question, objective, pool, wide=wide).refined(rounds).finalists()
+        finalists = Shortlist.of(question, objective, pool).refined(rounds).finalists()
         pool = concatenate([running, finalists]) if running is not None else finalists
         pool = pool.take(distinct(pool))
-        found = question.expected(pool, objective)
-        values = found.values(objective)
-        order = np.argsort(-values, kind="stable")[:16]
-        if running is not None and 0 not in order:
-            order = np.append(order[:-1], 0)
-        hold = int(np.flatnonzero(order == 0)[0]) if running is not None else None
-        best = pool.take(leaders(pool, values))
-        return Verdict(pool.take(order), found.take(order), values[order], hold, best)
+        return Verdict(pool, *question.compared(pool, objective))

@@ -1,6 +1,7 @@
 """Plans known by a rough answer only: grown by neighbours, cut down to those worth an exact one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,13 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 SEEDS = 2
-"""Best plans whose neighbours are looked at in a narrow round."""
-LEADERS = 5
-"""In a wide round: the best plan of each of so many numbers of domains."""
-EACH, FEW = 8, 6
-"""Plans kept: in a wide round so many of each number of domains, in a narrow one so many in all."""
+"""Best plans whose neighbours are looked at in a round."""
+FEW = 6
+"""Plans kept by their value."""
+LEADERS = 3
+"""The best plan of each of so many numbers of domains is kept."""
+FRESH = 24
+"""Neighbours that survive a glance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,49 +33,56 @@ class Shortlist:
     codes: Codes
     values: Float
     speed: Float
-    wide: bool
 
     @classmethod
-    def of(cls, question: Question, objective: Objective, codes: Codes, *, wide: bool) -> "Shortlist":
+    def of(cls, question: Question, objective: Objective, codes: Codes) -> "Shortlist":
         """Look at `codes`, without repetition."""
         codes = codes.take(distinct(codes))
         found, speed = question.rough(codes)
-        return cls(question, objective, codes, found.values(objective), speed, wide)
+        values = np.array([objective.value(outcome) for outcome in found])
+        return cls(question, objective, codes, values, speed)
 
     def refined(self, rounds: int) -> "Shortlist":
         """Go on to neighbours of the best until nobody is overtaken, or for so many rounds."""
         list_, before = self, b""
         for _ in range(rounds):
             seeds = list_.codes.take(list_._seeds())
-            if keys(seeds).tobytes() == before:
+            known = keys(seeds).tobytes()
+            if known == before:
                 break
-            before = keys(seeds).tobytes()
-            list_ = list_._grown(neighbours(self.question.timer.problem, seeds))
+            list_, before = list_._grown(neighbours(self.question.timer.problem, seeds)), known
         return list_
 
     def finalists(self) -> Codes:
-        """The best by value, and the fastest of each scenario: what to go over to when it comes about."""
+        """The best by value, the best of each number of domains, and the fastest of each scenario: what to go
+        over to when it comes about.
+        """
         return self.codes.take(self._kept())
 
     def _grown(self, fresh: Codes) -> "Shortlist":
-        new = self.of(self.question, self.objective, concatenate([self.codes, fresh]), wide=self.wide)
-        kept = new._kept()
-        codes, values, speed = new.codes.take(kept), new.values[kept], new.speed[kept]
-        return Shortlist(self.question, self.objective, codes, values, speed, self.wide)
+        fresh = fresh.take(self._new(fresh))
+        speed = self.question.glance(fresh)
+        fresh = fresh.take(np.argsort(-speed, kind="stable")[:FRESH])
+        more = self.of(self.question, self.objective, fresh)
+        both = replace(
+            self,
+            codes=concatenate([self.codes, more.codes]),
+            values=np.concatenate([self.values, more.values]),
+            speed=np.concatenate([self.speed, more.speed]),
+        )
+        kept = both._kept()
+        return replace(both, codes=both.codes.take(kept), values=both.values[kept], speed=both.speed[kept])
+
+    def _new(self, fresh: Codes) -> Int:
+        """Which of `fresh` are not known."""
+        return np.flatnonzero(~np.isin(keys(fresh), keys(self.codes)))
 
     def _seeds(self) -> Int:
-        if self.wide:
-            return leaders(self.codes, self.values)
         return np.argsort(-self.values, kind="stable")[:SEEDS]
 
     def _kept(self) -> Int:
-        order = np.argsort(-self.values, kind="stable")
-        if self.wide:
-            count = self.codes.count[order]
-            best = np.concatenate([order[count == n][:EACH] for n in np.unique(count).tolist()])
-        else:
-            best = order[:FEW]
-        return np.unique(np.concatenate([best, self.speed.argmax(axis=0)]))
+        best = np.argsort(-self.values, kind="stable")[:FEW]
+        return np.unique(np.concatenate([best, leaders(self.codes, self.values), self.speed.argmax(axis=0)]))
 
 
 def leaders(codes: Codes, values: Float) -> Int:
@@ -87,9 +97,14 @@ def keys(codes: Codes) -> NDArray[np.uint64]:
     table = np.concatenate(
         [codes.knob[:, None], codes.count[:, None], codes.domain, codes.layers, codes.choice], axis=1
     )
-    odd = np.random.default_rng(0).integers(2**63, size=table.shape[1], dtype=np.uint64) * 2 + 1
-    numbers: NDArray[np.uint64] = (table.astype(np.uint64) * odd).sum(axis=1)
-    return numbers
+    return table.astype(np.uint64) @ _odd(table.shape[1])
+
+
+@lru_cache(maxsize=8)
+def _odd(width: int) -> NDArray[np.uint64]:
+    """Random odd numbers, always the same ones."""
+    drawn = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64)
+    return drawn * np.uint64(2) + np.uint64(1)
 
 
 def distinct(codes: Codes) -> Int:

@@ -348,8 +348,16 @@ def _paced(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _pace(depth, m, tf, tb, there, back, down, up, blocking):  # type: ignore[no-untyped-def]
-    """Heaviest cycle of 1F1B over the micro-batches in it; warm-up depths are min(m, depth - 1 - i)."""
+    """Heaviest cycle of 1F1B over the micro-batches in it; warm-up depths are min(m, depth - 1 - i).
+
+    With blocking sends and m >= depth a cycle over several stages is the mean of theirs: one stage is enough.
+    """
     pace = 0.0
+    if blocking and m >= depth:
+        for i in range(depth):
+            turns = (down[i] if i < depth - 1 else 0.0) + (up[i - 1] if i > 0 else 0.0)
+            pace = max(pace, tf[i] + tb[i] + turns)
+        return pace
     for i in range(depth):
         length = 0.0
         for j in range(i, depth):

@@ -11,39 +11,13 @@ from numpy.typing import NDArray
 
 from policy.hippo.problem import Codes
 from policy.hippo.timing import Rows, Timer, rate
-from policy.horizon import Horizon
+from policy.horizon import Horizon, outcomes_of
 from policy.objective import Objective, Outcome
 from policy.rates import States
 from policy.recourse import Prospects
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Expected:
-    """Outcomes of P plans; `iter_s` is infinite where nothing gets done."""
-
-    iter_s: Float
-    utilisation: Float
-    usd: Float
-
-    def outcome(self, row: int) -> Outcome:
-        """One plan's."""
-        return Outcome(float(self.iter_s[row]), float(self.utilisation[row]), float(self.usd[row]))
-
-    def values(self, objective: Objective) -> Float:
-        """Objective of every plan, (P,): `Objective.value` on arrays."""
-        time, utilisation, cost = objective.weights
-        base = objective.base
-        usd = self.usd / base.usd if base.usd > 0 else self.usd
-        gain = (base.iter_s - self.iter_s) / base.iter_s
-        worth = time * gain + utilisation * self.utilisation - cost * usd
-        return np.where(np.isinf(self.iter_s), -np.inf, worth)
-
-    def take(self, index: Int) -> "Expected":
-        """The plans `index`."""
-        return Expected(self.iter_s[index], self.utilisation[index], self.usd[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,26 +32,35 @@ class Question:
     running: Codes | None
     restart_s: float
 
-    def expected(self, codes: Codes, objective: Objective) -> Expected:
-        """What each brings if it may be left later for another of them."""
+    def compared(self, codes: Codes, objective: Objective) -> tuple[list[Outcome], list[Outcome]]:
+        """What each brings if it may be left later for another of them, and if it is kept."""
         prospects = self._prospects(codes)
         best = prospects.leading(objective)
         p, q = np.indices((len(codes), len(best))).reshape(2, -1)
         seconds, usd = (x.reshape(len(codes), -1) for x in self._moves(codes.take(p), codes.take(best[q])))
-        return self._outcomes(prospects.brought(best, seconds, usd, objective))
+        brought = prospects.brought(best, seconds, usd, objective)
+        length_s = self.horizon.length_s
+        return outcomes_of(brought, length_s), outcomes_of(prospects.prudent(), length_s)
 
-    def kept(self, codes: Codes) -> Expected:
+    def kept(self, codes: Codes) -> list[Outcome]:
         """What each brings if it is kept."""
-        return self._outcomes(self._prospects(codes).kept())
+        return outcomes_of(self._prospects(codes).kept(), self.horizon.length_s)
 
-    def rough(self, codes: Codes) -> tuple[Expected, Float]:
+    def rough(self, codes: Codes) -> tuple[list[Outcome], Float]:
         """By the closed form of an iteration's time, enough to tell which plans deserve `timed`: what each
         brings under the median links if it is kept, and its speed at the end of each scenario, (P, N).
         """
         rows, horizon = self.timer.rows(codes, self.slowdown), self.horizon
         speed = rate(self.timer.paced_ns(rows, *_broadcast(horizon.glimpse, len(codes))))
         rates = speed[:, : horizon.slices, None]
-        return self._outcomes(self._plain(codes, rates, rows).kept()), speed[:, horizon.slices :]
+        kept = self._plain(codes, rates, rows).kept()
+        return outcomes_of(kept, horizon.length_s), speed[:, horizon.slices :]
+
+    def glance(self, codes: Codes) -> Float:
+        """Speed (P,) by the closed form under the median links of the last, longest slice."""
+        rows, last = self.timer.rows(codes, self.slowdown), self.horizon.middle[-1]
+        states = States(last.bandwidth_bps[None], last.latency_s[None])
+        return rate(self.timer.paced_ns(rows, *_broadcast(states, len(codes))))[:, 0]
 
     def _prospects(self, codes: Codes) -> Prospects:
         """Plans timed exactly under every scenario."""
@@ -99,12 +82,6 @@ class Question:
         links = np.broadcast_to(now.bandwidth_bps, shape), np.broadcast_to(now.latency_s, shape)
         seconds, usd = self.timer.moves(old, new, *links)
         return np.where(seconds < 0, 0.0, seconds + self.restart_s), usd
-
-    def _outcomes(self, brought: Float) -> Expected:
-        done, busy_s, usd = brought.T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_iteration = np.where(done > 0, [self.horizon.length_s / done, usd / done], [[np.inf], [0.0]])
-        return Expected(per_iteration[0], busy_s / self.horizon.length_s, per_iteration[1])
 
 
 def _broadcast(states: States, plans: int) -> tuple[Float, Float]:

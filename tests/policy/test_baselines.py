@@ -226,8 +226,8 @@ def test_mpc_follows_the_weights() -> None:
 
 def test_mpc_expects_less_of_uncertain_links() -> None:
     made = estimator()
-    sure = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 1e11)).candidates}
-    vague = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 1e11, sd=0.8)).candidates}
+    sure = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 3e10)).candidates}
+    vague = {c.plan: c.iter_s for c in started(Mpc(), made).decide(view(made, 3e10, sd=0.8)).candidates}
     spanning = [plan for plan in sure if plan in vague and len(plan.shares) > 1]
     assert spanning
     assert all(vague[plan] > sure[plan] for plan in spanning)

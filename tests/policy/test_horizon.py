@@ -5,7 +5,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from policy.horizon import SCENARIOS, Outages, ahead, egress_usd, outcomes, pause_s, per_iteration
+from policy.horizon import SCENARIOS, Asked, Outages, ahead, egress_usd, pause_s, per_iteration
 from policy.objective import Objective, Outcome
 from policy.search import best_plans
 from tests.policy.cases import random_case
@@ -84,7 +84,7 @@ def test_holding_under_constant_links_brings_what_the_estimator_says() -> None:
     estimator, plans = case()
     made = ahead(forecast([2e9, 2e9, 2e9]), 1000.0, NONE)
     for plan in plans[:5]:
-        (held,) = outcomes(estimator, [plan], made, running=plan, restart_s=11.35, slowdown=None)
+        (held,) = Asked(estimator, made, plan, 11.35, None).kept([plan])
         now = estimator.iteration(plan, made.middle[0])
         assert held.iter_s == pytest.approx(now.iter_s)
         assert held.utilisation == pytest.approx(now.utilisation)
@@ -97,8 +97,8 @@ def test_a_move_costs_its_pause_and_its_bytes() -> None:
     old = plans[0]
     new = next(plan for plan in plans if estimator.move(old, plan, made.middle[0]).bytes[0, 1] > 0)
     move = estimator.move(old, new, made.middle[0])
-    (held,) = outcomes(estimator, [new], made, running=new, restart_s=20.0, slowdown=None)
-    (moved,) = outcomes(estimator, [new], made, running=old, restart_s=20.0, slowdown=None)
+    (held,) = Asked(estimator, made, new, 20.0, None).kept([new])
+    (moved,) = Asked(estimator, made, old, 20.0, None).kept([new])
     pause = move.seconds - estimator.restart_s + 20.0
     assert moved.iter_s == pytest.approx(held.iter_s * 1000.0 / (1000.0 - pause))
     iterations = 1000.0 / moved.iter_s
@@ -109,11 +109,11 @@ def test_a_move_longer_than_the_horizon_brings_nothing() -> None:
     estimator, plans = case()
     made = ahead(forecast([2e9, 2e9, 2e9]), 10.0, NONE)
     other = next(plan for plan in plans if plan.shares != plans[0].shares)
-    (moved,) = outcomes(estimator, [other], made, running=plans[0], restart_s=11.35, slowdown=None)
+    (moved,) = Asked(estimator, made, plans[0], 11.35, None).kept([other])
     assert moved.iter_s == inf
     dead = ahead(forecast([0.0, 0.0, 0.0]), 1000.0, NONE)
     over = next(plan for plan in plans if len(plan.shares) == 2)
-    (stalled,) = outcomes(estimator, [over], dead, running=plans[0], restart_s=11.35, slowdown=None)
+    (stalled,) = Asked(estimator, dead, plans[0], 11.35, None).kept([over])
     assert stalled.iter_s == inf
 
 

@@ -1,0 +1,37 @@
+"""From scored plans to a decision: the same rule for every planner that looks ahead."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from policy.protocol import Candidate, Decision
+from twin.plan import Plan
+from twin.view import View
+
+SHOWN = 16
+
+
+def choose(
+    view: View, candidates: Sequence[Candidate], kept: Mapping[Plan, float], margin: float
+) -> Decision:
+    """The best of `candidates`, whose scores allow for leaving them later; `kept` is their worth if they are
+    kept. The running plan is among them where it may be held.
+
+    A move has to pay by more than `margin` if both plans were kept. Scores would not say so: a plan to leave
+    soon is worth about as much as the one to leave it for.
+    """
+    ranked = sorted(candidates, key=lambda c: -c.score)
+    best, shown = ranked[0], tuple(ranked[:SHOWN])
+    if best.score == float("-inf") and view.plan is not None:
+        return Decision(None, "nothing is expected to run within the horizon", shown)
+    held = next((c for c in ranked if c.plan == view.plan), None)
+    if held is None:
+        return Decision(best.plan, f"best expected plan: {best.plan}", shown, best.iter_s)
+    gain = kept[best.plan] - kept[held.plan] if kept[best.plan] > float("-inf") else 0.0
+    extra = {"gain": gain if np.isfinite(gain) else None, "margin": margin}
+    if best.score <= held.score:
+        return Decision(None, "no plan is expected to bring more", shown, held.iter_s, extra=extra)
+    if gain <= margin:
+        reason = f"the best move gains {gain:.4f}, not more than the margin of {margin:g}"
+        return Decision(None, reason, shown, held.iter_s, extra=extra)
+    return Decision(best.plan, f"expected to gain {gain:.4f}: {best.plan}", shown, best.iter_s, extra=extra)
