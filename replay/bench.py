@@ -52,11 +52,28 @@ def bench(
     found = each(store, play, [*cells, *grid], jobs, progress, "runs")
     width = len(policies)
     outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(worlds))]
+    weighted = list(zip(grid, found[len(cells) :], strict=True)) if pareto else None
+    chapters = assembled(store, policies, worlds, outcomes, weighted, jobs, progress, with_bound=with_bound)
+    return Bench(tuple(policies), seeds, window, chapters, _notes(scenarios, noises))
+
+
+def assembled(
+    store: Path,
+    policies: Sequence[str],
+    worlds: Sequence[World],
+    outcomes: Sequence[tuple[Outcome, ...]],
+    weighted: list[tuple[Cell, Outcome]] | None,
+    jobs: int,
+    progress: Progress = SILENT,
+    *,
+    with_bound: bool = True,
+) -> tuple[Chapter, ...]:
+    """A chapter for each scenario of `worlds`, whose outcomes are in the order of `policies`; the bounds are
+    computed here. `weighted` are the runs of a grid of weights, if there was one."""
     bounds = _bounds(store, worlds, outcomes, jobs, progress) if with_bound else [None] * len(worlds)
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
-    weighted = list(zip(grid, found[len(cells) :], strict=True))
-    chapters = tuple(_chapter(s, policies, played, weighted if pareto else None) for s in scenarios)
-    return Bench(tuple(policies), seeds, window, chapters, _notes(scenarios, noises))
+    scenarios = {world.scenario.name: world.scenario for world in worlds if world.clip is None}
+    return tuple(_chapter(s, policies, played, weighted) for s in scenarios.values())
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:

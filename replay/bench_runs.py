@@ -3,11 +3,12 @@
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 from ingest.errors import InfeasibleError, NotFoundError
@@ -98,24 +99,44 @@ def each(
 
     The first exception ends it: what has not begun is dropped, what is finished stays in the store.
     """
+    return [one for one in within(store, work, items, jobs, progress, what) if one is not None]
+
+
+def within(
+    store: Path,
+    work: Callable[[Path, In], Out],
+    items: Sequence[In],
+    jobs: int,
+    progress: Progress,
+    what: str,
+    seconds: float = float("inf"),
+) -> list[Out | None]:
+    """As `each`, but nothing is begun after so many seconds: None for what was not."""
     progress.start(len(items), what)
+    until = monotonic() + seconds
     if jobs <= 1 or len(items) <= 1:
-        found = []
+        found: list[Out | None] = []
         for item in items:
-            found.append(work(store, item))
+            found.append(work(store, item) if monotonic() < until else None)
             progress.advance()
         return found
     # Fresh processes: a fork would inherit the locks of thread pools that only this process runs.
     with ProcessPoolExecutor(min(jobs, len(items)), get_context("spawn"), initializer=_quiet) as pool:
         futures = [pool.submit(partial(work, store), item) for item in items]
         try:
-            for future in as_completed(futures):
-                future.result()
-                progress.advance()
+            open_ = set(futures)
+            while open_:
+                left = until - monotonic()
+                if left <= 0:
+                    open_ -= {future for future in open_ if future.cancel()}
+                done, open_ = wait(open_, left if 0 < left < seconds else None, FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                    progress.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return [future.result() for future in futures]
+        return [None if future.cancelled() else future.result() for future in futures]
 
 
 def cores() -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from ingest.errors import UsageError
 from ingest.progress import SILENT
-from replay import bench_front, options, pareto, runner, runs
+from replay import bench_front, bench_runs, options, pareto, runner, runs
 from replay.bench import bench
 from replay.bench_result import Bench
 from replay.bench_runs import Outcome, cores, each
@@ -289,3 +289,16 @@ def test_processes_keep_the_order(tmp_path: Path) -> None:
     assert [item for item, _ in found] == [3, 1, 2] and os.getpid() not in {pid for _, pid in found}
     assert {pid for _, pid in each(tmp_path, process, [3, 1], 1, SILENT, "items")} == {os.getpid()}
     assert cores() >= 1
+
+
+def _echo(store: Path, item: int) -> int:
+    return item
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_nothing_is_begun_when_the_time_is_up(tmp_path: Path, jobs: int) -> None:
+    items = list(range(20))
+    assert bench_runs.within(tmp_path, _echo, items, jobs, SILENT, "runs") == items
+    late = bench_runs.within(tmp_path, _echo, items, jobs, SILENT, "runs", 0.0)
+    assert len(late) == len(items) and None in late
+    assert all(one in (None, item) for one, item in zip(late, items, strict=True))
