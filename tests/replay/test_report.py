@@ -232,6 +232,14 @@ def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
     assert charts.links(story).count('class="line alarm"') == 3
 
 
+def test_nothing_draws_nothing() -> None:
+    chart = Chart(10.0, 1.0, "s")
+    chart.line([], "")
+    chart.band([], "")
+    chart.dots([], "")
+    assert chart.marks == []
+
+
 def test_a_chart_clips_to_its_box() -> None:
     chart = Chart(10.0, 2.0, "s")
     assert (chart.x(5.0), chart.x(20.0), chart.y(1.0), chart.y(9.0), chart.y(-1.0)) == (

@@ -10,6 +10,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
+from ingest.errors import LockedError, NotFoundError
 from replay import schedule
 from tests.replay.toys import CALLED, RUNNING
 
@@ -200,3 +201,36 @@ def test_a_watch_for_drift_replaces_a_schedule_and_back(tmp_path: Path) -> None:
     (job,) = made.get_jobs()
     assert job.func_ref == schedule.WATCHED
     made.shutdown()
+
+
+def test_following_a_schedule_ends_with_the_schedule_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pressed:
+        def wait(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedule, "Event", Pressed)
+    with pytest.raises(KeyboardInterrupt):
+        schedule.follow(tmp_path, schedule.every("6h"), scenario="tri-7b", task=TASK)
+    again = schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b", task=TASK)
+    assert again.get_job(schedule.JOB).next_run_time > START
+    again.shutdown()
+    with pytest.raises(NotFoundError, match="nowhere"):
+        schedule.follow(tmp_path, schedule.every("6h"), scenario="nowhere")
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_the_schedule_calls_retrains_unless_somebody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    causes = []
+
+    def once(store: Path, scenario: Any, *, dataset: Any, cause: Any) -> None:
+        causes.append((scenario.name, dataset, cause))
+        if held:
+            raise LockedError("somebody retrains")
+
+    monkeypatch.setattr(schedule.retrain, "once", once)
+    schedule.scheduled(str(tmp_path), "tri-7b", "mine")
+    assert causes == [("tri-7b", "mine", {"cause": "schedule"})]

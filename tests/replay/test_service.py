@@ -140,6 +140,21 @@ def check_word(store: Path, reader: RunReader) -> None:
         assert said == events[-1].payload["totals"]["promoted"] == (champion.active(store) is not None)
 
 
+def test_a_promotion_whose_checkpoint_was_damaged_meanwhile_leaves_the_champion(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(champion, "promote", lambda *_, **__: (_ for _ in ()).throw(Crash))
+    with pytest.raises(Crash):
+        retrained(tmp_path)
+    monkeypatch.undo()
+    (made,) = champion.stored(tmp_path)[:1]
+    made.write_text("static")
+    (run_id,) = retrain.settle(tmp_path)
+    *_, interrupted, finished = RunReader(runs.folder(tmp_path, run_id)).events()
+    assert "damaged" in interrupted.payload["details"]["problem"]
+    assert finished.payload["totals"]["promoted"] is False and champion.active(tmp_path) is None
+
+
 def test_a_rollback_killed_at_any_call_is_put_right_and_told(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,21 @@ def test_what_is_no_key_is_said_with_the_way_to_make_one(store: Path) -> None:
         signing.verified(store, "a", store / "ours.pem")
 
 
+def test_a_key_of_another_kind_is_refused(store: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (store / "ec.pem").write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
+    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (store / "ec.pub").write_bytes(public)
+    with pytest.raises(InputError, match="not an Ed25519 key"):
+        signing.sign(store, "a", store / "ec.pem")
+    signing.sign(store, "a", store / "ours.pem")
+    with pytest.raises(InputError, match="not an Ed25519 key"):
+        signing.verified(store, "a", store / "ec.pub")
+
+
 def test_without_the_extra_it_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
     with pytest.raises(UsageError, match=r"twin\[sign\]"):

@@ -3,11 +3,13 @@
 import os
 import signal
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from ingest.errors import UsageError
-from replay import champion, runs, training
+from ingest.progress import SILENT
+from replay import champion, lineage, retrain, runs, training
 from replay.log import RunReader
 from replay.training import TrainingResult
 from tests.replay import toys
@@ -60,3 +62,43 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
         training.train(tmp_path, toy_scenario(), algorithm="design", resume=True)
     second = training.train(tmp_path, toy_scenario(), algorithm="toy", resume=True)
     assert second.finished and second.checkpoint == whole[1].checkpoint
+
+
+def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_training(
+    whole: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from policy.hippo import config
+
+    shipped = config.shipped
+    monkeypatch.setattr(config, "shipped", lambda name: shipped("toy"))
+    start = champion.path_of(whole[0], whole[1].checkpoint)
+    made = retrain.hippo_trainer(
+        toys.prepare(toy_scenario(), tmp_path), start, tmp_path / "checkpoints", SILENT
+    )
+    assert champion.verified(champion.path_of(tmp_path, made.digest)) == made.digest != whole[1].checkpoint
+    assert made.updates and all(update.metrics for update in made.updates)
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", retrain.WORK}
+
+
+def test_a_training_is_in_the_lineage(whole: tuple[Path, TrainingResult]) -> None:
+    store, done = whole
+    (record,) = lineage.records(store)
+    assert (record.run_id, record.checkpoint, record.parent) == (done.run_id, done.checkpoint, None)
+
+
+def test_a_second_ctrl_c_ends_at_once_and_a_thread_is_not_asked() -> None:
+    with training.interruption() as received:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert received == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    found: list[list[int]] = []
+
+    def elsewhere() -> None:
+        with training.interruption() as received:
+            found.append(received)
+
+    thread = Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [[]]
