@@ -103,9 +103,13 @@ class Chapter:
         """Against each base that took part and is another policy."""
         for base in BASES:
             if base in self.policies and base != policy:
-                found = versus(base, self.of(policy), self.of(base))
+                found = self.against(policy, base)
                 if found is not None:
                     yield found
+
+    def against(self, policy: str, base: str) -> Versus | None:
+        """One policy against another in the worlds that both ran in; None without one."""
+        return versus(base, self.of(policy), self.of(base))
 
     def robustness(self) -> list[Json]:
         """Time per token under each level of noise, relative to the same policy and seed without it.

@@ -56,6 +56,7 @@ class Outcome:
     kpis: Kpis | None = None
     blocks: Blocks | None = None  # the same run, cut into blocks of time
     truth: str = ""  # digest of the links of its window: worlds with the same truth share their bound
+    source: str = ""  # digest of the whole trace
     dataset: str = ""
     note: str = ""
 
@@ -74,7 +75,7 @@ def play(store: Path, cell: Cell) -> Outcome:
     header = reader.header()
     return Outcome(
         done.run_id, None, done.kpis, blocks_of(reader.events(), header["end_ns"]),
-        header["traces"]["window"], header["dataset"], header["note"],
+        header["traces"]["window"], header["traces"]["source"], header["dataset"], header["note"],
     )  # fmt: skip
 
 

@@ -302,3 +302,16 @@ def test_nothing_is_begun_when_the_time_is_up(tmp_path: Path, jobs: int) -> None
     late = bench_runs.within(tmp_path, _echo, items, jobs, SILENT, "runs", 0.0)
     assert len(late) == len(items) and None in late
     assert all(one in (None, item) for one, item in zip(late, items, strict=True))
+
+
+@pytest.mark.parametrize("objectives", [2, 3, 4])
+def test_front_and_hypervolume_equal_those_of_pymoo(objectives: int) -> None:
+    hv = pytest.importorskip("pymoo.indicators.hv", reason="pymoo is in the extra `bench`")
+    sorting = pytest.importorskip("pymoo.util.nds.non_dominated_sorting")
+    for seed in range(30):
+        points = np.random.default_rng(seed).uniform(0.0, 1.0, (25, objectives))
+        corner = np.full(objectives, 1.1)
+        own = pareto.front(points)
+        theirs = points[sorting.NonDominatedSorting().do(points, only_non_dominated_front=True)]
+        assert {tuple(row) for row in own} == {tuple(row) for row in theirs}
+        assert pareto.hypervolume(points, corner) == pytest.approx(hv.HV(ref_point=corner)(points), rel=1e-12)
