@@ -1,0 +1,159 @@
+"""T23: how many small faults in the log's code its tests notice: PYTHONPATH=. python benchmarks/mutation.py
+
+Each mutant changes one place of one file (a comparison turned, `and` for `or`, a `not` dropped, a number one
+larger, a constant flipped, a statement or a raise left out) and lives in a child process only, in which the
+tests below run until the first failure. A mutant that no test notices is listed with its line: it is either
+equal in effect, or a test is missing. `--sample 100` takes a hundred at random (seeded), else all.
+"""
+
+import argparse
+import ast
+import copy
+import importlib.abc
+import importlib.util
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import duckdb  # noqa: F401 - imported here once, so that no child does
+import hypothesis  # noqa: F401
+import pyarrow.parquet  # noqa: F401
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = ("segment", "recovery", "log", "verification")
+TESTS = (
+    "tests/replay/test_segment.py",
+    "tests/replay/test_log.py",
+    "tests/replay/test_races.py",
+    "tests/crash/test_io_errors.py",
+    "tests/crash/test_power_cut.py",
+    "tests/crash/test_damage.py",
+    "tests/crash/test_directory_states.py",
+    "tests/crash/test_compaction.py",
+    "tests/golden",
+)
+LONGEST_S = 120
+"""A mutant whose tests take longer does not come to an end, which is noticed too."""
+TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def mutants(tree: ast.Module) -> Iterator[tuple[int, str, ast.Module]]:
+    """(line, what was changed, the changed module) for every place that can be."""
+    for number, node in enumerate(ast.walk(tree)):
+        for what in changes(node):
+            changed = copy.deepcopy(tree)
+            twin = next(n for k, n in enumerate(ast.walk(changed)) if k == number)
+            apply(twin, what)
+            yield getattr(node, "lineno", 0), what, ast.fix_missing_locations(changed)
+
+
+def changes(node: ast.AST) -> list[str]:
+    """What can be done to a node."""
+    if isinstance(node, ast.Compare):
+        return [f"comparison {k} turned" for k, op in enumerate(node.ops) if type(op) in TURNED]
+    if isinstance(node, ast.BoolOp):
+        return ["and for or" if isinstance(node.op, ast.Or) else "or for and"]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return ["not dropped"]
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
+        return ["constant changed"]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return ["+ for -" if isinstance(node.op, ast.Sub) else "- for +"]
+    body = [n for n in getattr(node, "body", ()) if isinstance(node, ast.stmt) and droppable(n)]
+    return [f"statement of line {n.lineno} left out" for n in body]
+
+
+def droppable(node: ast.stmt) -> bool:
+    """Statements with an effect of their own; not the words of a docstring."""
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.Raise | ast.AugAssign)
+
+
+def apply(node: ast.AST, what: str) -> None:
+    """Do it."""
+    if isinstance(node, ast.Compare):
+        place = int(what.split()[1])
+        node.ops[place] = TURNED[type(node.ops[place])]()
+    elif isinstance(node, ast.BoolOp):
+        node.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+    elif isinstance(node, ast.UnaryOp):
+        node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+    elif isinstance(node, ast.Constant):
+        assert isinstance(node.value, bool | int)
+        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+    elif isinstance(node, ast.BinOp):
+        node.op = ast.Add() if isinstance(node.op, ast.Sub) else ast.Sub()
+    else:
+        body: list[ast.stmt] = node.body  # type: ignore[attr-defined]
+        place = next(k for k, n in enumerate(body) if what == f"statement of line {n.lineno} left out")
+        body[place] = ast.copy_location(ast.Pass(), body[place])
+
+
+class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands for one module of the package."""
+
+    def __init__(self, name: str, path: Path, tree: ast.Module) -> None:
+        self.name, self.path, self.tree = name, path, tree
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self.tree, self.path, "exec"), module.__dict__)
+
+
+def noticed(name: str, path: Path, tree: ast.Module) -> bool:
+    """Whether a test fails on the mutant, in a child process."""
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LONGEST_S)
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        sys.meta_path.insert(0, Mutant(name, path, tree))
+        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS]) != 0))
+    return os.waitpid(child, 0)[1] != 0
+
+
+def main() -> None:
+    """Print each mutant that nothing noticed, and the share that was."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, help="So many at random, else all.")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    os.chdir(ROOT)
+    found = []
+    for file in FILES:
+        path = ROOT / "replay" / f"{file}.py"
+        made = list(mutants(ast.parse(path.read_text(encoding="utf-8"))))
+        found += [(file, path, *mutant) for mutant in made]
+    assert not noticed("replay.none", ROOT, ast.Module([], [])), "the tests fail on the code as it is"
+    chosen = random.Random(given.seed).sample(found, given.sample) if given.sample else found
+    print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
+    began, survivors = time.perf_counter(), 0
+    for file, path, line, what, tree in chosen:
+        if not noticed(f"replay.{file}", path, tree):
+            survivors += 1
+            print(f"replay/{file}.py:{line}: {what}: not noticed", flush=True)
+    killed, seconds = len(chosen) - survivors, time.perf_counter() - began
+    print(f"{killed} of {len(chosen)} noticed, {killed / len(chosen):.1%}; {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
