@@ -14,7 +14,7 @@ from policy.choice import choose
 from policy.greedy import nothing_runs
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
-from policy.hippo.coordinator import Coordinator, Latency, Proposal
+from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
 from policy.hippo.features import Features, Situation, situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
@@ -36,6 +36,8 @@ WIDE = ("start", "change", "alarm", "failure", "repair")
 """Triggers after which the twin searches; at the others it scores what was found then, and its neighbours."""
 SEARCHED = 6
 """Plans taken from each search, as many as `mpc` takes."""
+PLANS_KEPT = 1024
+"""Plans made from codes that are kept: most come again."""
 SHIPPED = Path(__file__).with_name("shipped")
 
 
@@ -94,6 +96,7 @@ class HiPpo:
         self._base: Outcome | None = None
         self._seeds: Codes | None = None
         self._seeded: tuple[int, ...] = ()
+        self._plans: dict[Any, Plan] = {}
         self._legal: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._scout = Scout(context.estimator, SEARCHED)
         self._watch = Watch(context.cluster.size, OUTAGE_S)
@@ -109,10 +112,12 @@ class HiPpo:
             return nothing_runs(estimator, view)
         legal = self._usable(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
-        proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]))
+        fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
+        count = self.config.proposals if self.config.verify and fresh else 1
+        proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
         self.latency.mark("proposed")
         if self.config.verify:
-            decision = self._verified(view, coordinator, seen, proposal)
+            decision = self._verified(view, coordinator, seen, proposal, fresh)
         else:
             decision = self._own(view, coordinator, proposal)
         self.latency.mark("decided")
@@ -141,37 +146,59 @@ class HiPpo:
         )
 
     def _verified(
-        self, view: View, coordinator: Coordinator, seen: Situation, proposal: Proposal
+        self, view: View, coordinator: Coordinator, seen: Situation, proposal: Proposal, fresh: bool
     ) -> Decision:
-        problem = coordinator.problem
+        """The best of what the network proposes, what was found, and what is near. Where nothing has happened
+        (not `fresh`), plans are timed roughly, and exactly before one is moved to.
+        """
         horizon = ahead(view.forecast, self.config.horizon_s, self._watch.outages(view))
-        base = self._base_codes(view, problem)
+        base = self._base_codes(view, coordinator.problem)
         question = coordinator.question(seen, horizon, self.context.restart_s)
         objective = self._objective(question, base)
-        fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
         if fresh:
             self._seeded = tuple(view.free_gpus)
-            self._seeds = self._searched(view, horizon, problem, objective)
+            self._seeds = self._searched(view, horizon, coordinator.problem, objective)
         known = [codes for codes in (proposal.codes, base, self._seeds) if codes is not None]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
         verdict = coordinator.verify(question, concatenate(known), objective, may_hold=may_hold, wide=fresh)
         if fresh:
             self._seeds = verdict.codes
-        plans = [problem.plan(verdict.codes, row) for row in range(len(verdict.codes))]
+        decision = self._chosen(view, question, verdict, objective, may_hold)
+        if decision.plan is not None and not fresh:
+            found, kept = question.compared(verdict.codes, objective)
+            decision = self._chosen(
+                view, question, replace(verdict, found=found, kept=kept), objective, may_hold
+            )
+        extra = decision.extra | _network(proposal, self._plan(coordinator.problem, proposal.codes, 0), view)
+        return replace(decision, log_probability=proposal.log_probability, extra=extra)
+
+    def _chosen(
+        self, view: View, question: Question, verdict: Verdict, objective: Objective, may_hold: bool
+    ) -> Decision:
+        problem = question.timer.problem
+        plans = [self._plan(problem, verdict.codes, row) for row in range(len(verdict.codes))]
         found, kept = verdict.found, verdict.kept
         if view.plan is not None and may_hold and question.running is None:
             # A plan of another policy, which this problem does not offer: the slow way.
             plans = [view.plan, *plans]
-            asked = Asked(self.context.estimator, horizon, view.plan, self.context.restart_s, view.slowdown)
+            restart_s, horizon = self.context.restart_s, question.horizon
+            asked = Asked(self.context.estimator, horizon, view.plan, restart_s, view.slowdown)
             found, kept = asked.compared(plans, objective)
         scored = [
             Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
             for plan, out in zip(plans, found, strict=True)
         ]
         alone = dict(zip(plans, map(objective.value, kept), strict=True))
-        decision = choose(view, scored, alone, self.config.margin)
-        extra = decision.extra | _network(proposal, problem.plan(proposal.codes, 0), view)
-        return replace(decision, log_probability=proposal.log_probability, extra=extra)
+        return choose(view, scored, alone, self.config.margin)
+
+    def _plan(self, problem: Problem, codes: Codes, row: int) -> Plan:
+        """`Problem.plan`, kept for the next decision."""
+        key = problem.free, codes.key(row)
+        if key not in self._plans:
+            if len(self._plans) >= PLANS_KEPT:
+                self._plans.clear()
+            self._plans[key] = problem.plan(codes, row)
+        return self._plans[key]
 
     def _searched(self, view: View, horizon: Horizon, problem: Problem, objective: Objective) -> Codes | None:
         """What the planners' own search finds best for the first and the last part of the horizon."""

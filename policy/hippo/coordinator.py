@@ -74,9 +74,8 @@ class Coordinator:
         self.problem: Problem = features.problem
         self.timer: Timer = features.timer
 
-    def propose(self, situation: Situation, rng: np.random.Generator) -> Proposal:
-        """The network's answers; the first one is greedy."""
-        count = self.config.proposals if self.config.verify else 1
+    def propose(self, situation: Situation, rng: np.random.Generator, count: int) -> Proposal:
+        """The network's `count` answers; the first one is greedy."""
         observation = self.features.observe(situation)
         uniform = rng.random((count, 2 + 3 * self.problem.k))
         uniform[0] = GREEDY
@@ -98,7 +97,7 @@ class Coordinator:
     ) -> Verdict:
         """Refine the best of `plans` and of the running one, score the best and the running one.
 
-        `wide` refines for longer. The running plan comes first where it `may_hold`.
+        `wide` refines for longer and times all exactly. The running plan comes first where it `may_hold`.
         """
         running = question.running if may_hold else None
         pool = concatenate([running, plans]) if running is not None else plans
@@ -106,4 +105,4 @@ class Coordinator:
         finalists = Shortlist.of(question, objective, pool).refined(rounds).finalists()
         pool = concatenate([running, finalists]) if running is not None else finalists
         pool = pool.take(distinct(pool))
-        return Verdict(pool, *question.compared(pool, objective))
+        return Verdict(pool, *question.compared(pool, objective, exact=wide))

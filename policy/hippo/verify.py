@@ -32,9 +32,11 @@ class Question:
     running: Codes | None
     restart_s: float
 
-    def compared(self, codes: Codes, objective: Objective) -> tuple[list[Outcome], list[Outcome]]:
+    def compared(
+        self, codes: Codes, objective: Objective, *, exact: bool = True
+    ) -> tuple[list[Outcome], list[Outcome]]:
         """What each brings if it may be left later for another of them, and if it is kept."""
-        prospects = self._prospects(codes)
+        prospects = self._prospects(codes, exact=exact)
         best = prospects.leading(objective)
         p, q = np.indices((len(codes), len(best))).reshape(2, -1)
         seconds, usd = (x.reshape(len(codes), -1) for x in self._moves(codes.take(p), codes.take(best[q])))
@@ -44,7 +46,7 @@ class Question:
 
     def kept(self, codes: Codes) -> list[Outcome]:
         """What each brings if it is kept."""
-        return outcomes_of(self._prospects(codes).kept(), self.horizon.length_s)
+        return outcomes_of(self._prospects(codes, exact=True).kept(), self.horizon.length_s)
 
     def rough(self, codes: Codes) -> tuple[list[Outcome], Float]:
         """By the closed form of an iteration's time, enough to tell which plans deserve `timed`: what each
@@ -58,15 +60,25 @@ class Question:
 
     def glance(self, codes: Codes) -> Float:
         """Speed (P,) by the closed form under the median links of the last, longest slice."""
-        rows, last = self.timer.rows(codes, self.slowdown), self.horizon.middle[-1]
-        states = States(last.bandwidth_bps[None], last.latency_s[None])
-        return rate(self.timer.paced_ns(rows, *_broadcast(states, len(codes))))[:, 0]
-
-    def _prospects(self, codes: Codes) -> Prospects:
-        """Plans timed exactly under every scenario."""
         rows = self.timer.rows(codes, self.slowdown)
-        ns = self.timer.iter_ns(rows, *_broadcast(self.horizon.states, len(codes)))
-        return self._plain(codes, self.horizon.sliced(rate(ns)), rows)
+        return rate(self.timer.paced_ns(rows, *_broadcast(self._last, len(codes))))[:, 0]
+
+    @property
+    def _last(self) -> States:
+        last = self.horizon.middle[-1]
+        return States(last.bandwidth_bps[None], last.latency_s[None])
+
+    def _prospects(self, codes: Codes, *, exact: bool) -> Prospects:
+        """Plans timed under every scenario; else exactly under the median links of the last slice, and in
+        proportion to the closed form elsewhere.
+        """
+        rows, states = self.timer.rows(codes, self.slowdown), _broadcast(self.horizon.states, len(codes))
+        if exact:
+            return self._plain(codes, self.horizon.sliced(rate(self.timer.iter_ns(rows, *states))), rows)
+        there = _broadcast(self._last, len(codes))
+        true, rough = (rate(time(rows, *there)) for time in (self.timer.iter_ns, self.timer.paced_ns))
+        scale = np.where(rough > 0, true / np.where(rough > 0, rough, 1.0), 1.0)
+        return self._plain(codes, self.horizon.sliced(scale * rate(self.timer.paced_ns(rows, *states))), rows)
 
     def _plain(self, codes: Codes, rates: Float, rows: Rows) -> Prospects:
         pause, moved_usd = np.zeros(len(codes)), np.zeros(len(codes))
