@@ -17,7 +17,7 @@ from policy.hippo.config import shipped
 from policy.hippo.train import train
 from twin import scenario as scenarios
 
-SOURCES = (("tri-7b", "synthetic-tri"), ("quad-70b", "synthetic-quad"))
+SOURCES = (("tri-7b", "synthetic-tri"), ("quad-70b", "synthetic-quad"), ("octo-175b", "synthetic-octo"))
 
 
 class Lines:
