@@ -221,7 +221,7 @@ def bound_line(chapter: Chapter) -> str:
     line = f"Bound: {kind}; it trains {gain} more than the best fixed plan in hindsight ({fixed})."
     if found.synchronous_tokens < found.tokens:
         share = percent(1 - found.synchronous_tokens / found.tokens)
-        line += f" Its plans include local SGD; without, the bound is {share} lower."
+        line += f" Without local SGD the bound is {share} lower; regret of synchronous runs is against that."
     return line
 
 
@@ -236,9 +236,10 @@ How to read it: *time saved* is 1 - time per token / that of the other policy in
 waiting included, with the 95 % bootstrap interval over the worlds. *Middle half* is the interquartile mean.
 Worlds without perturbation share one trace, so the *interval over time* draws the hours of the window again;
 it alone decides what is called better or worse. *Regret* is the share of the clairvoyant bound's tokens that
-was not trained. Decision times are wall times of processes that shared this machine ({jobs} at once, load
-{load:.1f}), and the first decision of a process, which compiles and loads, is among them: they show the order
-of magnitude, not what a running controller needs.
+was not trained; `diloco` trains by local SGD and is held to a bound of its own. Decision times are wall times
+of processes that shared this machine ({jobs} at once, load {load:.1f}), and the first decision of a process,
+which compiles and loads, is among them: they show the order of magnitude, not what a running controller
+needs.
 
 ## What was asked, and what was reached
 {kpis}

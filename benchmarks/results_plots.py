@@ -19,7 +19,9 @@ def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({"font.size": 9, "svg.hashsalt": "twin", "axes.grid": True, "grid.alpha": 0.3})
+    matplotlib.rcParams.update(
+        {"font.size": 9, "svg.hashsalt": "twin", "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True}
+    )
     made = []
     plots: tuple[tuple[str, str, Callable[[Sequence[Result]], Any]], ...] = (
         ("regret", "Regret: share of the clairvoyant bound's tokens that was not trained.", regret),
@@ -125,6 +127,8 @@ def latency(store: Path, results: Sequence[Result]) -> Any:
                 share = np.arange(1, len(times) + 1) / len(times)
                 axis.step(1e3 * times, share, where="post", color=COLOURS[policy], label=policy)
         axis.set_xscale("log")
+        axis.set_xlim(1.0, 1e4)
+        axis.set_xticks([1, 10, 100, 1000, 10_000], ["1", "10", "100", "1,000", "10,000"])
         axis.set_xlabel("ms a decision")
         axis.set_ylabel("share of decisions")
 

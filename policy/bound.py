@@ -80,6 +80,17 @@ class Bound:
     utilisation: float
     synchronous_tokens: float
 
+    def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
+        """Share of the bound's tokens that was not trained; only runs with local SGD are held to what it
+        could reach."""
+        most = self.tokens if local_sgd else self.synchronous_tokens
+        return 1 - tokens / most if most else None
+
+
+def uses_local_sgd(plan: Plan) -> bool:
+    """Whether replicas take several steps between exchanges."""
+    return plan.sync is not None and plan.sync.inner_steps > 1
+
 
 def clairvoyant(
     estimator: Estimator,
@@ -110,7 +121,7 @@ def clairvoyant(
     if not space:
         paths.improve()
     found = _described(paths, fixed, exact=bool(space))
-    others = [plan for plan in used_plans if plan.sync is None or plan.sync.inner_steps == 1]
+    others = [plan for plan in used_plans if not uses_local_sgd(plan)]
     if len(others) == len(used_plans):
         return found
     alone = clairvoyant(estimator, wan, decision_times_ns, restart_s=restart_s, used_plans=others)

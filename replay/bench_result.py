@@ -191,7 +191,9 @@ class Bench:
 
 def regret(outcome: Outcome, bound: Bound | None) -> float | None:
     """Share of the bound's tokens that a run did not train."""
-    return 1 - tokens(outcome) / bound.tokens if outcome.kpis and bound and bound.tokens else None
+    if not outcome.kpis or bound is None:
+        return None
+    return bound.regret(tokens(outcome), local_sgd=outcome.local_sgd)
 
 
 def _spread(policy: str, clip: float, ratios: Sequence[float]) -> Json:

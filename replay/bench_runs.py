@@ -57,6 +57,7 @@ class Outcome:
     blocks: Blocks | None = None  # the same run, cut into blocks of time
     truth: str = ""  # digest of the links of its window: worlds with the same truth share their bound
     source: str = ""  # digest of the whole trace
+    local_sgd: bool = False
     dataset: str = ""
     note: str = ""
 
@@ -72,10 +73,11 @@ def play(store: Path, cell: Cell) -> Outcome:
     except (InfeasibleError, NotFoundError) as error:
         return Outcome(None, str(error))
     reader = RunReader(runs.folder(store, done.run_id))
-    header = reader.header()
+    header, used = reader.header(), compare.Used()
+    blocks = blocks_of(used.watched(reader.events()), header["end_ns"])
     return Outcome(
-        done.run_id, None, done.kpis, blocks_of(reader.events(), header["end_ns"]),
-        header["traces"]["window"], header["traces"]["source"], header["dataset"], header["note"],
+        done.run_id, None, done.kpis, blocks, header["traces"]["window"], header["traces"]["source"],
+        used.local_sgd, header["dataset"], header["note"],
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Policies in one world, beside the bound of who knows the future: the table that people look at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import bound as clairvoyance
 from policy import registry
-from policy.bound import Bound
+from policy.bound import Bound, uses_local_sgd
 from replay import runner, runs
-from replay.events import canonical
+from replay.events import Event, canonical
 from replay.header import Engine, Header, from_payload
 from replay.kpis import Kpis
 from replay.log import RunReader
@@ -35,7 +35,7 @@ class Row:
     kpis: Kpis | None
     reduction_vs_static: float | None = None  # of time per token; positive = faster than static
     reduction_vs_single: float | None = None
-    regret: float | None = None  # 1 - tokens / tokens of the dynamic bound
+    regret: float | None = None  # 1 - tokens / tokens of the dynamic bound, that of its kind of training
     regret_static: float | None = None  # the same against the best fixed plan in hindsight; may be negative
 
     def to_json(self) -> Json:
@@ -139,7 +139,7 @@ def of_rows(
         bound = best_possible(store, setup, logged)
         progress.advance(1)
     by_policy = {row.policy: row.kpis for row in rows}
-    related = tuple(_related(row, by_policy, bound) for row in rows)
+    related = tuple(_related(store, row, by_policy, bound) for row in rows)
     return Comparison(
         scenario=setup.scenario.name,
         dataset=setup.dataset,
@@ -181,35 +181,60 @@ def _same_world(one: Header, other: Header) -> bool:
     return canonical(one.world) == canonical(other.world) and one.engine == other.engine
 
 
-def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
-    """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
-    times: set[int] = {0}
-    plans: dict[Plan, None] = {}  # ordered and distinct
-    for run_id in logged:
-        for event in RunReader(runs.folder(store, run_id)).events():
+class Used:
+    """The plans that runs used and the times at which they decided, from their events."""
+
+    def __init__(self) -> None:
+        self.times: set[int] = {0}
+        self.plans: dict[Plan, None] = {}  # ordered and distinct
+
+    def watched(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events, taken note of."""
+        for event in events:
             if event.type == "decided":
-                times.add(event.sim_ns)
+                self.times.add(event.sim_ns)
             elif event.type == "plan_applied":
                 plan = plan_from_json(event.payload["plan"])
                 assert plan is not None
-                plans[plan] = None
+                self.plans[plan] = None
+            yield event
+
+    @property
+    def local_sgd(self) -> bool:
+        """Whether any plan is one of local SGD."""
+        return any(uses_local_sgd(plan) for plan in self.plans)
+
+    @classmethod
+    def of(cls, store: Path, logged: Sequence[str]) -> "Used":
+        """Of the runs that are named."""
+        used = cls()
+        for run_id in logged:
+            for _ in used.watched(RunReader(runs.folder(store, run_id)).events()):
+                pass
+        return used
+
+
+def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
+    """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
+    used = Used.of(store, logged)
     return clairvoyance.clairvoyant(
         setup.estimator(),
         setup.wan,
-        sorted(times),
+        sorted(used.times),
         restart_s=setup.scenario.moving.restart_s,
-        used_plans=tuple(plans),
+        used_plans=tuple(used.plans),
     )
 
 
-def _related(row: Row, by_policy: dict[str, Kpis | None], bound: Bound | None) -> Row:
-    if row.kpis is None:
+def _related(store: Path, row: Row, by_policy: dict[str, Kpis | None], bound: Bound | None) -> Row:
+    if row.kpis is None or row.run_id is None:
         return row
+    local = bound is not None and Used.of(store, [row.run_id]).local_sgd
     return replace(
         row,
         reduction_vs_static=_reduction(row.kpis, by_policy.get("static")),
         reduction_vs_single=_reduction(row.kpis, by_policy.get("single")),
-        regret=None if bound is None or not bound.tokens else 1 - row.kpis.tokens / bound.tokens,
+        regret=None if bound is None else bound.regret(row.kpis.tokens, local_sgd=local),
         regret_static=(
             None if bound is None or not bound.static_tokens else 1 - row.kpis.tokens / bound.static_tokens
         ),
