@@ -39,11 +39,15 @@ class Window:
     told: tuple[Told, ...]
 
 
-def window(store: Path, scenario: str, dataset: str | None = None) -> Window:
+def window(store: Path, name: str, dataset: str | None = None, noise: float | None = None) -> Window:
     """Feed the filter every period, forecast, and compare with the truth at each horizon (the next sample for
-    the present)."""
+    the present). `noise` replaces that of the scenario's telemetry."""
+    scenario = load(name)
+    if noise is not None:
+        telemetry = scenario.telemetry.model_copy(update={"noise": noise})
+        scenario = scenario.model_copy(update={"telemetry": telemetry})
     begin = process_time()
-    setup = prepare(load(scenario), store, dataset=dataset)
+    setup = prepare(scenario, store, dataset=dataset)
     setup_s = process_time() - begin
     filter_, sensing = setup.link_filter(), setup.scenario.telemetry
     period_ns = to_ns(sensing.period_s)
@@ -52,8 +56,8 @@ def window(store: Path, scenario: str, dataset: str | None = None) -> Window:
     latency = setup.wan.at(0).latency_s
     means, reaches = [], []
     for now, bandwidth in zip(times.tolist(), truth, strict=True):
-        noise = np.exp(sensing.noise * rng.standard_normal(bandwidth.shape))
-        filter_.observe(now, LinkState(bandwidth * noise, latency))
+        factor = np.exp(sensing.noise * rng.standard_normal(bandwidth.shape))
+        filter_.observe(now, LinkState(bandwidth * factor, latency))
         forecast = filter_.forecast(now)
         means.append(forecast.bandwidth_bps)
         reaches.append(forecast.sd_log[..., None] * forecast.widths[:, None, None, :])
@@ -64,7 +68,7 @@ def window(store: Path, scenario: str, dataset: str | None = None) -> Window:
         if (later := max(to_ns(float(horizon_s)), period_ns)) < setup.wan.end_ns
     ]
     hours = setup.wan.end_ns / NS_PER_S / 3600
-    return Window(scenario, setup.dataset, hours, int(off.sum()), setup_s, tuple(told))
+    return Window(name, setup.dataset, hours, int(off.sum()), setup_s, tuple(told))
 
 
 def step_cost(size: int, steps: int = 200) -> tuple[float, float]:

@@ -74,7 +74,10 @@ CONTROLLER = """## In a controller
 The same filters as a replay runs them: telemetry every 30 s or 60 s with 3 % noise, a truth that holds from
 one measurement to the next, horizons in seconds, the scenario's own held-out window
 (`benchmarks/controller.py`). The present is compared with the truth at the next tick. *Holding* is
-persistence of the true present, which no controller knows: noise lies on what it sees.
+persistence of the true present, which no controller knows: noise lies on what it sees. *Without noise* is
+the coverage when telemetry has none: where only that meets the target, the cause of the miss is that errors
+smaller than the noise cannot be tracked. Those of geant-70b are 1 to 3 %, and its training share ends in two
+calm days.
 """
 
 Shares = tuple[float, float]
@@ -239,10 +242,10 @@ def _told(store: Path) -> Iterator[str]:
             f"{seen.scenario} on {seen.dataset}: {seen.hours:.1f} h, {seen.links} links; loading, fitting "
             f"and calibrating took {seen.setup_s:.1f} s of CPU.\n"
         )
-        yield "| horizon | RMSE | holding | coverage 80 / 95 % |\n|---|---|---|---|"
-        for told in seen.told:
-            figures = f"{told.rmse:.4f} | {told.held_rmse:.4f} | {_pair(told.covered)}"
-            yield f"| {told.horizon_s:,.0f} s | {figures} |"
+        yield "| horizon | RMSE | holding | coverage 80 / 95 % | without noise |\n|---|---|---|---|---|"
+        for told, clear in zip(seen.told, window(store, scenario, dataset, 0.0).told, strict=True):
+            covered = f"{_pair(told.covered)} | {_pair(clear.covered)}"
+            yield f"| {told.horizon_s:,.0f} s | {told.rmse:.4f} | {told.held_rmse:.4f} | {covered} |"
         yield ""
 
 
