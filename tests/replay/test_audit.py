@@ -182,3 +182,15 @@ def test_a_forged_decision_is_not_reproduced(store: Path) -> None:
     assert not found.reproduced and "payload.reason" in (found.difference or "")
     with pytest.raises(NotFoundError, match="no decision 99"):
         audit.decision(store, run_id, 99)
+
+
+def test_recorded_views_are_held_to_their_digest_number_and_time(store: Path) -> None:
+    events = list(RunReader(runs.folder(store, toy_run(store, "static").run_id)).events())
+    decided = [event for event in events if event.type == "decided"]
+    assert audit.observations(events) == []
+    decided[0].payload["number"] = 7
+    decided[1].payload["observation"]["now_ns"] += 1
+    problems = audit.observations(events)
+    assert f"event {decided[0].seq} is decision 7, counted 0" in problems
+    assert f"event {decided[1].seq}: the observation is not the one its digest was made of" in problems
+    assert any(text.startswith(f"event {decided[1].seq}: the view is of") for text in problems)

@@ -136,3 +136,20 @@ def test_several_jobs_are_refused(store: Path, tmp_path: Path) -> None:
         writer.finish({})
     with pytest.raises(InputError, match="several jobs"):
         offpolicy.estimate(tmp_path, ["many"], "static")
+
+
+def test_logs_that_cannot_speak_are_refused_and_other_code_is_said(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = RunReader(runs.folder(store, runs.all_ids(store)[0]))
+    with RunWriter.create(runs.folder(tmp_path, "open")) as writer:
+        for event in list(source.events())[:-1]:
+            writer.append(event.sim_ns, event.type, event.payload)
+    with pytest.raises(InputError, match="needs a finished run with decisions"):
+        offpolicy.estimate(tmp_path, ["open"], "static")
+    monkeypatch.setattr(offpolicy, "code_version", lambda: {"version": "9", "sources": "f" * 64})
+    run_id = source.run_dir.name
+    found = offpolicy.estimate(store, [run_id], "greedy")
+    assert f"{run_id} was made by other code" in found.notes
+    assert any("importance sampling cannot say" in note for note in found.notes)
+    assert found.of("is").tokens is None

@@ -306,3 +306,15 @@ def test_the_waterfall_ends_where_computing_begins(store: Path) -> None:
     assert seconds[0] == pytest.approx(3600.0) and len(seconds) >= 4
     assert sum(seconds[1:]) == pytest.approx(3600.0, rel=1e-3)
     assert seconds[-1] == pytest.approx(story.computing_s, rel=1e-3)
+
+
+def test_a_run_beside_another_shows_a_dash_for_what_has_no_value() -> None:
+    row = report_versus._figure("decision latency", None, 2.0, 1e3)
+    assert row.count("–") == 3 and "2,000" in row
+    assert report_versus._figure("moves", 0.0, 2.0, 1.0).count("–") == 1
+
+
+def test_the_bound_stands_in_the_front_and_may_be_missing() -> None:
+    found = [Point("a", "mpc", (), 1e-4, 1e-6, True), Point("b", "static", (), 2e-4, 2e-6)]
+    assert "the clairvoyant bound" in report_versus.front(found, "a", (1e-6, 5e-5))
+    assert "the clairvoyant bound" not in report_versus.front(found, "a")

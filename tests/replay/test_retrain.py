@@ -280,3 +280,13 @@ def test_status_tells_runs_checkpoint_and_filter_health(store: Path) -> None:
     assert {entry["name"] for entry in listed["policies"]} >= {"static", "mpc", "hippo"}
     assert [c["active"] for c in listed["checkpoints"] if c["digest"] == done.challenger[:64]] in ([True], [])
     assert status.status(store / "empty").to_json()["runs"] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", '{"schema":"twin.active/1","checkpoint":"a","history":["b"]}', '{"schema":"x"}', "{"]
+)
+def test_a_pointer_that_is_none_is_damage(store: Path, text: str) -> None:
+    store.mkdir()
+    (store / champion.POINTER).write_text(text)
+    with pytest.raises(DamageError, match="delete it and promote a checkpoint again"):
+        champion.active(store)

@@ -244,3 +244,15 @@ def test_headers_survive_json() -> None:
     assert back.payload() == made.payload() and back.config_digest == made.config_digest
     assert back.scenario() == toy_scenario()
     assert header.Header(setup.header(), "mpc", "des", None, False).config_digest != made.config_digest
+
+
+def test_a_world_that_just_stops_is_our_mistake(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "__iter__", lambda world: iter(()))
+    with pytest.raises(AssertionError, match="a world ends with run_finished"):
+        toy_run(store, "static")
+
+
+def test_an_empty_directory_stands_for_no_run(store: Path) -> None:
+    first = toy_run(store, "static")
+    runs.folder(store, f"{first.run_id}-2").mkdir()
+    assert toy_run(store, "static", reuse=True).run_id == first.run_id

@@ -383,3 +383,8 @@ def test_a_store_that_cannot_be_written_is_read(large: Path, monkeypatch: pytest
     monkeypatch.setattr("replay.derived.durable.replace", refuse)
     monkeypatch.setattr("replay.derived.durable.put_file", refuse)
     assert rows(large, "SELECT count(*) FROM decisions WHERE run = 'a'") == [(12,)]
+
+
+def test_structs_and_maps_are_json(store: Path) -> None:
+    answer = query(store, "SELECT {'a': 1.5, 'b': [DATE '2024-01-02']} AS s, 0.0 / 0.0 AS n")
+    assert json.loads(render(answer, "json")) == [{"s": {"a": 1.5, "b": ["2024-01-02"]}, "n": None}]

@@ -144,3 +144,27 @@ def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(trace, "MOST", 100)
     with pytest.raises(UsageError, match="shorter window"):
         traced(store, 0, 60)
+
+
+def test_an_iteration_that_waits_for_a_dead_link_is_shown_without_its_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "simulate", lambda *_: None)
+    done = toy_run(tmp_path, "static")
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=30)
+    slices = [e for e in json.loads(made.path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert made.iterations > 0 and slices and not any(e["pid"] >= trace.DOMAINS for e in slices)
+
+
+def test_beyond_the_end_of_a_run_there_is_no_window(store: Path) -> None:
+    with pytest.raises(UsageError, match="the run goes from 0 to 600 s"):
+        traced(store, 600, 660)
+
+
+def test_lost_time_is_shown_with_its_reason(tmp_path: Path) -> None:
+    fault = [{"domain": "d0", "gpus": 4, "at_s": 100, "for_s": 60}]
+    done = runner.run(tmp_path, policy="greedy", scenario=toy_scenario(gpu_faults=fault))
+    lost = [e for e in RunReader(runs.folder(tmp_path, done.run_id)).events() if e.type == "time_lost"]
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=600)
+    shown = [e for e in json.loads(made.path.read_text())["traceEvents"] if e["name"].startswith("lost: ")]
+    assert {e["name"] for e in shown} == {f"lost: {event.payload['reason']}" for event in lost} != set()

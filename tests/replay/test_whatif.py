@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,34 @@ def test_a_header_survives_its_payload(store: Path) -> None:
     payload = RunReader(runs.folder(store, found.run_id)).header()
     made = header.from_payload(payload)
     assert made.branch == {"run": base.run_id, "decision": 0} and made.payload() == payload
+
+
+def test_only_runs_that_ended_together_are_set_side_by_side(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = toy_run(store, "static")
+    short = whatif.what_if(store, base.run_id, "single", until_s=300.0).run_id
+    with pytest.raises(InputError, match="600 s and 300 s"):
+        whatif.pair(store, base.run_id, short)
+    events = events_of(store, base.run_id)
+    with RunWriter.create(runs.folder(store, "open")) as writer:
+        for event in events[:-1]:
+            writer.append(event.sim_ns, event.type, event.payload)
+    with pytest.raises(InputError, match="open: the run is not finished"):
+        whatif.pair(store, base.run_id, "open")
+    assert whatif.last_event(events, 10**15) == events[-1].seq
+    assert whatif.last_event([], 5) == 0
+
+
+def test_a_base_run_of_other_code_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = toy_run(store, "static")
+    monkeypatch.setattr(whatif, "code_version", lambda: {"version": "9", "sources": "f" * 64})
+    found = whatif.what_if(store, base.run_id, "single")
+    assert any("the base run was made by other code" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "more"), [(1.0, 1.0 + 1e-14, 0.0), (1.0, 1.5, 0.5), (None, 1.0, None), (2, 2, 0)]
+)
+def test_a_difference_of_rounding_is_none(base: Any, other: Any, more: Any) -> None:
+    assert whatif._difference(base, other) == more
