@@ -63,7 +63,6 @@ reliability: $(READY)
 soak: $(READY)
 	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py --effort 100 --events 10000000 --out .twin/soak.md
 	PYTHONPATH=. $(BIN)/python benchmarks/sql.py --events 10000000
-	PYTHONPATH=. $(BIN)/python benchmarks/mutation.py
 
 clean:
 	rm -rf .venv .twin

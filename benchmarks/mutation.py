@@ -144,7 +144,7 @@ def main() -> None:
         made = list(mutants(ast.parse(path.read_text(encoding="utf-8"))))
         found += [(file, path, *mutant) for mutant in made]
     assert not noticed("replay.none", ROOT, ast.Module([], [])), "the tests fail on the code as it is"
-    chosen = random.Random(given.seed).sample(found, given.sample) if given.sample else found
+    chosen = random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
     print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
     began, survivors = time.perf_counter(), 0
     for file, path, line, what, tree in chosen:
