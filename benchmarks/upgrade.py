@@ -1,9 +1,9 @@
 """T25: logs written by older commits of this repository, read by this one.
 
-PYTHONPATH=. python benchmarks/upgrade.py. For every commit that changed how a log is written, its own code (out of `git archive`) writes the made-up run
-of its own tests; this code verifies every byte of it, reads every event, asks the views, compacts it and
-verifies again. A commit whose code writes no such run (its tests have none, or the libraries are too new) is
-listed as such.
+`PYTHONPATH=. python benchmarks/upgrade.py`: for every commit that changed how a log is written, its own code
+(out of `git archive`) writes the made-up run of its own tests; this code verifies every byte of it, reads every
+event, asks the views, compacts it and verifies again. A commit whose code writes no such run (its tests have
+none, or the libraries are too new) is listed as such.
 """
 
 import io
@@ -37,7 +37,7 @@ def commits() -> list[str]:
 
 
 def written(commit: str, folder: Path) -> str | None:
-    """The chain head of the run that the code of `commit` writes into `folder`/store; None: it writes none."""
+    """The chain head of the run that the code of `commit` writes below `folder`; None: it writes none."""
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as tree:
         tree.extractall(folder / "code", filter="data")
     command = [sys.executable, "-c", PROGRAM, str(folder / "store" / "runs" / "old")]
