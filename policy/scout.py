@@ -67,11 +67,11 @@ class Scout:
     def _best(
         self, view: View, part: int, links: LinkState, objective: Objective, running: Plan | None
     ) -> tuple[Plan, ...]:
-        before = self._searched.get(part)
-        if before is not None and not before.suits(view):
-            before = None
-        if before is not None and _differ(links, before.links) <= SAME:
-            return before.plans
+        known = [one for one in self._searched.values() if one.suits(view)]
+        own = self._searched.get(part)
+        if own in known and _differ(links, own.links) <= SAME:
+            return own.plans
+        before = min(known, key=lambda one: _differ(links, one.whole), default=None)
         if before is not None and _differ(links, before.whole) <= DRIFTED:
             whole, pool = before.whole, Pool(self._estimator, links, view.free_gpus, view.slowdown)
             for plan in dict.fromkeys([*before.plans, *([running] if running else [])]):
