@@ -105,7 +105,7 @@ def test_its_events_are_lifted_when_a_type_gets_a_new_version(
 
 
 def test_every_format_is_kept() -> None:
-    assert [path.name for path in LOGS] == ["compacted-1", "manifest-1", "manifest-2"]
+    assert [path.name for path in LOGS] == ["compacted-1", "manifest-1", "manifest-2", "manifest-2-plain"]
     for path in LOGS:
         assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 100_000
 
