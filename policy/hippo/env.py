@@ -36,6 +36,8 @@ Int = NDArray[np.int64]
 
 LOWEST_EFFICIENCY = -2.0
 HIGHEST_COST = 3.0
+OWN_WEIGHTS = 0.5
+"""Share of episodes under the scenario's own weights, where others are drawn."""
 START_RUNNING = 0.3
 """Share of episodes that start with the static plan running."""
 COMPONENTS = ("efficiency", "utilisation", "cost")
@@ -110,7 +112,8 @@ class Twins:
         for array in ("knob", "count", "domain", "layers", "choice"):
             getattr(self.plan, array)[where] = getattr(self.base, array)[0]
         if self.rollout.weights is None:
-            self.w[where] = rng.dirichlet(self.rollout.dirichlet, n)
+            drawn = rng.dirichlet(self.rollout.dirichlet, n)
+            self.w[where] = np.where(rng.random((n, 1)) < OWN_WEIGHTS, self.weights, drawn)
         else:
             self.w[where] = self.rollout.weights
         return self.situation()
