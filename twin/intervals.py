@@ -13,6 +13,7 @@ which in the long run keeps the share of misses at 1 - level whatever the links 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,6 @@ _LEAST = 40
 """Fewer errors than this do not say where the 95 % quantile is: the Gaussian one holds."""
 _NARROWEST = 0.05
 """Deviations; a training share without any error still leaves some doubt."""
-_MISSES = 1 - np.array(LEVELS)
-_STEP = RATE / np.sqrt(_MISSES * (1 - _MISSES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +60,20 @@ class Tracker:
     """How far the widths of H horizons over `links` links have moved from those of training."""
 
     def __init__(self, trained: Sequence[Intervals], links: int):
-        self._trained = np.log(np.array([[one.d80, one.d95] for one in trained]))
-        self._log = self._trained.copy()
+        self._trained = [(log(one.d80), log(one.d95)) for one in trained]
+        self._moved = [[0.0, 0.0] for _ in trained]
         self._links = links
 
     @property
     def factor(self) -> NDArray[np.float64]:
         """(H, 2): 80 % and 95 %, over the width of training."""
-        factor: Array = np.exp(self._log - self._trained)
+        factor: Array = np.exp(self._moved)
         return factor
 
     def judge(self, horizon: int, standardised: Array) -> None:
         """Take standardised errors (n,) of forecasts of one horizon, as far as they have become known."""
-        missed = np.abs(standardised)[:, None] > np.exp(self._log[horizon])
-        moved = self._log[horizon] + _STEP / self._links * (missed - _MISSES).sum(axis=0)
-        low, high = self._trained[horizon] - np.log(FACTOR), self._trained[horizon] + np.log(FACTOR)
-        self._log[horizon] = np.clip(moved, low, high)
+        size, moved = np.abs(standardised), self._moved[horizon]
+        for n, (trained, level) in enumerate(zip(self._trained[horizon], LEVELS, strict=True)):
+            missed = np.count_nonzero(size > exp(trained + moved[n])) - (1 - level) * len(size)
+            step = RATE / sqrt(level * (1 - level)) * missed / self._links
+            moved[n] = min(max(moved[n] + step, -log(FACTOR)), log(FACTOR))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.units import NS_PER_S, to_ns
+from ingest.units import to_ns
 from twin.bank import Index
 from twin.domain import LinkState
 from twin.intervals import OPEN, Intervals, Tracker
@@ -112,7 +112,8 @@ class LinkFilter:
         self._observed = parameters.observed or default
         self._tracker = Tracker(self._observed, len(self.rows))
         self._pending: tuple[deque[_Pending], ...] = tuple(deque() for _ in intervals)
-        self._apart_ns = (self.horizons_s * NS_PER_S).astype(np.int64) // OPEN
+        self._ahead_ns = [to_ns(horizon_s) for horizon_s in self.horizons_s.tolist()]
+        self._apart_ns = np.array(self._ahead_ns) // OPEN
         self._next_ns = np.full(len(intervals), np.iinfo(np.int64).min // 2)
         self._nis = np.ones(len(self.rows))
         self._usual_nis = np.broadcast_to(np.asarray(parameters.nis), self._nis.shape)
@@ -184,9 +185,10 @@ class LinkFilter:
         due = np.flatnonzero(self._next_ns <= now_ns)
         if len(due):
             mean, sd = self._bandwidth.outlook(now_ns, self.horizons_s[due])
+            noisy = self._bandwidth.noisy(sd)
             for row, h in enumerate(due.tolist()):
-                due_ns = now_ns + to_ns(float(self.horizons_s[h]))
-                self._pending[h].append(_Pending(due_ns, mean[row], self._bandwidth.noisy(sd[row])))
+                due_ns = now_ns + self._ahead_ns[h]
+                self._pending[h].append(_Pending(due_ns, mean[row], noisy[row]))
             self._next_ns[due] = now_ns + self._apart_ns[due]
 
     def _rates(self, mean_log: Array) -> Array:

@@ -52,3 +52,11 @@ def test_quantiles_of_a_forecast_follow_its_widths() -> None:
     assert peaked.quantile(0.025)[0, 0, 1] == pytest.approx(1e9 * np.exp(-0.3))
     assert peaked.quantile(0.9)[0, 0, 1] == pytest.approx(1e9 * np.exp(0.05))
     assert np.isinf(peaked.quantile(0.1)[0, 0, 0])
+
+
+def test_one_step_by_hand() -> None:
+    tracker = Tracker([Intervals(1.0, 2.0)], links=4)
+    tracker.judge(0, np.array([0.5, -1.5, 3.0, 0.0]))  # half of them beyond 1, a quarter beyond 2
+    assert np.log(tracker.factor[0]) == pytest.approx(
+        [0.1 * (2 - 0.2 * 4) / 4 / 0.4, 0.1 * (1 - 0.05 * 4) / 4 / np.sqrt(0.95 * 0.05)]
+    )
