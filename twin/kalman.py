@@ -21,6 +21,8 @@ from twin.view import Forecast
 
 _NIS_MEMORY = 0.02
 """Weight of the newest observation in the running mean of the normalised innovation squared."""
+_EXPLAINED = 4.0
+"""Deviations of the noise of telemetry that chance alone hardly ever exceeds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,11 +52,16 @@ class BandwidthFilter:
     def __init__(self, parameters: LinkParameters, noise: float):
         self._regimes = _regimes(parameters.bandwidth, parameters.bandwidth_level, noise)
         self._noise = noise
-        capacity = np.array(np.inf) if parameters.capacity_bps is None else parameters.capacity_bps
-        self._log_capacity = np.log(capacity)
+        capacity = np.inf if parameters.capacity_bps is None else parameters.capacity_bps
+        self._log_capacity = np.log(np.broadcast_to(capacity, parameters.bandwidth.mu.shape))
 
     def observe(self, now_ns: int, index: Index, z_log: Array) -> tuple[Index, Array]:
-        """As `Regimes.observe`: the links that were re-initialised, and the NIS of each sample."""
+        """As `Regimes.observe`: the links that were re-initialised, and the NIS of each sample.
+
+        A sample above the capacity by more than noise explains shows that the link is wider than was said.
+        """
+        certain = z_log - _EXPLAINED * self._noise
+        self._log_capacity[index] = np.maximum(self._log_capacity[index], certain)
         return self._regimes.observe(now_ns, index, z_log)
 
     def outlook(self, now_ns: int, horizons_s: Array) -> tuple[Array, Array]:

@@ -50,10 +50,14 @@ def cut(wan: WanTrace, outages: Sequence[Outage]) -> WanTrace:
 
 
 def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
-    """`wan` with links that are faster, slower, nearer or farther than measured; several changes multiply."""
+    """`wan` with links that are faster, slower, nearer or farther than measured; several changes multiply.
+
+    What makes a link faster raises its capacity with it.
+    """
     if not changes:
         return wan
     series = dict(wan.series)
+    capacity = None if wan.capacity_bps is None else wan.capacity_bps.copy()
     for change in changes:
         start = to_ns(change.at_s or 0)
         end = wan.end_ns if change.for_s is None else start + to_ns(change.for_s)
@@ -62,7 +66,10 @@ def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
         for i, j in _pairs(wan.names, change):
             link = _scaled(series[i, j], times, np.where(inside, change.bandwidth_factor, 1.0))
             series[i, j] = _farther(link, times, np.where(inside, change.latency_factor, 1.0))
-    return wan.with_series(series, "; ".join(told(change) for change in changes))
+            if capacity is not None:
+                capacity[i, j] *= max(1.0, change.bandwidth_factor)
+    made = wan.with_series(series, "; ".join(told(change) for change in changes))
+    return replace(made, capacity_bps=capacity)
 
 
 def _pairs(names: Sequence[str], change: LinkChange) -> list[tuple[int, int]]:

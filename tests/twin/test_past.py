@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -76,10 +78,19 @@ def test_no_median_is_above_the_capacity_of_its_link() -> None:
     filter_ = past.warm(past.fit(known, SENSING), known, 3000 * S, SENSING)
     assert filter_ is not None
     for k in range(5):
-        filter_.observe(k * 30 * S, LinkState(np.full((2, 2), 2.5e9), np.full((2, 2), 0.01)))
+        filter_.observe(k * 30 * S, LinkState(np.full((2, 2), 2.2e9), np.full((2, 2), 0.01)))
         forecast = filter_.forecast(k * 30 * S)
         assert forecast.bandwidth_bps[:, 0, 1].max() <= 2e9 * (1 + 1e-12)
         assert filter_.present_bps(k * 30 * S)[0, 1] == forecast.bandwidth_bps[0, 0, 1]
+
+
+def test_a_link_that_turns_out_wider_than_was_said_is_believed() -> None:
+    wan = toy_wan(2, bps=2e9, seconds=6000)
+    parameters = replace(past.fit(wan, SENSING), capacity_bps=np.full(2, 2e9))
+    filter_ = LinkFilter(parameters, 2, HORIZONS, noise=SENSING.noise)
+    for k in range(20):
+        filter_.observe(k * 30 * S, LinkState(np.full((2, 2), 4e9), np.full((2, 2), 0.01)))
+    assert filter_.present_bps(600 * S)[0, 1] == pytest.approx(4e9, rel=0.15)
 
 
 def test_a_link_alive_only_at_the_end_of_training_leaves_gaussian_intervals() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from worlds import toy_scenario, toy_setup, toy_wan
@@ -131,3 +133,16 @@ def test_a_change_that_was_always_there_is_known_to_the_filters_and_a_later_one_
     known = [setup.filters.bandwidth.mu[0] for setup in setups]
     assert known[1] == pytest.approx(known[0] + np.log(0.5)) and known[2] == known[0]
     assert plain.trace_digest == always.trace_digest == surprise.trace_digest
+
+
+def test_no_noise_lifts_a_link_above_its_capacity_but_a_faster_link_has_more() -> None:
+    base = replace(toy_wan(2), capacity_bps=np.full((2, 2), 2e9))
+    noisy = perturb(base, NOISY, seed=1)
+    rates = noisy.series[0, 1].bandwidth_bps
+    assert rates.max() == 2e9 and rates.min() < 1.9e9 and noisy.capacity_bps is base.capacity_bps
+    double = LinkChange(src="d0", dst="d1", bandwidth_factor=2)
+    half = LinkChange(src="d1", dst="d0", bandwidth_factor=0.5)
+    faster = altered(base, [double, half])
+    assert faster.capacity_bps is not None
+    assert (faster.capacity_bps[0, 1], faster.capacity_bps[1, 0]) == (4e9, 2e9)
+    assert perturb(faster, NOISY, seed=1).series[0, 1].bandwidth_bps.max() > 3e9
