@@ -136,7 +136,7 @@ def test_a_change_that_was_always_there_is_known_to_the_filters_and_a_later_one_
 
 
 def test_no_noise_lifts_a_link_above_its_capacity_but_a_faster_link_has_more() -> None:
-    base = replace(toy_wan(2), capacity_bps=np.full((2, 2), 2e9))
+    base = replace(toy_wan(2, seconds=20_000), capacity_bps=np.full((2, 2), 2e9))
     noisy = perturb(base, NOISY, seed=1)
     rates = noisy.series[0, 1].bandwidth_bps
     assert rates.max() == 2e9 and rates.min() < 1.9e9 and noisy.capacity_bps is base.capacity_bps
