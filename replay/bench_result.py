@@ -53,7 +53,7 @@ class Chapter:
     scenario: Scenario
     policies: tuple[str, ...]
     worlds: tuple[Played, ...]
-    noisy: dict[float, tuple[Played, ...]]  # by level; the seeds are those of `worlds`
+    noisy: dict[float, tuple[Played, ...]]  # by level; each seed is one of `worlds`
     front: Front | None
 
     @property
@@ -117,16 +117,18 @@ class Chapter:
         The bound, of all seeds that have one, comes last. `median` and `worst` are over seeds.
         """
         rows = []
+        calm = {played.world.seed: played for played in self.worlds}
         for level, noised in self.noisy.items():
+            same = [calm[played.world.seed] for played in noised]
             for policy in self.policies:
-                pairs = zip(self.of(policy), self.of(policy, noised), strict=True)
+                pairs = zip(self.of(policy, same), self.of(policy, noised), strict=True)
                 ratios = [
                     time_per_token(b) / time_per_token(a) - 1
                     for a, b in pairs
                     if a.kpis and b.kpis and tokens(a)
                 ]
                 rows.append(_spread(policy, level, ratios))
-            bounds = [(a.bound, b.bound) for a, b in zip(self.worlds, noised, strict=True)]
+            bounds = [(a.bound, b.bound) for a, b in zip(same, noised, strict=True)]
             rows.append(
                 _spread("bound", level, [a.tokens / b.tokens - 1 for a, b in bounds if a and b and b.tokens])
             )
