@@ -228,6 +228,8 @@ def quality(setup: Setup, minutes: float, learners: list[str]) -> None:
         clock = Clock()
         found = clock.time(lambda name=name: played(course, config, planner(course, name))).means()
         marks[name] = found["score"]
+        if name == "mpc":
+            marks["95 % of mpc"] = 0.95 * found["score"]
         print(f"{name:10} validation {found['score']:.4f} ({clock.wall:.0f} s of decisions)", flush=True)
     cold = config.imitation.model_copy(update={"steps": 0, "lessons": 0, "searched": 0})
     for learner in learners:
@@ -256,7 +258,7 @@ def ours_curve(setup: Setup, config: HiPpoConfig, minutes: float) -> Curve:
     with tempfile.TemporaryDirectory() as out:
         train(
             setup, config=many, out=Path(out), company=Company(tell=tell),
-            stop=lambda: time.perf_counter() - began > 60 * minutes,
+            stop=lambda: time.process_time() - cpu > 60 * minutes,
         )  # fmt: skip
     return curve
 
@@ -278,7 +280,7 @@ def maskable_curve(course: Course, config: HiPpoConfig, minutes: float) -> Curve
 
     class Look(BaseCallback):
         def _on_step(self) -> bool:
-            return time.perf_counter() - began < 60 * minutes
+            return time.process_time() - cpu < 60 * minutes
 
         def _on_rollout_start(self) -> None:
             if self.num_timesteps // config.ppo.num_steps % 2 == 0:
@@ -304,7 +306,7 @@ def report(name: str, curve: Curve, marks: dict[str, float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=["stepping", "ppo", "quality"])
-    parser.add_argument("--minutes", type=float, default=4.0, help="for each learner of `quality`")
+    parser.add_argument("--minutes", type=float, default=4.0, help="CPU minutes of each learner of `quality`")
     parser.add_argument("--learners", default=",".join(LEARNERS), help="of `quality`")
     parser.add_argument("--store", type=Path)
     parser.add_argument("--dataset", default="synthetic-quad")

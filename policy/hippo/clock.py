@@ -58,6 +58,8 @@ def exact_ns(  # type: ignore[no-untyped-def]
             )
             if one >= 0:
                 s[:] = 0
+                if blocking:
+                    _fold(depth, t)
                 if gpipe:
                     _gpipe(depth, m, blocking, t, s, total)
                 else:
@@ -137,6 +139,15 @@ def _load_ends(p, first, n, depth, tail, source, target, tied_bytes, bandwidth_b
             t[END, i, x] = tail[p, i] + (tied if i == 0 or i == depth - 1 else 0)
 
 
+@njit(cache=True, nogil=True)
+def _fold(depth, t):  # type: ignore[no-untyped-def]
+    """Blocking, a stage computes, sends and waits for the arrival at a stretch: one duration, not three."""
+    for i in range(depth):
+        for x in range(LANES):
+            t[OF, i, x] += t[TF, i, x] + t[LF, i, x]
+            t[OB, i, x] += t[TB, i, x] + t[LB, i, x]
+
+
 @njit(inline="always")
 def _forward(i, slot, last, blocking, t, s):  # type: ignore[no-untyped-def]
     """One forward on stage i; an activation waits in slot 0 or 1 of the next stage."""
@@ -145,7 +156,7 @@ def _forward(i, slot, last, blocking, t, s):  # type: ignore[no-untyped-def]
             s[FREE, i, x] = max(s[FREE, i, x], s[NEXT + slot, i, x]) + t[TF, i, x]
     elif blocking:
         for x in range(LANES):
-            arrived = max(s[FREE, i, x], s[NEXT + slot, i, x]) + t[TF, i, x] + t[OF, i, x] + t[LF, i, x]
+            arrived = max(s[FREE, i, x], s[NEXT + slot, i, x]) + t[OF, i, x]
             s[NEXT + slot, i + 1, x] = arrived
             s[FREE, i, x] = arrived
     else:
@@ -165,7 +176,7 @@ def _backward(i, blocking, t, s, gradient):  # type: ignore[no-untyped-def]
             s[FREE, 0, x] = max(s[FREE, 0, x], gradient[x]) + t[TB, 0, x]
     elif blocking:
         for x in range(LANES):
-            arrived = max(s[FREE, i, x], gradient[x]) + t[TB, i, x] + t[OB, i, x] + t[LB, i, x]
+            arrived = max(s[FREE, i, x], gradient[x]) + t[OB, i, x]
             gradient[x] = arrived
             s[FREE, i, x] = arrived
     else:

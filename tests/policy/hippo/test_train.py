@@ -62,6 +62,38 @@ def test_resumed_training_is_the_uninterrupted_one(
     assert len(list((tmp_path / ".training").glob("*.pt"))) == 1
 
 
+@pytest.mark.parametrize(
+    "without",
+    [
+        {"gnn": {"type": "GATv2", "hidden_dim": 16}},
+        {"gnn": {"type": "none", "hidden_dim": 16}},
+        {"parts": {"forecast": False}},
+        {"parts": {"hierarchy": False}},
+        {"parts": {"masks": False}},
+        {"parts": {"hold": False}},
+        {"rollout": {"environments": 4, "episode_steps": 6, "weights": (0.6, 0.2, 0.2)}},
+        {"imitation": {"lessons": 0, "searched": 0, "steps": 0}},
+    ],
+    ids=lambda part: "-".join(f"{name}-{next(iter(value.values()))}" for name, value in part.items()),
+)
+def test_every_encoder_trains_and_every_part_can_be_left_out(
+    without: dict[str, object], setup: Setup, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    config = HiPpoConfig.model_validate(CONFIG.model_dump() | {"iterations": 1} | without)
+    done = train(setup, config=config, out=tmp_path)
+    (last,) = [update for update in done.curve if update.stage == "ppo"]
+    assert np.isfinite(list(last.metrics.values())).all()
+    learned, untrained = checkpoints.load(done.checkpoint_path), checkpoints.build(config)[0].state_dict()
+    assert learned.config == config
+    pointer = json.loads((tmp_path / "training.json").read_text())
+    now = checkpoints.load(tmp_path / ".training" / pointer["state"]).upper
+    assert any(not torch.equal(now[name], tensor) for name, tensor in untrained.items())
+    legal = 1.0 if config.parts.masks else pytest.approx(0.5, abs=0.5)
+    assert last.metrics["meant"] == legal
+    if not config.parts.hold:
+        assert last.metrics["moves"] > 0.5  # a plan is named at every decision
+
+
 def test_resume_needs_the_same_configuration(setup: Setup, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no training to resume"):
         train(setup, config=CONFIG, out=tmp_path, resume=True)
