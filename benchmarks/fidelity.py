@@ -327,8 +327,8 @@ def page() -> str:
         "Sailor-style, the additive form of the design documents and the closed cycle form read the same "
         "stage "
         "and boundary times (`twin/alternatives.py`), so only their composition is compared. No set ran "
-        "under CrossPipe's schedule (`twin/crosspipe.py`): its column says how much longer (+) or shorter (-) "
-        "the kernel predicts the same pipelines to take with it, overlapped and without chunks.",
+        "under CrossPipe's schedule (`twin/crosspipe.py`): its column says how much longer (+) or shorter "
+        "(-) the kernel predicts the same pipelines to take with it, overlapped and without chunks.",
         "",
         *alternatives(runs),
         "## Memory",
