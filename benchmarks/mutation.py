@@ -69,7 +69,8 @@ def changes(node: ast.AST) -> list[str]:
         return ["constant changed"]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return ["+ for -" if isinstance(node.op, ast.Sub) else "- for +"]
-    body = [n for n in getattr(node, "body", ()) if isinstance(node, ast.stmt) and droppable(n)]
+    block = getattr(node, "body", None)
+    body = [n for n in block if droppable(n)] if isinstance(block, list) else []
     return [f"statement of line {n.lineno} left out" for n in body]
 
 
