@@ -14,6 +14,8 @@ from ingest.errors import TwinError
 if TYPE_CHECKING:
     from replay.console import Console
 
+# Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 FOLDER = click.Path(path_type=Path)
 
 

@@ -4,13 +4,11 @@ scores.
     nice python -m benchmarks.training stepping | ppo | quality [--minutes 4] [--store DIR] [--dataset SET]
 
 `stepping`  the Gymnasium environment alone, K = 4 (quad-70b), 1,024 twins, actions drawn beforehand.
-`ppo`       our PPO and stable-baselines3's on the same environment with the same networks (both levels
-learned by
-            PPO in both), the same epochs and minibatches, no early stopping; in turns, so that a busy machine
-            hurts both.
+`ppo`       our PPO and stable-baselines3's on the same environment with the same networks (PPO learns both
+            levels in both), the same epochs and minibatches, no early stopping; in turns, so that a busy
+            machine hurts both.
 `quality`   validation scores of the fixed baselines and mpc; then, from scratch, when Hi-PPO's network alone
-(with
-            and without warm start) and sb3-contrib's MaskablePPO pass them, on the same environment.
+            (with and without warm start) and sb3-contrib's MaskablePPO pass them, on the same environment.
 
 Wall seconds and CPU seconds; on a busy machine only the second says something. One thread throughout. Needs
 the extra `bench`.

@@ -1,17 +1,13 @@
 """Many kernel-engine twins at once: the environment that Hi-PPO practises in.
 
 STATE    what a controller knows at a periodic trigger: Kalman forecasts (past only), the running plan, time
-since
-         the last move, objective weights (`policy.hippo.features`); an episode starts at a random time of the
-         footage, mostly with nothing placed, sometimes with the static plan running.
-ACTION   hold, or a plan (`policy.hippo.decode.Actions`): knob, order, cuts, inner configurations. Masked,
-so every
-         plan fits.
-REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_base - T)/T_base with the
-static plan on
-         the same links at the same time, R_util the mean utilisation of the active domains, R_cost egress per
-         iteration relative to the base's. Moving is inside T and the egress. R_eff is cut off at -2, R_cost
-         at 3. Penalties (constraint violations) are returned beside it.
+         since the last move, objective weights (`policy.hippo.features`); an episode starts at a random time
+         of the footage, mostly with nothing placed, sometimes with the static plan running.
+ACTION   hold, or a plan: knob, order, cuts, inner configurations (`policy.hippo.actions`); always legal.
+REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_base - T)/T_base with the static
+         plan on the same links at the same time, R_util the mean utilisation of the active domains, R_cost
+         egress per iteration relative to the base's. Moving is inside T and the egress. R_eff is cut off at
+         -2, R_cost at 3. Penalties (constraint violations) are returned beside it.
 
 Fluid approximations against `twin.cluster.World` with the kernel engine, all stated: links are sampled J
 times a period instead of followed change by change; iterations are a rate, so none is lost or waited for at
