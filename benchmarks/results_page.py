@@ -137,7 +137,7 @@ def kpi_table(results: Sequence[Result], policy: str) -> str:
     chosen = [result for result in results if result.asked] or list(results)
     columns = [reached(result.chapter, policy) for result in chosen]
     rows = [(*asked, *(column[k] for column in columns)) for k, asked in enumerate(ASKED)]
-    heads = (f"{result.title}, {result.seeds} seeds" for result in chosen)
+    heads = (f"{r.title}, {r.seeds} seed{'s' if r.seeds > 1 else ''}" for r in chosen)
     return table(("KPI", "asked", "aimed at", *heads), rows)
 
 
