@@ -187,7 +187,10 @@ def main() -> None:
         made = chapter(group, found, given)
         if made is not None:
             results.append(results_page.Result(group.title, group.asked, group.measured, *made))
+    missing = [group.title for group in chosen if group.title not in {result.title for result in results}]
     done = f"{len(found)} of {len(cells)} runs planned"
+    done += f" (no time was left for {', '.join(missing)})" if missing else ""
+    done += "" if at_hand else " (measured links were not at hand: synthetic ones only)"
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     plots = results_plots.draw(given.store, results, given.out.parent)
     about = results_page.About(given.minutes, given.jobs, machine, code_version()["sources"][:12], done)

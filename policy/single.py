@@ -74,7 +74,8 @@ def _why(estimator: Estimator, menu: Menu, rows: Rows) -> str:
     """What the tightest single-domain plan needs against what there is."""
     name = estimator.job.model.name
     needs = []
-    for row in range(len(rows)):
+    alike = {int(np.flatnonzero(menu.class_of == z)[0]) for z in range(len(menu.memory))}
+    for row in np.flatnonzero(np.isin(rows.domain[:, 0], sorted(alike))).tolist():  # one domain of each kind
         shape = rows.shape(menu, row)
         domain = estimator.cluster.domains[shape.order[0]]
         need = max(estimator.peak_mem_bytes(build(estimator, shape, rows.cuts(row))))
