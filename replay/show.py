@@ -96,6 +96,9 @@ def comparison(console: Console, result: "Comparison") -> None:
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
     if result.bound is not None:
         rows.append(_bounded(result))
+        if result.bound.synchronous_tokens < result.bound.tokens:
+            each = per_token(result.wall_s / result.bound.synchronous_tokens)
+            rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARED) - 2)))
     console.table(title, COMPARED, rows)
     for row in result.rows:
         if row.problem:
