@@ -11,8 +11,6 @@ from replay.sql import describe, query
 
 SECTIONS = sections(DOCUMENT.read_text(encoding="utf-8"))
 QUERIES = [(found["title"], found["sql"]) for found in SECTIONS]
-NO_ANSWER = {"When did a better plan exist among those compared, and how much better?"}
-"""Questions whose honest answer on the made-up runs is: never."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def test_there_are_ten() -> None:
 
 @pytest.mark.parametrize(("title", "text"), QUERIES, ids=[title for title, _ in QUERIES])
 def test_a_worked_query_answers(store: Path, title: str, text: str) -> None:
-    assert (query(store, text).num_rows == 0) == (title in NO_ANSWER)
+    assert query(store, text).num_rows > 0
 
 
 def test_the_list_of_views_is_the_one_in_use() -> None:
