@@ -22,7 +22,6 @@ from pathlib import Path
 from types import ModuleType
 
 import duckdb  # noqa: F401 - imported here once, so that no child does
-import hypothesis  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import pytest
 
