@@ -160,7 +160,14 @@ class _Paths:
         costs = moves(self.pool.estimator, [family.plan for family in families], made)
         floor = max(self.value, float((made.lengths_s @ rate).max()))
         self.value, self.legs = best_path(
-            made.edges_s, rate, costs.block, costs.index, costs.table, restart_s=self.restart_s, floor=floor
+            made.edges_s,
+            rate,
+            costs.block,
+            costs.start,
+            costs.entry,
+            costs.table,
+            restart_s=self.restart_s,
+            floor=floor,
         )
         self.on_leg = [families[leg.plan] for leg in self.legs]
         self.candidates = sum(len(family.plans) for family in families)

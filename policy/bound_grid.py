@@ -1,9 +1,10 @@
 """Time for the clairvoyant bound: slots of constant links, rates of plans in them, and least moving times."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
@@ -88,12 +89,14 @@ def optimistic(made: Grid, groups: Int, count: int) -> States:
 class Moves:
     """Least seconds of the transfers between P plans, by when they start.
 
-    `block` (S,): the stretch of each slot. `index` (L, P, P): which of the V distinct sizes goes over link l
-    from plan to plan. `table` (G, L, V): least seconds of each size when the transfer starts in a stretch.
+    `block` (S,): the stretch of each slot. From plan p to q the transfers are `entry[start[p * P + q]:
+    start[p * P + q + 1]]`, each a column of `table` (G, E): least seconds of so much over one link when it
+    starts in a stretch. Over tens of domains most pairs of plans use few of the links.
     """
 
     block: Int
-    index: NDArray[np.int32]
+    start: Int
+    entry: Int
     table: Float
 
 
@@ -106,24 +109,52 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
     then). Resharding inside a domain is taken as free.
     """
     size = estimator.cluster.size
-    used = sorted({domain for plan in plans for domain in plan.order})
-    pairs = [(i, j) for i in used for j in used if i != j]
     held = [[[owner[0] for owner in layer] for layer in holders(plan)] for plan in plans]
     first = np.array([[domains[0] for domains in layers] for layers in held])
-    has = np.array([[[k in domains for domains in layers] for k in range(size)] for layers in held])
+    has = np.array([[[k in domains for k in range(size)] for domains in layers] for layers in held])
     weight = np.array([layer.parameters for layer in estimator.job.model.layers()], dtype=np.float64)
-    sizes = []
-    for i, j in pairs:
-        leaving, arriving = (first == i) * ~has[:, j] * weight, has[:, j].astype(np.float64)
-        sizes.append(leaving @ arriving.T)
-    distinct, index = np.unique(np.round(np.array(sizes)), return_inverse=True)
-    bits = distinct * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
-    block, _ = _blocks(made)
-    shape = (len(pairs), len(plans), len(plans))
-    ways = [dict.fromkeys([((i, j),), *(plan.route(i, j) for plan in plans)]) for i, j in pairs]
-    return Moves(
-        block, index.reshape(shape).astype(np.int32), _least_seconds(estimator.cluster, made, ways, bits)
-    )
+    start, link, parameters = _sent(first, has, weight)
+    distinct, entry = np.unique(np.stack([link, np.round(parameters)]), axis=1, return_inverse=True)
+    bits = distinct[1] * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
+    table = np.zeros((BLOCKS, distinct.shape[1]))
+    for pair in np.unique(distinct[0]).astype(np.int64).tolist():
+        i, j = divmod(pair, size)
+        own = distinct[0] == pair
+        ways = dict.fromkeys([((i, j),), *(plan.route(i, j) for plan in plans)])
+        table[:, own] = _least_seconds(estimator.cluster, made, list(ways), bits[own])
+    return Moves(_blocks(made)[0], start, entry.reshape(-1), table)
+
+
+@njit(cache=True)
+def _sent(first, has, weight):  # type: ignore[no-untyped-def]
+    """Parameters that go over each link from plan to plan: where the entries of a pair of plans start, and
+    link (source * K + target) and parameters of each."""
+    plans, layers, size = has.shape
+    start = np.zeros(plans * plans + 1, np.int64)
+    amount, touched = np.zeros(size * size), np.zeros(size * size, np.int64)
+    link, parameters = np.zeros(1, np.int64), np.zeros(1)
+    for fill in range(2):
+        at = 0
+        for p in range(plans):
+            for q in range(plans):
+                count = 0
+                for n in range(layers):
+                    for j in range(size):
+                        if has[q, n, j] and not has[p, n, j]:
+                            pair = first[p, n] * size + j
+                            if amount[pair] == 0.0:
+                                touched[count] = pair
+                                count += 1
+                            amount[pair] += weight[n]
+                for k in range(count):
+                    if fill:
+                        link[at], parameters[at] = touched[k], amount[touched[k]]
+                    amount[touched[k]] = 0.0
+                    at += 1
+                start[p * plans + q + 1] = at
+        if not fill:
+            link, parameters = np.zeros(at, np.int64), np.zeros(at)
+    return start, link, parameters
 
 
 def _blocks(made: Grid) -> tuple[Int, Int]:
@@ -133,25 +164,21 @@ def _blocks(made: Grid) -> tuple[Int, Int]:
     return first, np.maximum(first, np.ceil(scaled[1:]).astype(np.int64) - 1)
 
 
-def _least_seconds(cluster: Cluster, made: Grid, ways: Sequence[Iterable[Route]], bits: Float) -> Float:
-    """(G, L, V) least seconds of transfers that start in a stretch, over the best of their ways; 0 for
-    nothing to send."""
-    table = np.zeros((BLOCKS, len(ways), len(bits)))
+def _least_seconds(cluster: Cluster, made: Grid, routes: Sequence[Route], bits: Float) -> Float:
+    """(G, V) least seconds of V transfers that start in a stretch, over the best of the routes."""
+    table = np.zeros((BLOCKS, len(bits)))
     block_s = float(made.edges_s[-1]) / BLOCKS
     first, last = _blocks(made)
-    for n, routes in enumerate(ways):
-        latency = min(sum(float(made.states.latency_s[:, i, j].min()) for i, j in route) for route in routes)
-        bandwidth = np.maximum.reduce([route_bps(cluster, made.states, route) for route in routes])[
-            made.state
-        ]
-        best = np.zeros(BLOCKS)
-        for offset in range(int((last - first).max()) + 1):
-            np.maximum.at(best, np.minimum(first + offset, last), bandwidth)
-        for g in range(BLOCKS):
-            reach = np.maximum.accumulate(best[g:])
-            within = np.append(np.arange(1, len(reach)) * block_s, np.inf)  # the last one is never left
-            ahead = np.append(reach[1:], reach[-1])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                needed = np.where(bits[:, None] > 0, bits[:, None] / ahead, 0.0)
-            table[g, n] = np.minimum(within, needed).max(axis=1) + np.where(bits > 0, latency, 0.0)
+    latency = min(sum(float(made.states.latency_s[:, i, j].min()) for i, j in route) for route in routes)
+    bandwidth = np.maximum.reduce([route_bps(cluster, made.states, route) for route in routes])[made.state]
+    best = np.zeros(BLOCKS)
+    for offset in range(int((last - first).max()) + 1):
+        np.maximum.at(best, np.minimum(first + offset, last), bandwidth)
+    for g in range(BLOCKS):
+        reach = np.maximum.accumulate(best[g:])
+        within = np.append(np.arange(1, len(reach)) * block_s, np.inf)  # the last one is never left
+        ahead = np.append(reach[1:], reach[-1])
+        with np.errstate(divide="ignore"):
+            needed = bits[:, None] / ahead
+        table[g] = np.minimum(within, needed).max(axis=1) + latency
     return table

@@ -97,19 +97,19 @@ def _instants(leave_low, leave_high, land_low, land_high, pause, rate_p, rate_q)
 
 
 @njit(cache=True, nogil=True)
-def _pauses(g, index, table, restart_s, pause):  # type: ignore[no-untyped-def]
+def _pauses(g, begin, entry, table, restart_s, pause):  # type: ignore[no-untyped-def]
     """Fill (P, P) pauses of moves that start in stretch g."""
-    links, plans, _ = index.shape
+    plans = len(pause)
     for p in range(plans):
         for q in range(plans):
             longest = 0.0
-            for n in range(links):
-                longest = max(longest, table[g, n, index[n, p, q]])
+            for n in range(begin[p * plans + q], begin[p * plans + q + 1]):
+                longest = max(longest, table[g, entry[n]])
             pause[p, q] = restart_s + longest
 
 
 @njit(cache=True, nogil=True)
-def _forward(edges, rate, block, index, table, restart_s, floor, bound):  # type: ignore[no-untyped-def]
+def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound):  # type: ignore[no-untyped-def]
     """Fill the tables of `_Tables` slot by slot."""
     slots, plans = rate.shape
     never = -1e300
@@ -128,7 +128,7 @@ def _forward(edges, rate, block, index, table, restart_s, floor, bound):  # type
     for s in range(slots):
         if block[s] != stretch:
             stretch = block[s]
-            _pauses(stretch, index, table, restart_s, pause)
+            _pauses(stretch, begin, entry, table, restart_s, pause)
         start, end = edges[s], edges[s + 1]
         most = 0.0
         for p in range(plans):
@@ -211,7 +211,8 @@ def best_path(
     edges_s: Float,
     rate: Float,
     block: Int,
-    index: NDArray[np.int32],
+    begin: Int,
+    entry: Int,
     table: Float,
     *,
     restart_s: float,
@@ -223,5 +224,5 @@ def best_path(
     """
     bound = to_go(edges_s, rate, restart_s)
     safe = floor * (1 - 1e-9)
-    tables = _Tables(*_forward(edges_s, rate, block, index, table, restart_s, safe, bound))
+    tables = _Tables(*_forward(edges_s, rate, block, begin, entry, table, restart_s, safe, bound))
     return float(tables.work[-1].max()), tables.legs(edges_s)

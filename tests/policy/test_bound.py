@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -62,8 +63,8 @@ def test_equals_the_enumeration_of_every_sequence_of_every_plan() -> None:
         plans = every_plan(estimator, 400)
         made = grid(wan, [0], RESTART_S)
         costs = moves(estimator, plans, made)
-        pause = np.take(costs.table[0, 0], costs.index[0])
-        pause = np.maximum(pause, np.take(costs.table[0, 1], costs.index[1]))
+        seconds = [costs.table[0, costs.entry[a:b]].max(initial=0.0) for a, b in pairwise(costs.start)]
+        pause = np.array(seconds).reshape(len(plans), len(plans))
         rate = np.stack([made.rate(estimator, plan) for plan in plans], axis=1)
         changes = np.unique(
             np.append(np.searchsorted(made.edges_s, wan.breakpoints() / NS_PER_S), made.slots)

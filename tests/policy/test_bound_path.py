@@ -10,10 +10,10 @@ from policy.bound_path import best_path, to_go
 Array = np.ndarray
 
 
-def table(pause: Array) -> tuple[Array, Array]:
+def table(pause: Array) -> tuple[Array, Array, Array]:
     """Moves of one stretch and one pair of domains that take `pause` (P, P) seconds beside the restart."""
     sizes, index = np.unique(pause, return_inverse=True)
-    return index.reshape(1, *pause.shape).astype(np.int32), sizes.reshape(1, 1, -1)
+    return np.arange(pause.size + 1), index.reshape(-1), sizes.reshape(1, -1)
 
 
 def done(edges: Array, rate: Array, plan: int, start: float, end: float) -> float:
@@ -52,9 +52,9 @@ def case(seed: int, plans: int = 3, slots: int = 7) -> tuple[Array, Array, Array
 @pytest.mark.parametrize("seed", range(40))
 def test_equals_enumeration(seed: int) -> None:
     edges, rate, pause, restart = case(seed)
-    index, seconds = table(pause)
+    moving = table(pause)
     block = np.zeros(len(rate), np.int64)
-    found, legs = best_path(edges, rate, block, index, seconds, restart_s=restart, floor=0.0)
+    found, legs = best_path(edges, rate, block, *moving, restart_s=restart, floor=0.0)
     assert found == pytest.approx(enumerated(edges, rate, pause, restart, moves=4), abs=1e-9)
     work = sum(done(edges, rate, leg.plan, leg.start_s, leg.end_s) for leg in legs)
     assert work == pytest.approx(found, abs=1e-9)
@@ -66,10 +66,10 @@ def test_equals_enumeration(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_floor_that_is_reached_changes_nothing(seed: int) -> None:
     edges, rate, pause, restart = case(seed, plans=6, slots=20)
-    index, seconds = table(pause)
+    moving = table(pause)
     block = np.zeros(len(rate), np.int64)
-    free, _ = best_path(edges, rate, block, index, seconds, restart_s=restart, floor=0.0)
-    again, legs = best_path(edges, rate, block, index, seconds, restart_s=restart, floor=free)
+    free, _ = best_path(edges, rate, block, *moving, restart_s=restart, floor=0.0)
+    again, legs = best_path(edges, rate, block, *moving, restart_s=restart, floor=free)
     assert again == free
     assert legs[0].start_s == 0.0
 
@@ -85,8 +85,8 @@ def test_what_is_to_go_is_never_less_than_the_best_rest() -> None:
 def test_moves_shorter_than_a_slot_are_rounded_up() -> None:
     edges = np.array([0.0, 10.0, 20.0])
     rate = np.array([[1.0, 0.2], [0.1, 1.0]])
-    index, seconds = table(np.zeros((2, 2)))
-    found, _ = best_path(edges, rate, np.zeros(2, np.int64), index, seconds, restart_s=1.0, floor=0.0)
+    moving = table(np.zeros((2, 2)))
+    found, _ = best_path(edges, rate, np.zeros(2, np.int64), *moving, restart_s=1.0, floor=0.0)
     assert found >= 10.0 + 9.0  # the best real path: move when the rates change
     assert found <= 20.0
 
@@ -94,7 +94,7 @@ def test_moves_shorter_than_a_slot_are_rounded_up() -> None:
 def test_never_moving_is_best_when_moves_outlast_the_window() -> None:
     edges = np.array([0.0, 5.0, 10.0])
     rate = np.array([[1.0, 0.0], [0.0, 1.0]])
-    index, seconds = table(np.full((2, 2), 100.0))
-    found, legs = best_path(edges, rate, np.zeros(2, np.int64), index, seconds, restart_s=5.0, floor=0.0)
+    moving = table(np.full((2, 2), 100.0))
+    found, legs = best_path(edges, rate, np.zeros(2, np.int64), *moving, restart_s=5.0, floor=0.0)
     assert found == 5.0
     assert len(legs) == 1
