@@ -27,7 +27,7 @@ from twin.scenario import Setup
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_lake(monkeypatch)
     register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
-    monkeypatch.setattr(retrain, "INCUMBENT", "greedy")  # which loses clearly in the toy world
+    monkeypatch.setattr(retrain, "INCUMBENT", "static")  # which loses to replicas in the toy world
     return tmp_path / "store"
 
 
@@ -49,7 +49,7 @@ def once(store: Path, kind: str) -> retrain.RetrainResult:
 
 
 def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Path) -> None:
-    done = once(store, "mpc")
+    done = once(store, "diloco")
     assert done.promoted and done.champion is None, done.reason
     assert champion.active(store) == done.challenger
     events = list(RunReader(runs.folder(store, done.run_id)).events())
@@ -66,8 +66,8 @@ def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Pat
 
 
 def test_an_equal_challenger_is_rejected_and_the_champion_stays(store: Path) -> None:
-    first = once(store, "mpc")
-    train = Toy("mpc")
+    first = once(store, "diloco")
+    train = Toy("diloco")
     second = retrain.once(store, toy_scenario(), trainer=train, seeds=(7,))
     assert not second.promoted and "not shown to be better" in second.reason
     assert champion.active(store) == first.challenger
@@ -77,18 +77,18 @@ def test_an_equal_challenger_is_rejected_and_the_champion_stays(store: Path) -> 
 
 
 def test_a_worse_challenger_is_rejected(store: Path) -> None:
-    once(store, "mpc")
-    done = once(store, "greedy")
+    once(store, "diloco")
+    done = once(store, "static")
     assert not done.promoted and done.verdicts[0].worse
     assert champion.history(store) == (done.champion,)
 
 
 def test_a_run_uses_the_active_checkpoint(store: Path) -> None:
-    done = once(store, "mpc")
+    done = once(store, "diloco")
     played = toy_run(store, "hippo")
     assert RunReader(runs.folder(store, played.run_id)).header()["checkpoint"] == done.challenger
     assert audit.audit(store, played.run_id).ok
-    assert played.kpis.tokens == toy_run(store, "mpc").kpis.tokens
+    assert played.kpis.tokens == toy_run(store, "diloco").kpis.tokens
 
 
 def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
@@ -111,7 +111,7 @@ def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
 
 
 def test_a_rollback_is_told_in_a_run_of_its_own(store: Path) -> None:
-    first = once(store, "mpc").challenger
+    first = once(store, "diloco").challenger
     second = toy_checkpoint(store / "checkpoints", "static")
     champion.promote(store, second)
     done = rollback(store)
@@ -157,7 +157,7 @@ def test_a_checkpoint_from_elsewhere_is_kept_for_the_audit(store: Path, tmp_path
 
 def test_two_retrainings_never_meet(store: Path) -> None:
     with Lock(store / "retrain.lock"), pytest.raises(LockedError):
-        once(store, "mpc")
+        once(store, "diloco")
     assert not runs.all_ids(store)
 
 
@@ -266,11 +266,11 @@ def test_intervals_and_crontabs() -> None:
 
 
 def test_status_tells_runs_checkpoint_and_filter_health(store: Path) -> None:
-    done = once(store, "mpc")
+    done = once(store, "diloco")
     toy_run(store, "static")
     found = status.status(store).to_json()
     assert found["schema"] == "twin.status/2" and found["active"] == done.challenger
-    assert {line["policy"] for line in found["runs"]} == {"retrain", "static", "hippo", "greedy"}
+    assert {line["policy"] for line in found["runs"]} == {"retrain", "static", "hippo"}
     assert all(line["finished"] and line["problem"] is None for line in found["runs"])
     json.dumps(found, allow_nan=False)
     assert len(found["health"]["links"]) == 6
