@@ -120,16 +120,22 @@ def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
 
 
 def names(run_dir: Path) -> tuple[str, ...]:
-    """Sorted names in the directory, looked at until two looks agree.
+    """Sorted names in the directory, such that with a committed file all that were committed before it are there.
 
-    A single look at a directory in growth may miss a file and yet show a later one.
+    A single look at a directory in growth may miss a file and yet show a later one. What was there when a look
+    ended is in the next one: so what only the second look shows counts unless it was committed after the first.
     """
-    seen: tuple[str, ...] | None = None
-    while True:
-        now = tuple(sorted(entry.name for entry in run_dir.iterdir()))
-        if now == seen:
-            return now
-        seen = now
+    newest = max((_begin(name) for name in _look(run_dir)), default="")
+    return tuple(sorted(name for name in _look(run_dir) if _begin(name) <= newest))
+
+
+def _look(run_dir: Path) -> list[str]:
+    return [entry.name for entry in run_dir.iterdir()]
+
+
+def _begin(name: str) -> str:
+    """The first event of a committed file, in digits; "" for all other names."""
+    return name.partition(".")[0] if COMMITTED.fullmatch(name) else ""
 
 
 def strangers(
