@@ -120,10 +120,10 @@ def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
 
 
 def names(run_dir: Path) -> tuple[str, ...]:
-    """Sorted names in the directory, such that with a committed file all that were committed before it are there.
+    """Sorted names in the directory; with a committed file, all that were committed before it are there.
 
-    A single look at a directory in growth may miss a file and yet show a later one. What was there when a look
-    ended is in the next one: so what only the second look shows counts unless it was committed after the first.
+    A single look at a directory in growth may miss a file and yet show a later one. What was there when a
+    look ended is in the next one, so the second is taken, as far as the newest file of the first.
     """
     newest = max((_begin(name) for name in _look(run_dir)), default="")
     return tuple(sorted(name for name in _look(run_dir) if _begin(name) <= newest))

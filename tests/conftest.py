@@ -1,10 +1,15 @@
 """Fixtures shared by all tests."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+# What a shell starts in the background ignores Ctrl-C, children included: the tests that interrupt need it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,6 @@ class Iperf3:
 
     name = "iperf3"
     version = 1
-    by_name = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -36,7 +36,6 @@ class LatencySlices:
 
     name = "latency-slices"
     version = 1
-    by_name = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -90,16 +90,6 @@ def test_identical_content_is_stored_once(tmp_path: Path, store: Path) -> None:
     assert count(store) == 2
 
 
-def test_the_same_content_under_names_that_say_something_else_is_no_copy(tmp_path: Path, store: Path) -> None:
-    name, content = run(1)
-    report = ingest(
-        [fill(tmp_path / "set", {name: content, name.replace("host-a", "host-c"): content})], store
-    )
-    assert [r.already for r in report.files] == [False, False]
-    assert count(store, "(SELECT DISTINCT src FROM link_samples)") == 2
-    assert all(result.already for result in ingest([tmp_path / "set"], store).files)
-
-
 def test_a_file_without_rows_is_named_in_the_report(tmp_path: Path, store: Path) -> None:
     report = ingest(
         [fill(tmp_path / "set", {"l.csv": lines(LINKS, link()), "none.csv": lines(LINKS)})], store
