@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ("ingest", "twin", "policy", "replay")
+PACKAGES = ("ingest", "twin", "policy", "replay", "commands")
 HEAVY = (
     "torch",
     "torch_geometric",

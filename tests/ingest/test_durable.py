@@ -185,7 +185,7 @@ def test_a_lock_is_exclusive_until_released(tmp_path: Path) -> None:
 
 # --- the rule ---
 
-PACKAGES = ("ingest", "twin", "policy", "replay")
+PACKAGES = ("ingest", "twin", "policy", "replay", "commands")
 METHODS = {
     "write_text",
     "write_bytes",

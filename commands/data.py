@@ -1,0 +1,118 @@
+"""Measurements: into the lake, fetched, listed, written again."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from commands.output import PATH, Output, command, with_output
+from ingest.errors import UsageError
+
+
+@command
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
+@with_output
+def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+    """Read measurements of any known format into the lake.
+
+    \b
+    Examples:
+      twin ingest traces/
+      twin ingest --follow measured/
+    """
+    from ingest.ingestion import ingest as read
+    from replay import show
+
+    if following:
+        follow(out, paths)
+        return
+    with out.console.progress() as progress:
+        report = read(paths, out.store, progress)
+    out.show(report.to_json(), lambda console: show.ingest(console, report))
+
+
+def follow(out: Output, paths: tuple[Path, ...]) -> None:
+    """`twin ingest --follow`: until Ctrl-C, then what was taken."""
+    from ingest import follow as following
+    from replay import show_data as show
+
+    done = following.Followed()
+    out.console.note("taking in what is added; Ctrl-C ends it")
+    with suppress(KeyboardInterrupt):
+        following.follow(paths, out.store, told=out.console.note, into=done)
+    out.show(done.to_json(), lambda console: show.followed(console, done))
+
+
+@command
+@click.argument("name", required=False)
+@click.option("--mirror", type=PATH, metavar="DIR", help="Copy from here, laid out as NAME/ or wan/NAME/.")
+@click.option("--list", "listed", is_flag=True, help="List what can be had.")
+@with_output
+def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> None:
+    """Get a public data set, verified, without reading it in.
+
+    \b
+    Examples:
+      twin fetch --list
+      twin fetch skyplane-grids
+    """
+    from ingest import catalogue
+    from ingest import fetch as fetching
+    from replay import show_data as show
+
+    if listed == (name is not None):
+        raise UsageError("say the NAME of a data set, or --list")
+    if name is None:
+        found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
+        out.show(found, lambda console: show.catalogue(console, found))
+        return
+    with out.console.progress() as progress:
+        done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
+    out.show(done.to_json(), lambda console: show.fetched(console, done))
+
+
+@command
+@click.argument("name", required=False)
+@click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
+@with_output
+def traces(out: Output, name: str | None, plot: Path | None) -> None:
+    """List what is in the lake, or draw one data set.
+
+    Links, span, gaps, variation and licence of each; `--plot` draws its series.
+
+    \b
+    Examples:
+      twin traces
+      twin traces cloudpilot-iperf3 --plot out.svg
+    """
+    from ingest import summary
+    from replay import show
+
+    if (name is None) != (plot is None):
+        raise UsageError("NAME and --plot FILE belong together")
+    if name is not None and plot is not None:
+        from ingest import durable
+        from ingest.plot import picture
+
+        stored = durable.replace(plot, picture(out.store, name, plot))
+        drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
+        out.show(drawn, lambda console: console.line(str(plot)))
+        return
+    found = summary.summarise(out.store).to_json()
+    out.show(found, lambda console: show.traces(console, found))
+
+
+@command
+@click.argument("directory", type=PATH)
+@with_output
+def synth(out: Output, directory: Path) -> None:
+    """Write the shipped synthetic traces again, byte for byte.
+
+    \b
+    Example: twin synth /tmp/traces
+    """
+    from ingest.synth import write
+
+    written = [str(path) for path in write(directory)]
+    out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))

@@ -1,0 +1,29 @@
+"""Options that more than one command takes."""
+
+import click
+
+scenario_option = click.option("--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].")
+dataset_option = click.option("--dataset", help="Data set that replaces the scenario's own.")
+window_option = click.option(
+    "--window",
+    type=click.Choice(["train", "validate", "test", "all"]),
+    default="test",
+    help="Part of the trace [test].",
+)
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(["kernel", "des"]),
+    default="kernel",
+    help="One kernel call an iteration, or every micro-batch.",
+)
+seed_option = click.option("--seed", type=int, help="Seed that replaces the scenario's own.")
+weights_option = click.option(
+    "--weights", metavar="E,U,C", help="Weights of efficiency, utilisation and cost, as in 0.6,0.2,0.2."
+)
+link_option = click.option(
+    "--link", "links", multiple=True, metavar="A>B=F",
+    help="What if a link had F times its bandwidth; A<>B: both ways; @S: from S seconds on; repeatable.",
+)  # fmt: skip
+checkpoint_option = click.option(
+    "--checkpoint", help="Digest (or its beginning) of a checkpoint [the active one]."
+)

@@ -1,0 +1,69 @@
+"""What every command has: `--store`, `--json`, and one place where results go."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from replay.console import Console
+
+PATH = click.Path(path_type=Path)
+
+
+class Output:
+    """Where results go: rich text for people, or one JSON object for programs."""
+
+    def __init__(self) -> None:
+        self.store = Path(os.environ.get("TWIN_STORE") or ".twin")
+        self.as_json = False
+
+    @property
+    def console(self) -> "Console":
+        """Tables on stdout, progress on stderr."""
+        from replay.console import Console
+
+        return Console(quiet=self.as_json)
+
+    def show(self, result: dict[str, Any], render: Callable[["Console"], None]) -> None:
+        """Print `result` as JSON, or let `render` draw it."""
+        if self.as_json:
+            click.echo(json.dumps(result, allow_nan=False))
+        else:
+            render(self.console)
+
+
+class Command(click.Command):
+    """A command that takes `--store` and `--json`, as the group does: both places work."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += shared_options()
+
+
+def shared_options() -> list[click.Parameter]:
+    """`--store` and `--json`, written into the `Output` of the invocation."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(ctx.ensure_object(Output), "as_json" if param.name == "json" else "store", value)
+
+    store = click.Option(
+        ["--store"], type=PATH, expose_value=False, callback=keep, metavar="DIR",
+        help="Folder of lake, runs and checkpoints [TWIN_STORE, else .twin].",
+    )  # fmt: skip
+    as_json = click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=keep, help="Print one JSON object."
+    )
+    return [store, as_json]
+
+
+def command(call: Callable[..., None]) -> click.Command:
+    """Make a command of `call`: its name, and its docstring as help."""
+    return click.command(cls=Command)(call)
+
+
+with_output = click.make_pass_decorator(Output)

@@ -1,0 +1,179 @@
+"""Policies in worlds: one run, a logged run again, what its log tells of others, and many side by side."""
+
+import sys
+from typing import Any
+
+import click
+
+from commands.options import (
+    checkpoint_option,
+    dataset_option,
+    engine_option,
+    link_option,
+    scenario_option,
+    seed_option,
+    weights_option,
+    window_option,
+)
+from commands.output import Output, command, with_output
+from ingest.errors import UsageError
+
+
+@command
+@click.option("--policy", "-p", help="Name of a policy, see `twin policies` [hippo].")
+@scenario_option
+@dataset_option
+@window_option
+@engine_option
+@seed_option
+@weights_option
+@link_option
+@checkpoint_option
+@click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
+@click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
+@click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
+@click.option(
+    "--from-decision", type=int, metavar="N", help="With --run and --policy: keep its first N decisions."
+)
+@click.option("--until", type=float, metavar="SECONDS", help="With --run: only as far as this time.")
+@with_output
+def replay(
+    out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
+    seed: int | None, weights: str | None, links: tuple[str, ...], checkpoint: str | None, deadline: bool,
+    resume: str | None, logged: str | None, from_decision: int | None, until: float | None,
+) -> None:  # fmt: skip
+    """Run the twin on traces under a policy and log everything.
+
+    `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
+
+    \b
+    Examples:
+      twin replay --policy hippo --scenario quad-70b
+      twin replay --run latest
+      twin replay --run latest --policy mpc --from-decision 10
+      twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
+    """
+    from replay import options, runner, runs, show
+
+    if weights is not None and (logged is not None or resume):
+        raise UsageError("--weights is for a new run; --run and --resume keep those that it was started with")
+    if logged is not None:
+        again(out, logged, policy, checkpoint, from_decision, until, links)
+        return
+    if from_decision is not None or until is not None:
+        raise UsageError("--from-decision and --until belong to --run RUN")
+    with out.console.progress() as progress:
+        if resume:
+            if links:
+                raise UsageError("--link is for a new run, or with --run; --resume keeps the run's own links")
+            done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
+        else:
+            done = runner.run(
+                out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights, links),
+                dataset=dataset, window=window, engine=engine, seed=seed, checkpoint=checkpoint,
+                enforce_deadline=deadline, progress=progress,
+            )  # fmt: skip
+    out.show(done.to_json(), lambda console: show.run(console, done))
+
+
+def again(
+    out: Output, run: str, policy: str | None, checkpoint: str | None, decision: int | None,
+    until: float | None, links: tuple[str, ...],
+) -> None:  # fmt: skip
+    """`twin replay --run`: the run once more, or with another policy or other links."""
+    from replay import options, runs, whatif
+    from replay import show_whatif as show
+
+    run_id = runs.find(out.store, run)
+    if policy is None and not links:
+        if decision is not None or checkpoint is not None:
+            raise UsageError("--from-decision and --checkpoint with --run need --policy")
+        with out.console.progress() as progress:
+            same = whatif.again(out.store, run_id, until_s=until, progress=progress)
+        out.show(same.to_json(), lambda console: show.rerun(console, same))
+        sys.exit(0 if same.equal else 3)
+    with out.console.progress() as progress:
+        found = whatif.what_if(
+            out.store, run_id, policy, links=[options.parse_link(text) for text in links],
+            checkpoint=checkpoint, from_decision=decision or 0, until_s=until, progress=progress,
+        )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.what_if(console, found))
+
+
+@command
+@click.argument("logged", metavar="RUN...", nargs=-1, required=True)
+@click.option("--policy", "-p", required=True, help="The policy that is asked about.")
+@checkpoint_option
+@with_output
+def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
+    """Estimate from logs alone what another policy would have earned.
+
+    By importance sampling and doubly robust estimates; see docs/replay.md.
+
+    \b
+    Example: twin offpolicy latest --policy mpc
+    """
+    from replay import offpolicy as estimation
+    from replay import runs
+    from replay import show_whatif as show
+
+    run_ids = [runs.find(out.store, run) for run in logged]
+    with out.console.progress() as progress:
+        found = estimation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)
+    out.show(found.to_json(), lambda console: show.offpolicy(console, found))
+
+
+@command
+@click.option(
+    "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
+)
+@click.option("--scenario", "-s", "scenarios", multiple=True, help="Name or YAML file; repeatable [tri-7b].")
+@dataset_option
+@window_option
+@engine_option
+@seed_option
+@click.option("--seeds", type=int, default=1, metavar="N", help="That many worlds, from the seed on [1].")
+@weights_option
+@link_option
+@click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")
+@click.option("--pareto", is_flag=True, help="Also with a grid of weights: fronts.")
+@click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
+@checkpoint_option
+@click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
+@with_output
+def bench(
+    out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
+    engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
+    perturb: str | None, pareto: bool, jobs: int | None, checkpoint: str | None, bound: bool,
+) -> None:  # fmt: skip
+    """Compare policies in the same worlds, beside the bound.
+
+    More than one world (several scenarios or seeds, --perturb, --pareto) run in parallel, and what is
+    finished in the store is not run again.
+
+    \b
+    Examples:
+      twin bench --scenario tri-7b -p static -p mpc -p hippo
+      twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
+    """
+    from replay import bench_table, compare, options, show
+
+    chosen = policies or compare.DEFAULT_POLICIES
+    worlds = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
+    noises = options.parse_noises(perturb) if perturb else ()
+    settings: dict[str, Any] = {
+        "dataset": dataset, "window": window, "engine": engine, "seed": seed, "checkpoint": checkpoint,
+        "with_bound": bound,
+    }  # fmt: skip
+    with out.console.progress() as progress:
+        if len(worlds) == 1 and seeds == 1 and not noises and not pareto:
+            one = compare.compare(out.store, chosen, worlds[0], **settings, progress=progress)
+            out.show(one.to_json(), lambda console: show.comparison(console, one))
+            return
+        from replay import bench as benchmark
+
+        result = benchmark.bench(
+            out.store, chosen, worlds, seeds=seeds, noises=noises, pareto=pareto, jobs=jobs, **settings,
+            progress=progress,
+        )  # fmt: skip
+    out.show(result.to_json(), lambda console: bench_table.bench(console, result))

@@ -1,0 +1,141 @@
+"""Training: Hi-PPO, once or again and again, and what came of it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.options import dataset_option, scenario_option, seed_option, weights_option
+from commands.output import PATH, Output, command, with_output
+from ingest.errors import UsageError
+
+
+@command
+@scenario_option
+@dataset_option
+@click.option(
+    "--algorithm",
+    type=click.Choice(["tuned", "design", "shipped", "toy"]),
+    default="tuned",
+    help="Settings [tuned].",
+)
+@seed_option
+@weights_option
+@click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
+@click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
+@click.option("--workers", type=click.IntRange(0), default=0, help="Processes that collect rollouts.")
+@click.option("--ray", type=click.IntRange(0), default=0, help="The same over Ray (extra `ray`).")
+@click.option("--distributed", type=click.IntRange(0), default=0, help="Learners that share gradients.")
+@click.option("--lessons", multiple=True, metavar="RUN", help="Follow the decisions of this run first, too.")
+@click.option("--live", is_flag=True, help="Show every update as it is made.")
+@click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
+@with_output
+def train(
+    out: Output,
+    scenario: str,
+    dataset: str | None,
+    algorithm: Any,
+    seed: int | None,
+    weights: str | None,
+    resume: bool,
+    activate: bool,
+    workers: int,
+    ray: int,
+    distributed: int,
+    lessons: tuple[str, ...],
+    live: bool,
+    tensorboard: Path | None,
+) -> None:
+    """Train Hi-PPO on the first part of a trace.
+
+    Imitation of planners first, then PPO in many twins at once; Ctrl-C saves, `--resume` goes on. With
+    workers or over Ray the result is the same; learners that share gradients see more, so theirs is another.
+
+    \b
+    Examples:
+      twin train --scenario quad-70b
+      twin train --scenario quad-70b --workers 2 --live
+    """
+    from replay import options, show, training
+    from replay.live import Live
+
+    team = training.Team(workers, ray, distributed)
+    tell = {"tell": Live(out.console).tell} if live else {}
+    with out.console.progress() as progress:
+        done = training.train(
+            out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm, seed=seed,
+            resume=resume, activate=activate, team=team, lessons=lessons, progress=progress, **tell,
+        )  # fmt: skip
+    if tensorboard is not None and done.run_id is not None:
+        from replay.tensorboard import export
+
+        out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
+    out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
+    if not done.finished:
+        raise KeyboardInterrupt
+
+
+@command
+@scenario_option
+@dataset_option
+@click.option("--once", is_flag=True, help="Retrain now and return.")
+@click.option("--every", metavar="TIME", help="Retrain again and again, for example every 6h.")
+@click.option("--cron", metavar="LINE", help="Retrain by a crontab line, in UTC.")
+@click.option(
+    "--on-drift", "on_drift", is_flag=True, help="Retrain when the newest run shows that the world changed."
+)
+@with_output
+def retrain(
+    out: Output, scenario: str, dataset: str | None, once: bool, every: str | None, cron: str | None,
+    on_drift: bool,
+) -> None:  # fmt: skip
+    """Train a challenger; promote it only if it beats the champion.
+
+    They meet on the newest window of the trace.
+
+    \b
+    Example: twin retrain --once --scenario tri-7b
+    """
+    if sum((once, every is not None, cron is not None, on_drift)) != 1:
+        raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
+    if once:
+        from replay import retrain as training
+        from replay import show
+        from twin.scenario import load
+
+        with out.console.progress() as progress:
+            done = training.once(out.store, load(scenario), dataset=dataset, progress=progress).to_json()
+        out.show(done, lambda console: show.retrained(console, done))
+        return
+    from replay import schedule
+
+    if on_drift:
+        out.console.note(f"looking for drift every {schedule.LOOK}; Ctrl-C ends it")
+        trigger, task = schedule.every(schedule.LOOK), schedule.WATCHED
+    else:
+        trigger, task = schedule.every(every) if every else schedule.cron(cron or ""), schedule.SCHEDULED
+        out.console.note(f"retraining by {trigger}; Ctrl-C ends it")
+    schedule.follow(out.store, trigger, scenario=scenario, dataset=dataset, task=task)
+
+
+@command
+@click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
+@with_output
+def policies(out: Output, rollback: bool) -> None:
+    """List policies and checkpoints with where they come from.
+
+    \b
+    Examples:
+      twin policies
+      twin policies --rollback
+    """
+    from replay import show, status
+
+    if rollback:
+        from replay.rollback import rollback as go_back
+
+        back = go_back(out.store)
+        out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))
+        return
+    found = status.policies(out.store)
+    out.show(found, lambda console: show.policies(console, found))
