@@ -27,7 +27,9 @@ from policy import registry  # noqa: E402
 from replay import bench_front, options  # noqa: E402
 from replay.bench import assembled  # noqa: E402
 from replay.bench_result import Chapter  # noqa: E402
-from replay.bench_runs import Cell, Outcome, World, cores, play, within  # noqa: E402
+from replay.bench_runs import Cell, Outcome, play  # noqa: E402
+from replay.bench_world import World  # noqa: E402
+from replay.crew import Crew, cores  # noqa: E402
 from replay.header import code_version  # noqa: E402
 from twin.scenario import digest as scenario_digest  # noqa: E402
 from twin.settings import Noise  # noqa: E402
@@ -95,7 +97,7 @@ class Progress:
 def worlds(group: Group, seeds: int) -> list[World]:
     """One world a seed, without added noise."""
     scenario = options.scenario(group.scenario)
-    return [World(scenario, group.dataset, "test", "kernel", scenario.seed + k) for k in range(seeds)]
+    return [World.of(scenario, group.dataset, seed=scenario.seed + k) for k in range(seeds)]
 
 
 def noised(world: World, clip: float) -> World:
@@ -140,14 +142,14 @@ def key(cell: Cell) -> Key:
     return scenario_digest(cell.world.scenario), cell.world.dataset, cell.world.seed, cell.policy
 
 
-def chapter(group: Group, found: Found, given: argparse.Namespace) -> tuple[Chapter, int] | None:
+def chapter(group: Group, found: Found, seeds: int, crew: Crew) -> tuple[Chapter, int] | None:
     """A group out of the runs that there are, with the number of its seeds; None without one whole seed."""
     policies = (*CORE, *OTHERS) if group.others else CORE
 
     def complete(world: World) -> bool:
         return all(key(Cell(world, policy)) in found for policy in CORE)
 
-    plain = list(takewhile(complete, worlds(group, given.seeds)))
+    plain = list(takewhile(complete, worlds(group, seeds)))
     if not plain:
         return None
     levels = [[noised(world, clip) for world in plain] for clip in (LEVELS if group.noisy else ())]
@@ -158,7 +160,7 @@ def chapter(group: Group, found: Found, given: argparse.Namespace) -> tuple[Chap
     grid = weights(group, plain[0])
     front = [(cell, found[key(cell)]) for cell in grid if key(cell) in found]
     whole = front if grid and len(front) == len(grid) else None
-    (made,) = assembled(given.store, policies, kept, rows, whole, given.jobs, Progress())
+    (made,) = assembled(crew, policies, kept, rows, whole)
     return made, len(plain)
 
 
@@ -179,12 +181,13 @@ def main() -> None:
         for group in GROUPS
         if (at_hand or not group.measured) and any(part in group.title for part in given.only.split(","))
     ]
+    crew = Crew(given.store, given.jobs, Progress())
     cells = list(planned(chosen, given.seeds))
-    outcomes = within(given.store, play, cells, given.jobs, Progress(), "runs", 60 * given.minutes)
+    outcomes = crew.within(60 * given.minutes, play, cells, "runs")
     found = {key(cell): out for cell, out in zip(cells, outcomes, strict=True) if out is not None}
     results = []
     for group in chosen:
-        made = chapter(group, found, given)
+        made = chapter(group, found, given.seeds, crew)
         if made is not None:
             results.append(results_page.Result(group.title, group.asked, group.measured, *made))
     missing = [group.title for group in chosen if group.title not in {result.title for result in results}]

@@ -157,23 +157,23 @@ def bench(
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
     """
     from replay import bench_table, compare, options, show
+    from replay.bench_world import World
 
     chosen = policies or compare.DEFAULT_POLICIES
-    worlds = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
+    told = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
+    worlds = [World.of(scenario, dataset, window, engine, seed) for scenario in told]
     noises = options.parse_noises(perturb) if perturb else ()
-    settings: dict[str, Any] = {
-        "dataset": dataset, "window": window, "engine": engine, "seed": seed, "checkpoint": checkpoint,
-        "with_bound": bound,
-    }  # fmt: skip
     with out.console.progress() as progress:
         if len(worlds) == 1 and seeds == 1 and not noises and not pareto:
-            one = compare.compare(out.store, chosen, worlds[0], **settings, progress=progress)
+            one = compare.compare(
+                out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, progress=progress
+            )
             out.show(one.to_json(), lambda console: show.comparison(console, one))
             return
         from replay import bench as benchmark
 
         result = benchmark.bench(
-            out.store, chosen, worlds, seeds=seeds, noises=noises, pareto=pareto, jobs=jobs, **settings,
-            progress=progress,
+            out.store, chosen, worlds, seeds=seeds, noises=noises, pareto=pareto, checkpoint=checkpoint,
+            with_bound=bound, jobs=jobs, progress=progress,
         )  # fmt: skip
     out.show(result.to_json(), lambda console: bench_table.bench(console, result))

@@ -10,31 +10,28 @@ from policy import registry
 from policy.bound import Bound
 from replay import bench_front
 from replay.bench_result import Bench, Chapter, Played
-from replay.bench_runs import Cell, Outcome, World, best, cores, each, play
-from replay.header import Engine
+from replay.bench_runs import Cell, Outcome, best, play
+from replay.bench_world import World
+from replay.crew import Crew, cores
 from replay.options import noisy
-from twin.scenario import Scenario, Window
+from twin.scenario import Scenario
 from twin.settings import Noise
 
 
 def bench(
     store: Path,
     policies: Sequence[str],
-    scenarios: Sequence[Scenario],
+    worlds: Sequence[World],
     *,
     seeds: int = 1,
     noises: Sequence[Noise] = (),
     pareto: bool = False,
-    dataset: str | None = None,
-    window: Window = "test",
-    engine: Engine = "kernel",
-    seed: int | None = None,
     checkpoint: str | None = None,
     with_bound: bool = True,
     jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> Bench:
-    """Run every policy in every world: `seeds` from `seed` (or each scenario's own) on, a world each.
+    """Run every policy in every world, one a scenario, and again with the next `seeds` - 1 seeds.
 
     A seed changes the noise of the telemetry and, where a scenario perturbs its links, the links. `noises`
     are levels of added noise, for scenarios that have none of their own. With `pareto` policies that follow
@@ -44,33 +41,32 @@ def bench(
     Raises:
         UsageError: an unknown policy, no seed, or something named twice.
     """
+    scenarios = [world.scenario for world in worlds]
     _check(policies, scenarios, seeds)
-    worlds = [w for s in scenarios for w in _worlds(s, dataset, window, engine, seed, seeds, noises)]
-    cells = [Cell(world, policy, checkpoint) for world in worlds for policy in policies]
-    grid = bench_front.cells(worlds, policies, checkpoint) if pareto else []
-    jobs = cores() if jobs is None else jobs
-    found = each(store, play, [*cells, *grid], jobs, progress, "runs")
+    crew = Crew(store, cores() if jobs is None else jobs, progress)
+    every = [one for world in worlds for one in _multiplied(world, seeds, noises)]
+    cells = [Cell(world, policy, checkpoint) for world in every for policy in policies]
+    grid = bench_front.cells(every, policies, checkpoint) if pareto else []
+    found = crew.each(play, [*cells, *grid], "runs")
     width = len(policies)
-    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(worlds))]
+    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(every))]
     weighted = list(zip(grid, found[len(cells) :], strict=True)) if pareto else None
-    chapters = assembled(store, policies, worlds, outcomes, weighted, jobs, progress, with_bound=with_bound)
-    return Bench(tuple(policies), seeds, window, chapters, _notes(scenarios, noises))
+    chapters = assembled(crew, policies, every, outcomes, weighted, with_bound=with_bound)
+    return Bench(tuple(policies), seeds, worlds[0].window, chapters, _notes(scenarios, noises))
 
 
 def assembled(
-    store: Path,
+    crew: Crew,
     policies: Sequence[str],
     worlds: Sequence[World],
     outcomes: Sequence[tuple[Outcome, ...]],
     weighted: list[tuple[Cell, Outcome]] | None,
-    jobs: int,
-    progress: Progress = SILENT,
     *,
     with_bound: bool = True,
 ) -> tuple[Chapter, ...]:
     """A chapter for each scenario of `worlds`, whose outcomes are in the order of `policies`; the bounds are
     computed here. `weighted` are the runs of a grid of weights, if there was one."""
-    bounds = _bounds(store, worlds, outcomes, jobs, progress) if with_bound else [None] * len(worlds)
+    bounds = _bounds(crew, worlds, outcomes) if with_bound else [None] * len(worlds)
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
     scenarios = {world.scenario.name: world.scenario for world in worlds if world.clip is None}
     return tuple(_chapter(s, policies, played, weighted) for s in scenarios.values())
@@ -88,25 +84,17 @@ def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -
         raise UsageError(f"--seeds {seeds}: at least one seed is needed")
 
 
-def _worlds(
-    scenario: Scenario, dataset: str | None, window: Window, engine: Engine, seed: int | None, seeds: int,
-    noises: Sequence[Noise],
-) -> Iterator[World]:  # fmt: skip
-    """The worlds of a scenario: all seeds as it is, then all seeds under each level of noise."""
-    first = scenario.seed if seed is None else seed
-    plain = [World(scenario, dataset, window, engine, first + k) for k in range(seeds)]
+def _multiplied(world: World, seeds: int, noises: Sequence[Noise]) -> Iterator[World]:
+    """All seeds of a world as it is, then all seeds under each level of noise."""
+    plain = [replace(world, seed=world.seed + k) for k in range(seeds)]
     yield from plain
-    for noise in noises if scenario.perturbation.noise is None else ():
-        for world in plain:
-            yield replace(world, scenario=noisy(scenario, noise), clip=noise.clip)
+    for noise in noises if world.scenario.perturbation.noise is None else ():
+        for one in plain:
+            yield replace(one, scenario=noisy(world.scenario, noise), clip=noise.clip)
 
 
 def _bounds(
-    store: Path,
-    worlds: Sequence[World],
-    outcomes: Sequence[tuple[Outcome, ...]],
-    jobs: int,
-    progress: Progress,
+    crew: Crew, worlds: Sequence[World], outcomes: Sequence[tuple[Outcome, ...]]
 ) -> list[Bound | None]:
     """The bound of each world, over the plans of all worlds that have the same truth: those share it."""
     groups: dict[tuple[str, str], list[int]] = {}
@@ -122,7 +110,7 @@ def _bounds(
         for group in groups.values()
     ]
     found: list[Bound | None] = [None] * len(worlds)
-    answers = each(store, best, questions, jobs, progress, "bounds")
+    answers = crew.each(best, questions, "bounds")
     for group, bound in zip(groups.values(), answers, strict=True):
         for index in group:
             found[index] = bound

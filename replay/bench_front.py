@@ -8,7 +8,8 @@ import numpy as np
 
 from policy import registry
 from replay import pareto
-from replay.bench_runs import Cell, Outcome, World
+from replay.bench_runs import Cell, Outcome
+from replay.bench_world import World
 from replay.options import weighted
 from twin.settings import Weights
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from policy.bound import Bound
 from replay.bench_front import Front
-from replay.bench_runs import Outcome, World
+from replay.bench_runs import Outcome
 from replay.bench_stats import Versus, average, interquartile, time_per_token, tokens, versus
+from replay.bench_world import World
 from replay.compare import bound_to_json
 from twin.scenario import Scenario, Window
 

@@ -1,41 +1,15 @@
-"""The runs of a benchmark: many, in several processes, each looked up in the store before it is computed."""
+"""The runs of a benchmark, each looked up in the store before it is computed, and the bounds above them."""
 
-import os
-import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from time import monotonic
-from typing import TypeVar
 
 from ingest.errors import InfeasibleError, NotFoundError
-from ingest.progress import Progress
 from policy.bound import Bound
-from replay import compare, runner, runs
-from replay.header import Engine
+from replay import compare, runs
+from replay.bench_world import World
 from replay.judge import Blocks, blocks_of
 from replay.kpis import Kpis
 from replay.log import RunReader
-from twin import scenario as scenarios
-from twin.scenario import Scenario, Window
-
-In = TypeVar("In")
-Out = TypeVar("Out")
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a run needs to be told besides the policy. `clip` is the level of added noise, None without."""
-
-    scenario: Scenario
-    dataset: str | None
-    window: Window
-    engine: Engine
-    seed: int
-    clip: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +38,8 @@ class Outcome:
 
 def play(store: Path, cell: Cell) -> Outcome:
     """Run one cell, or find its run in the store; a policy that cannot run here is an outcome too."""
-    world = cell.world
     try:
-        done = runner.run(
-            store, policy=cell.policy, scenario=world.scenario, dataset=world.dataset, window=world.window,
-            engine=world.engine, seed=world.seed, checkpoint=cell.checkpoint, reuse=True,
-        )  # fmt: skip
+        done = cell.world.run(store, cell.policy, cell.checkpoint, reuse=True)
     except (InfeasibleError, NotFoundError) as error:
         return Outcome(None, str(error))
     reader = RunReader(runs.folder(store, done.run_id))
@@ -84,69 +54,4 @@ def play(store: Path, cell: Cell) -> Outcome:
 def best(store: Path, question: tuple[World, tuple[str, ...]]) -> Bound:
     """The bound of a world, over the plans of the runs that are named."""
     world, logged = question
-    setup = scenarios.prepare(
-        world.scenario, store, window=world.window, dataset=world.dataset, seed=world.seed
-    )
-    return compare.best_possible(store, setup, logged)
-
-
-def each(
-    store: Path,
-    work: Callable[[Path, In], Out],
-    items: Sequence[In],
-    jobs: int,
-    progress: Progress,
-    what: str,
-) -> list[Out]:
-    """`work(store, item)` for every item, in its order, on up to `jobs` processes; one works in this process.
-
-    The first exception ends it: what has not begun is dropped, what is finished stays in the store.
-    """
-    return [one for one in within(store, work, items, jobs, progress, what) if one is not None]
-
-
-def within(
-    store: Path,
-    work: Callable[[Path, In], Out],
-    items: Sequence[In],
-    jobs: int,
-    progress: Progress,
-    what: str,
-    seconds: float = float("inf"),
-) -> list[Out | None]:
-    """As `each`, but nothing is begun after so many seconds: None for what was not."""
-    progress.start(len(items), what)
-    until = monotonic() + seconds
-    if jobs <= 1 or len(items) <= 1:
-        found: list[Out | None] = []
-        for item in items:
-            found.append(work(store, item) if monotonic() < until else None)
-            progress.advance()
-        return found
-    # Fresh processes: a fork would inherit the locks of thread pools that only this process runs.
-    with ProcessPoolExecutor(min(jobs, len(items)), get_context("spawn"), initializer=_quiet) as pool:
-        futures = [pool.submit(partial(work, store), item) for item in items]
-        try:
-            open_ = set(futures)
-            while open_:
-                left = until - monotonic()
-                if left <= 0:
-                    open_ -= {future for future in open_ if future.cancel()}
-                done, open_ = wait(open_, left if 0 < left < seconds else None, FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                    progress.advance()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [None if future.cancelled() else future.result() for future in futures]
-
-
-def cores() -> int:
-    """How many processes a benchmark uses unless told otherwise."""
-    return os.cpu_count() or 1
-
-
-def _quiet() -> None:
-    """Ctrl-C ends a worker without a traceback; its unfinished run is finished by the next benchmark."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    return compare.best_possible(store, world.prepare(store), logged)

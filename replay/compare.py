@@ -12,14 +12,15 @@ from policy import bound as clairvoyance
 from policy import registry
 from policy.bound import Bound, uses_local_sgd
 from replay import runner, runs
+from replay.bench_world import World
 from replay.events import Event, canonical
-from replay.header import Engine, Header, from_payload
+from replay.header import Header, from_payload
 from replay.kpis import Kpis
 from replay.log import RunReader
 from replay.observation import plan_from_json
 from twin import scenario as scenarios
 from twin.plan import Plan
-from twin.scenario import Scenario, Setup, Window
+from twin.scenario import Setup
 
 Json = dict[str, Any]
 DEFAULT_POLICIES = ("static", "single", "greedy", "mpc", "hippo")
@@ -100,12 +101,8 @@ def bound_to_json(bound: Bound, wall_s: float) -> Json:
 def compare(
     store: Path,
     policies: Sequence[str],
-    scenario: Scenario,
+    world: World,
     *,
-    dataset: str | None = None,
-    window: Window = "test",
-    engine: Engine = "kernel",
-    seed: int | None = None,
     checkpoint: str | None = None,
     with_bound: bool = True,
     progress: Progress = SILENT,
@@ -114,14 +111,11 @@ def compare(
 
     A policy that cannot place the model, or has no checkpoint, is a row with the reason.
     """
-    setup = scenarios.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
+    setup = world.prepare(store)
     rows = []
     for policy in policies:
         try:
-            done = runner.run(
-                store, policy=policy, scenario=scenario, dataset=dataset, window=window, engine=engine,
-                seed=seed, checkpoint=checkpoint, progress=progress,
-            )  # fmt: skip
+            done = world.run(store, policy, checkpoint, progress=progress)
             rows.append(Row(policy, done.run_id, None, done.kpis))
         except (InfeasibleError, NotFoundError) as error:
             rows.append(Row(policy, None, str(error), None))

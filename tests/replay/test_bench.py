@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from ingest.errors import UsageError
-from ingest.progress import SILENT
-from replay import bench_front, bench_runs, options, pareto, runner, runs
+from replay import bench_front, options, pareto, runner, runs
 from replay.bench import bench
 from replay.bench_result import Bench
-from replay.bench_runs import Outcome, cores, each
+from replay.bench_runs import Outcome
 from replay.bench_stats import interquartile, versus
 from replay.bench_table import bench as show
+from replay.bench_world import World
 from replay.console import Console
+from replay.crew import Crew, cores
 from replay.judge import Blocks
 from replay.kpis import of_events
 from replay.log import RunReader
@@ -48,7 +49,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scenarios, "prepare", prepare)
         noises = options.parse_noises("0.3")
-        return store, bench(store, POLICIES, [toy_scenario()], seeds=2, noises=noises, jobs=1)
+        return store, bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, noises=noises, jobs=1)
 
 
 def test_every_policy_in_every_world(found: Found) -> None:
@@ -103,9 +104,9 @@ def test_a_benchmark_again_runs_nothing_and_finds_the_same(
     monkeypatch.setattr(scenarios, "prepare", prepare)
     before = runs.all_ids(store)
     noises = options.parse_noises("0.3")
-    again = bench(store, POLICIES, [toy_scenario()], seeds=2, noises=noises, jobs=1)
+    again = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, noises=noises, jobs=1)
     assert runs.all_ids(store) == before and again.to_json() == result.to_json()
-    more = bench(store, ("static",), [toy_scenario()], seeds=3, with_bound=False, jobs=1)
+    more = bench(store, ("static",), [World.of(toy_scenario())], seeds=3, with_bound=False, jobs=1)
     assert (
         len(runs.all_ids(store)) == len(before) + 1 and more.chapters[0].standing("static")["regret"] is None
     )
@@ -137,7 +138,7 @@ def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
     monkeypatch.setattr(bench_front, "grid", lambda: grid)
     front = (
-        bench(tmp_path, ("single", "mpc"), [toy_scenario()], pareto=True, with_bound=False, jobs=1)
+        bench(tmp_path, ("single", "mpc"), [World.of(toy_scenario())], pareto=True, with_bound=False, jobs=1)
         .chapters[0]
         .front
     )
@@ -259,7 +260,7 @@ def test_good_options() -> None:
 
 
 def test_bad_benchmarks(tmp_path: Path) -> None:
-    toy = toy_scenario()
+    toy = World.of(toy_scenario())
     with pytest.raises(UsageError, match="did you mean 'static'"):
         bench(tmp_path, ("statc",), [toy])
     with pytest.raises(UsageError, match="policy 'static' is named twice"):
@@ -272,7 +273,7 @@ def test_bad_benchmarks(tmp_path: Path) -> None:
 
 def test_noise_of_its_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scenarios, "prepare", prepare)
-    stormy = options.noisy(toy_scenario(), Noise())
+    stormy = World.of(options.noisy(toy_scenario(), Noise()))
     noises = options.parse_noises("0.5")
     result = bench(tmp_path, ("static",), [stormy], noises=noises, with_bound=False, jobs=1)
     assert result.chapters[0].noisy == {} and result.notes and len(runs.all_ids(tmp_path)) == 1
@@ -284,10 +285,9 @@ def process(store: Path, item: int) -> tuple[int, int]:
 
 
 def test_processes_keep_the_order(tmp_path: Path) -> None:
-
-    found = each(tmp_path, process, [3, 1, 2], 2, SILENT, "items")
+    found = Crew(tmp_path, 2).each(process, [3, 1, 2], "items")
     assert [item for item, _ in found] == [3, 1, 2] and os.getpid() not in {pid for _, pid in found}
-    assert {pid for _, pid in each(tmp_path, process, [3, 1], 1, SILENT, "items")} == {os.getpid()}
+    assert {pid for _, pid in Crew(tmp_path).each(process, [3, 1], "items")} == {os.getpid()}
     assert cores() >= 1
 
 
@@ -298,8 +298,9 @@ def _echo(store: Path, item: int) -> int:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_nothing_is_begun_when_the_time_is_up(tmp_path: Path, jobs: int) -> None:
     items = list(range(20))
-    assert bench_runs.within(tmp_path, _echo, items, jobs, SILENT, "runs") == items
-    late = bench_runs.within(tmp_path, _echo, items, jobs, SILENT, "runs", 0.0)
+    crew = Crew(tmp_path, jobs)
+    assert crew.each(_echo, items, "runs") == items
+    late = crew.within(0.0, _echo, items, "runs")
     assert len(late) == len(items) and None in late
     assert all(one in (None, item) for one, item in zip(late, items, strict=True))
 

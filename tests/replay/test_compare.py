@@ -8,6 +8,7 @@ import pytest
 from ingest.errors import InfeasibleError
 from policy.protocol import Decision
 from replay import compare, runs
+from replay.bench_world import World
 from tests.replay.toys import Threshold, register, without_lake
 from tests.worlds import toy_scenario
 from twin.view import View
@@ -21,7 +22,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     store = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
         without_lake(patch)
-        return store, compare.compare(store, POLICIES, toy_scenario())
+        return store, compare.compare(store, POLICIES, World.of(toy_scenario()))
 
 
 def test_every_policy_ran_in_the_same_world(compared: Compared) -> None:
@@ -69,6 +70,6 @@ def test_a_policy_that_cannot_run_is_a_row_with_the_reason(
     without_lake(monkeypatch)
     register(monkeypatch, "threshold", "Threshold")
     monkeypatch.setattr(Threshold, "decide", never)
-    found = compare.compare(tmp_path, ("threshold", "static"), toy_scenario(), with_bound=False)
+    found = compare.compare(tmp_path, ("threshold", "static"), World.of(toy_scenario()), with_bound=False)
     assert found.rows[0].problem == "needs 99 GiB" and found.rows[0].kpis is None
     assert found.rows[1].kpis and found.bound is None and found.rows[1].regret is None

@@ -1,0 +1,59 @@
+"""A world that policies are compared in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.progress import SILENT, Progress
+from replay import runner
+from replay.header import Engine
+from replay.runner import RunResult
+from twin import scenario as scenarios
+from twin.scenario import Scenario, Setup, Window
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a run needs to be told besides the policy.
+
+    Without `dataset` that of the scenario. `clip` is the level of added noise, None without.
+    """
+
+    scenario: Scenario
+    dataset: str | None
+    window: Window
+    engine: Engine
+    seed: int
+    clip: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scenario: Scenario,
+        dataset: str | None = None,
+        window: Window = "test",
+        engine: Engine = "kernel",
+        seed: int | None = None,
+    ) -> "World":
+        """The world of a scenario, with its own seed unless another is given."""
+        return cls(scenario, dataset, window, engine, scenario.seed if seed is None else seed)
+
+    def prepare(self, store: Path) -> Setup:
+        """The truth of this world; see `twin.scenario.prepare`."""
+        return scenarios.prepare(
+            self.scenario, store, window=self.window, dataset=self.dataset, seed=self.seed
+        )
+
+    def run(
+        self,
+        store: Path,
+        policy: str,
+        checkpoint: str | None = None,
+        *,
+        reuse: bool = False,
+        progress: Progress = SILENT,
+    ) -> RunResult:
+        """Run `policy` here; see `replay.runner.run`."""
+        return runner.run(
+            store, policy=policy, scenario=self.scenario, dataset=self.dataset, window=self.window,
+            engine=self.engine, seed=self.seed, checkpoint=checkpoint, reuse=reuse, progress=progress,
+        )  # fmt: skip
