@@ -31,6 +31,7 @@ TESTS = (
     "tests/replay/test_segment.py",
     "tests/replay/test_log.py",
     "tests/replay/test_races.py",
+    "tests/crash/test_growing.py",
     "tests/crash/test_io_errors.py",
     "tests/crash/test_power_cut.py",
     "tests/crash/test_damage.py",

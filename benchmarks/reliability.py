@@ -67,6 +67,7 @@ GROUPS = (
     Group(
         "T10 concurrency", "P6", "one writer, four readers, second writers", f"{CRASH}concurrency.py", "20 s"
     ),
+    Group("growing", "P4 P6", "audits and readings while a run changes", f"{CRASH}growing.py", "-"),
     Group(
         "compaction",
         "P1-P6",

@@ -120,22 +120,42 @@ def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
 
 
 def names(run_dir: Path) -> tuple[str, ...]:
-    """Sorted names in the directory; with a committed file, all that were committed before it are there.
+    """Sorted names in the directory, as they were together at some moment, whatever a live writer does.
 
-    A single look at a directory in growth may miss a file and yet show a later one. What was there when a
-    look ended is in the next one, so the second is taken, as far as the newest file of the first.
+    A look at a directory shows what was there all the while; of what came or went meanwhile it may show some
+    and miss others, in any order, so that a file may be shown and an earlier one missed. Hence two looks, and
+    of the second only what comes no later in the order of a run (`_order`) than the newest of the first:
+
+    * A writer links each file after those before it in this order, and takes no segment away while it has no
+      record. So all before the newest of the first look were there when it ended, thus all through the
+      second: the chain has no gap, and no data file is shown without the manifests before it. The newest
+      itself may lack its manifest, as after a crash. What is there when this is called is in the answer.
+    * What recovery takes away and a resumed writer makes again (the data file without a manifest, merged
+      files without a record) has the same place in the order and may be shown or not.
+    * The record is in the answer only if the first look shows it: then merged files of a compaction that was
+      given up, which are swept before the record comes, are gone from the second. If it comes later, the
+      compaction may take segments away under the second look, from the first on: who misses one finds the
+      first missing too, and then the record (`verification.verify` begins anew, once).
+    * Two looks always end; looking until two agree would not, beside a writer that is faster than a look.
     """
-    newest = max((_begin(name) for name in _look(run_dir)), default="")
-    return tuple(sorted(name for name in _look(run_dir) if _begin(name) <= newest))
+    newest = max((_order(name) for name in _look(run_dir)), default=_order(LOCK))
+    return tuple(sorted({name for name in _look(run_dir) if _order(name) <= newest}))
 
 
 def _look(run_dir: Path) -> list[str]:
     return [entry.name for entry in run_dir.iterdir()]
 
 
-def _begin(name: str) -> str:
-    """The first event of a committed file, in digits; "" for all other names."""
-    return name.partition(".")[0] if COMMITTED.fullmatch(name) else ""
+def _order(name: str) -> tuple[int, str]:
+    """When a file comes in a run's life: segments by their first event, merged files, the record.
+
+    Names of no such file come before all.
+    """
+    if COMMITTED.fullmatch(name):
+        return 1, name.partition(".")[0]
+    if MERGED.fullmatch(name):
+        return 2, ""
+    return (3, "") if name == RECORD else (0, "")
 
 
 def strangers(
