@@ -13,7 +13,7 @@ from replay.bench_result import Chapter
 from replay.bench_stats import SEED
 from replay.judge import Verdict, bootstrap
 from replay.kpis import Kpis
-from replay.show import milliseconds, percent
+from replay.words import milliseconds, percent
 
 JUDGED = ("hippo", "mpc")
 Figure = Callable[[Kpis], float | None]

@@ -22,7 +22,7 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
       twin ingest --follow measured/
     """
     from ingest.ingestion import ingest as read
-    from replay import show
+    from replay import show_data as show
 
     if following:
         follow(out, paths)
@@ -87,7 +87,7 @@ def traces(out: Output, name: str | None, plot: Path | None) -> None:
       twin traces cloudpilot-iperf3 --plot out.svg
     """
     from ingest import summary
-    from replay import show
+    from replay import show_data as show
 
     if (name is None) != (plot is None):
         raise UsageError("NAME and --plot FILE belong together")

@@ -64,7 +64,8 @@ def audit(
     Example: twin audit latest
     """
     from replay import audit as auditor
-    from replay import runs, show, show_decision, signing
+    from replay import runs, show_decision, signing
+    from replay import show_run as show
     from replay.quarantine import quarantine
 
     run_id = runs.find(out.store, run)
@@ -78,7 +79,7 @@ def audit(
         found = auditor.decision(out.store, run_id, number)
 
         def tell(console: "Console") -> None:
-            show.decision(console, found)
+            show_decision.decision(console, found)
             show_decision.seen(console, found)
 
         out.show(found.to_json(), tell)
@@ -102,7 +103,8 @@ def compact(out: Output, run: str) -> None:
     \b
     Example: twin compact latest
     """
-    from replay import compaction, runs, show, sql
+    from replay import compaction, runs, sql
+    from replay import show_run as show
 
     run_id = runs.find(out.store, run)
     done = compaction.compact(runs.folder(out.store, run_id))
@@ -179,7 +181,7 @@ def status(out: Output) -> None:
     \b
     Example: twin status
     """
-    from replay import show
+    from replay import show_status as show
     from replay import status as state
 
     found = state.status(out.store).to_json()

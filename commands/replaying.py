@@ -53,7 +53,8 @@ def replay(
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
-    from replay import options, runner, runs, show
+    from replay import options, runner, runs
+    from replay import show_run as show
 
     if weights is not None and (logged is not None or resume):
         raise UsageError("--weights is for a new run; --run and --resume keep those that it was started with")
@@ -156,7 +157,8 @@ def bench(
       twin bench --scenario tri-7b -p static -p mpc -p hippo
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
     """
-    from replay import bench_table, compare, options, show
+    from replay import bench_table, compare, options
+    from replay import show_run as show
     from replay.bench_world import World
 
     chosen = policies or compare.DEFAULT_POLICIES

@@ -56,7 +56,8 @@ def train(
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
     """
-    from replay import options, show, training
+    from replay import options, training
+    from replay import show_training as show
     from replay.live import Live
 
     team = training.Team(workers, ray, distributed)
@@ -100,7 +101,7 @@ def retrain(
         raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
     if once:
         from replay import retrain as training
-        from replay import show
+        from replay import show_training as show
         from twin.scenario import load
 
         with out.console.progress() as progress:
@@ -129,7 +130,8 @@ def policies(out: Output, rollback: bool) -> None:
       twin policies
       twin policies --rollback
     """
-    from replay import show, status
+    from replay import show_training as show
+    from replay import status
 
     if rollback:
         from replay.rollback import rollback as go_back

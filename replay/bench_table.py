@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from replay.console import Console
-from replay.show import milliseconds, per_billion, per_token, percent
+from replay.words import milliseconds, per_billion, per_token, percent
 
 if TYPE_CHECKING:
     from replay.bench_result import Bench, Chapter

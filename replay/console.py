@@ -1,7 +1,7 @@
 """What people see: tables on stdout, progress bars on stderr."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +59,10 @@ class Console:
         for row in rows:
             table.add_row(*(rich.markup.escape(cell(value)) for value in row))
         self._out.print(table)
+
+    def fields(self, title: str, values: Mapping[str, Any]) -> None:
+        """Names and values, one a line."""
+        self.table(title, ("figure", "value"), [(k.replace("_", " "), v) for k, v in values.items()])
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -1,12 +1,60 @@
-"""How data sets look to people: the catalogue, and what a fetch brought."""
+"""How data sets look to people: what an ingest read, what is in the lake, the catalogue, a fetch."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from replay.console import Console
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.fetch import Fetched
     from ingest.follow import Followed
+    from ingest.ingestion import FileResult, IngestReport
+
+LISTED = 12
+"""Rows of a table of files before the rest is summed up."""
+
+
+def ingest(console: Console, report: "IngestReport") -> None:
+    """Files, rows and rejects of an ingest, a line a data set and reader; files not read by name."""
+    groups: dict[tuple[str, str], list[FileResult]] = {}
+    for result in report.files:
+        if not result.skipped_reason:
+            groups.setdefault((result.dataset, result.reader or "-"), []).append(result)
+    rows = [_ingested(*key, files) for key, files in groups.items()]
+    console.table("", ("data set", "reader", "files", "rows in", "stored", "rejected", "already"), rows)
+    if report.skipped:
+        console.line()
+        not_read = [(result.path, result.skipped_reason) for result in report.skipped]
+        console.table("not read", ("file", "why"), not_read[:LISTED])
+        if len(not_read) > LISTED:
+            console.line(f"... and {len(not_read) - LISTED:,} more; --json lists all")
+    if report.empty:
+        console.line()
+        console.table("read, without a single row", ("file", "as"), [
+            (result.path, result.reader) for result in report.empty[:LISTED]
+        ])  # fmt: skip
+        if len(report.empty) > LISTED:
+            console.line(f"... and {len(report.empty) - LISTED:,} more; in --json they have rows_in 0")
+    console.line()
+    for note in report.notes:
+        console.line(note)
+    console.line(f"{sum(report.rows.values()):,} rows added in {report.seconds:.1f} s")
+
+
+def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any, ...]:
+    stored: Counter[str] = Counter()
+    for result in files:
+        stored.update(result.stored)
+    tables = ", ".join(f"{name} {count:,}" for name, count in sorted(stored.items()) if count) or "-"
+    read = sum(result.rows_in for result in files)
+    rejected = sum(result.rejected for result in files)
+    return dataset, reader, len(files), read, tables, rejected, sum(result.already for result in files)
+
+
+def traces(console: Console, summary: dict[str, Any]) -> None:
+    """What is in the lake, a data set a line."""
+    rows = [[entry.get(column) for column in summary["columns"]] for entry in summary["rows"]]
+    console.table("", summary["columns"], rows)
 
 
 def catalogue(console: Console, found: dict[str, Any]) -> None:

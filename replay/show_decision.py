@@ -1,4 +1,4 @@
-"""What a policy had before it when it decided, as people read it: links now and ahead, GPUs, mask, model."""
+"""How one decision looks to people: what was chosen and why, what came of it, and what the policy saw."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,6 +6,32 @@ from replay.console import Console
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.audit import DecisionAudit
+
+
+def decision(console: Console, found: "DecisionAudit") -> None:
+    """One decision: what was seen and chosen, why, what others would have done, and what came of it."""
+    told = found.explanation
+    state = "made again, equal" if found.reproduced else f"not reproduced: {found.difference}"
+    console.line(f"{found.run_id} decision {found.number} at {told.at_s:,.0f} s ({told.trigger}): {state}")
+    console.line(f"{told.action}: {told.reason}")
+    console.line(f"plan in force afterwards: {told.chosen or '-'}")
+    console.line(f"bound by: {told.binding or '-'}")
+    if told.fallback:
+        console.line(f"fallback: {told.fallback}")
+    for text in told.tipping_text:
+        console.line(text)
+    console.fields("expected reward", told.reward)
+    if told.candidates:
+        columns = tuple(told.candidates[0])
+        rows = [tuple(candidate[column] for column in columns) for candidate in told.candidates]
+        console.table("candidates", columns, rows)
+    baselines = [(name, *answer.values()) for name, answer in told.baselines.items()]
+    if baselines:
+        columns = ("policy", *next(iter(told.baselines.values())))
+        console.table("the baselines would have done", columns, baselines)
+    traffic = [(name, *row) for name, row in zip(told.domains, told.traffic_bytes, strict=True)]
+    console.table("bytes an iteration between domains", ("from / to", *told.domains), traffic)
+    console.fields("what happened until the next decision", found.aftermath)
 
 
 def seen(console: Console, found: "DecisionAudit") -> None:

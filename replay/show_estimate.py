@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.units import GB, GIB
 from replay.console import Console
-from replay.show import fields, percent
+from replay.words import percent
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from pathlib import Path
@@ -65,9 +65,9 @@ def _failures(console: Console, path: "Path", failures: "tuple[Failure, ...]") -
 
 def explained(console: Console, body: dict[str, Any]) -> None:
     """One case without gaps, its answer, its stages and boundaries."""
-    fields(console, "the case", body["case"])
+    console.fields("the case", body["case"])
     console.line(f"defaults taken: {', '.join(body['defaults'])}")
-    fields(console, "the answer", body["answer"])
+    console.fields("the answer", body["answer"])
     for title in ("stages", "boundaries"):
         if body[title]:
             console.table(title, tuple(body[title][0]), [tuple(part.values()) for part in body[title]])

@@ -1,0 +1,122 @@
+"""How runs look to people: figures of one, several beside the bound, an audit, a compaction."""
+
+from typing import TYPE_CHECKING
+
+from ingest.units import GB
+from replay.console import Console
+from replay.words import milliseconds, per_billion, per_token, percent
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.audit import AuditReport
+    from replay.compaction import Compaction
+    from replay.compare import Comparison, Row
+    from replay.kpis import Kpis
+    from replay.quarantine import Moved
+    from replay.runner import RunResult
+
+COMPARED = (
+    "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
+    "regret", "regret (fixed)", "decisions", "moves", "p50 ms", "p99 ms",
+)  # fmt: skip
+
+
+def run(console: Console, result: "RunResult") -> None:
+    """A finished run: its key figures and its identity."""
+    console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
+    for note in result.notes:
+        console.line(f"note: {note}")
+    console.line(f"digest      {result.digest}")
+    console.line(f"chain head  {result.chain_head}")
+
+
+def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
+    return [
+        ("time per token", f"{per_token(kpis.time_per_token_s)} us"),
+        ("tokens", f"{kpis.tokens:,}"),
+        ("iterations", f"{kpis.iterations:,}"),
+        ("utilisation (active domains)", percent(kpis.utilisation)),
+        ("utilisation (all GPUs owned)", percent(kpis.utilisation_owned)),
+        ("egress", f"{kpis.egress_usd:,.2f} USD"),
+        ("GPU rental", f"{kpis.gpu_usd:,.2f} USD"),
+        ("energy", f"{kpis.energy_j / 3.6e6:,.1f} kWh"),
+        ("WAN traffic", f"{kpis.wan_bytes / GB:,.1f} GB training, {kpis.moved_bytes / GB:,.1f} GB moving"),
+        ("decisions", f"{kpis.decisions}, {kpis.moves} moves, {kpis.fallbacks} fallbacks, {kpis.late} late"),
+        ("paused by moves", f"{kpis.paused_s:,.1f} s"),
+        ("without progress", f"{kpis.lost_s:,.1f} s"),
+        (
+            "decision p50 / p99",
+            f"{milliseconds(kpis.decision_p50_s)} / {milliseconds(kpis.decision_p99_s)} ms",
+        ),
+    ]
+
+
+def comparison(console: Console, result: "Comparison") -> None:
+    """Policies in one world, the bound below them."""
+    title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
+    rows = [_compared(row) for row in result.rows if row.kpis is not None]
+    if result.bound is not None:
+        rows.append(_bounded(result))
+        if result.bound.synchronous_tokens < result.bound.tokens:
+            each = per_token(result.wall_s / result.bound.synchronous_tokens)
+            rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARED) - 2)))
+    console.table(title, COMPARED, rows)
+    for row in result.rows:
+        if row.problem:
+            console.line(f"{row.policy}: {row.problem}")
+    console.line(f"note: {result.note}")
+
+
+def _compared(row: "Row") -> tuple[str, ...]:
+    assert row.kpis is not None
+    kpis = row.kpis
+    return (
+        row.policy, per_token(kpis.time_per_token_s), percent(row.reduction_vs_static),
+        percent(row.reduction_vs_single), percent(kpis.utilisation), per_billion(kpis.usd_per_token),
+        percent(row.regret), percent(row.regret_static), str(kpis.decisions), str(kpis.moves),
+        milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
+    )  # fmt: skip
+
+
+def _bounded(result: "Comparison") -> tuple[str, ...]:
+    assert result.bound is not None
+    bound = result.bound
+    name = "bound" if bound.exact else "bound (candidates)"
+    if not bound.tokens:
+        return (name, *["-"] * (len(COMPARED) - 1))
+    static = 1 - bound.tokens / bound.static_tokens if bound.static_tokens else None
+    return (
+        name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
+        per_billion(bound.egress_usd / bound.tokens), percent(0.0), percent(static), "-",
+        str(max(0, len(bound.timeline) - 1)), "-", "-",
+    )  # fmt: skip
+
+
+def audit(console: Console, report: "AuditReport") -> None:
+    """The verdict of an audit."""
+    verdict = "clean" if report.ok else f"{len(report.findings)} findings"
+    console.line(f"{report.run_id}: {verdict}, {report.events:,} events")
+    for finding in report.findings:
+        console.line(f"  {finding}")
+    for note in report.notes:
+        console.line(f"  note: {note}")
+    console.line(f"digest      {report.digest or '-'}")
+    console.line(f"chain head  {report.chain_head or '-'}")
+
+
+def quarantined(console: Console, moved: "Moved") -> None:
+    """What was moved aside, where to, and why."""
+    if moved.folder is None:
+        console.line(f"{moved.run_id}: nothing to move")
+        return
+    console.line(f"{moved.run_id}: {len(moved.files)} files moved to {moved.folder}")
+    for finding in moved.files:
+        console.line(f"  {finding}")
+
+
+def compacted(console: Console, run_id: str, done: "Compaction") -> None:
+    """What a compaction saved."""
+    files, sizes = (
+        f"{done.files_before} -> {done.files} files",
+        f"{done.bytes_before:,} -> {done.bytes:,} bytes",
+    )
+    console.line(f"{run_id}: {files}, {sizes}; digest and chain head are what they were")
