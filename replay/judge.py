@@ -117,6 +117,19 @@ def bootstrap(
     return Verdict(kpi, float(statistic(differences)), float(low), float(high))
 
 
+def ratio(kpi: str, part: Values, whole: Values, seed: int) -> Verdict:
+    """sum(part) / sum(whole) over blocks (B,) that are drawn together, with its percentile interval; infinite
+    where a draw has nothing to divide by."""
+    rng = generator(seed, f"bootstrap/{kpi}")
+    drawn = rng.integers(len(part), size=(RESAMPLES, len(part)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.nan_to_num(part[drawn].sum(axis=1) / whole[drawn].sum(axis=1), nan=np.inf, posinf=np.inf)
+        own = float(np.nan_to_num(part.sum() / whole.sum(), nan=np.inf, posinf=np.inf))
+    # Without interpolation: between a number and infinity lies nothing.
+    low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+    return Verdict(kpi, own, float(low), float(high))
+
+
 def _utilisation(blocks: Blocks) -> Values:
     return _share(blocks.compute_s, blocks.active_s)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.durable import replace
-from replay import front, report_decisions, report_versus, runs
+from replay import front, report_decisions, report_kpis, report_time, report_versus, runs
 from replay import report_charts as charts
 from replay import report_page as page
 from replay.log import RunReader
@@ -49,20 +49,22 @@ def render(
     reader = RunReader(runs.folder(store, run_id))
     reader.header()  # says what is wrong where nothing is stored
     story, kpis = tell(reader.events())
+    blocks = report_kpis.blocks(store, run_id, story.end_s)
     looked = looks(store, reader, len(story.choices))
     sections = (
         page.head(story, run_id),
         page.cards(kpis),
-        page.comparison(comparison, run_id),
+        page.comparison(comparison, run_id, report_kpis.saved(store, comparison)),
         report_versus.versus(versus, story.names),
         report_versus.front(front.points(store, run_id), run_id, _bound(comparison)),
         charts.plan_over_time(story),
         charts.iterations(story),
-        charts.time_spent(story, looked),
-        charts.binding(story, looked),
+        report_time.time_spent(story, looked),
+        report_time.binding(story, looked),
         charts.links(story),
         charts.traffic(story),
         charts.money(story),
+        report_kpis.table(kpis, report_kpis.intervals(blocks, story.end_s, story.header["seed"])),
         report_decisions.decisions(story),
         page.proof(story, run_id, reader.digest(), reader.chain_head()),
     )

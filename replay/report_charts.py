@@ -1,104 +1,50 @@
 """The charts of the report: each function takes a story and returns a section (HTML), or "" without data."""
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from itertools import groupby
 
 from ingest.units import GB
-from replay.report_data import Pair, Series, Story
+from replay.report_data import Pair, Series, Span, Story
 from replay.report_decisions import plan_line
-from replay.report_model import Look, waiting
-from replay.report_svg import Chart, colour, legend, named, number, plain
+from replay.report_svg import Chart, colour, legend, size
 
 LINKS_SHOWN = 12
-BINDINGS = 6
-"""Kinds of binding cycle that have a colour of their own."""
+LINKS_MOST = 60
+"""Links drawn at all: more would be a page that a phone does not open."""
+PLANS_DRAWN = 500
+"""Plans of a job that are drawn; a chart is not finer."""
+JOB_COLOUR = 7
+"""Jobs take colours from the far end: domains begin at the other."""
 Z80 = 1.2816
 """Standard deviations on either side that hold 80 % of a normal distribution."""
 
-WHERE_TIME_WENT = (
-    ("training", "complete iterations", 2),
-    ("stalled", "iterations waiting for a dead link", 5),
-    ("moving", "moves: copying and restart", 4),
-    ("abandoned", "iterations given up for a move", 1),
-    ("failure", "lost to failures", 3),
-    ("waiting", "no plan could run", 7),
-    ("horizon", "unfinished at the end of the window", 6),
-)
-"""(key in the story, meaning, colour)."""
-
-
-def time_spent(story: Story, looked: Sequence[Look] = ()) -> str:
-    """A waterfall: from the simulated time, step by step, down to the time in which GPUs computed."""
-    total = sum(story.time_s.values())
-    if not total:
-        return ""
-    spent = [(story.time_s.get(key, 0.0), meaning, kind) for key, meaning, kind in WHERE_TIME_WENT[1:]]
-    lost = [entry for entry in spent if entry[0] > 0]
-    steps = [*lost, *_waits(story, looked)]
-    rows, left = [_step("simulated time", 0.0, total, total, 7)], total
-    for value, meaning, kind in steps:
-        rows.append(_step(meaning, left - value, left, total, kind))
-        left -= value
-    rows.append(_step("computing, mean over the domains in the plan", 0.0, left, total, 2))
-    return f'<h2>Where the time went</h2><div class="fall">{"".join(rows)}</div>'
-
-
-def _waits(story: Story, looked: Sequence[Look]) -> list[tuple[float, str, int]]:
-    """What iterations waited for; split by the cost models where they are at hand."""
-    waited = max(0.0, story.time_s.get("training", 0.0) - story.computing_s)
-    shares = waiting(looked)
-    if shares is None:
-        return [(waited, "in iterations: waiting for other stages, messages, gradients", 1)]
-    return [
-        (waited * shares[0], "in iterations: stages waiting for each other (by the model)", 1),
-        (waited * shares[1], "in iterations: messages between domains, gradients (by the model)", 0),
-    ]
-
-
-def _step(meaning: str, low: float, high: float, total: float, kind: int) -> str:
-    share = (high - low) / total
-    bar = f'<i class="{colour(kind)}" style="left:{low / total:.3%};width:{share:.3%}"></i>'
-    figures = f"<b>{plain(high - low)} s · {share:.2%}</b>"
-    return f'<div><span>{meaning}</span>{figures}<div class="lane">{bar}</div></div>'
-
-
-def binding(story: Story, looked: Sequence[Look]) -> str:
-    """What bound the iteration time under the links as the filter saw them, decision by decision."""
-    if not looked:
-        return ""
-    words = [_named(look.binding, story.names) for look in looked]
-    often = [text for text, _ in Counter(words).most_common(BINDINGS)]
-    chart = Chart(story.end_s, 1.0, "")
-    ends = [look.time_s for look in looked[1:]] + [story.end_s]
-    for text, group in groupby(zip(words, looked, ends, strict=True), key=lambda entry: entry[0]):
-        spans = list(group)
-        css = colour(often.index(text)) if text in often else "other"
-        chart.box(spans[0][1].time_s, spans[-1][2], 0, 1, css, text)
-    names = legend((text, k) for k, text in enumerate(often))
-    note = (
-        '<p class="small-text soft">The slowest cycle of the pipeline decides its pace: one stage alone, or '
-        "the round of stages and messages between two domains.</p>"
-    )
-    strip = chart.html("<strong>Binding cycle</strong> at each decision", small=True, label="binding cycle")
-    return f'<h2>What bound the pace</h2>{note}{names}<div class="strip">{strip}</div>'
-
-
-def _named(text: str, names: Sequence[str]) -> str:
-    """A binding with the names of the domains for their numbers; without the period, which differs always."""
-    return named(re.sub(r"\s*[:,]?\s*[0-9.]+ (?:ns|us|ms|s)\b", "", text), names)
-
 
 def plan_over_time(story: Story) -> str:
-    """Layers per domain, stacked in pipeline order, as the plans changed."""
+    """Layers per domain, stacked in pipeline order, as the plans changed; a chart for each job."""
     if not story.spans:
         return ""
-    layers = sum(share["layers"] for share in story.spans[0].plan["shares"])
+    used = {share["domain"] for span in story.spans for share in span.plan["shares"]}
+    names = legend((name, k) for k, name in enumerate(story.names) if k in used)
+    if story.unfinished or any(span.pause_s for span in story.spans):
+        names += '<div class="legend"><span class="still"><i></i>standing still for a move</span></div>'
+    body = "".join(_plans(story, job) for job in story.jobs)
+    return f'<h2>Plan over time</h2><div class="legends">{names}</div>{body}{_NOTATION}'
+
+
+_NOTATION = (
+    '<p class="small-text soft">How plans are written: domains in pipeline order with their layers; tp, pp, '
+    "dp: tensor, pipeline and data parallel; last the micro-batches and their size in sequences.</p>"
+)
+
+
+def _plans(story: Story, job: str) -> str:
+    played = [span for span in story.spans if span.job == job]
+    spans = _drawn(played, story.end_s)
+    layers = max(sum(share["layers"] for share in span.plan["shares"]) for span in spans)
     chart = Chart(story.end_s, layers, "layers")
-    for span in story.spans:
+    for span in spans:
         low = 0
         for share in span.plan["shares"]:
             split = f"tp {share['tp']}, pp {share['pp']}"
@@ -107,16 +53,29 @@ def plan_over_time(story: Story) -> str:
             chart.box(span.start_s, span.end_s, low, low + share["layers"], css, title)
             low += share["layers"]
         if span.pause_s:
-            title = f"moved {number(span.moved_bytes)}B in {span.pause_s:.1f} s"
+            title = f"moved {size(span.moved_bytes)} in {span.pause_s:.1f} s"
             chart.box(span.start_s - span.pause_s, span.start_s, 0, layers, "pause", title)
-    caption = "<strong>Layers per domain</strong>, first stage at the bottom; pauses marked"
-    used = {share["domain"] for span in story.spans for share in span.plan["shares"]}
-    names = legend((name, k) for k, name in enumerate(story.names) if k in used)
-    last = story.spans[-1].plan
-    line = (
-        f'<p class="small-text soft">In force at the end: {plan_line(last, story.names)}</p>' if last else ""
-    )
-    return f"<h2>Plan over time</h2>{names}{chart.html(caption, label='layers per domain over time')}{line}"
+    for whom, start_s, end_s in story.unfinished:
+        if whom == job:
+            chart.box(start_s, end_s, 0, layers, "pause", "a move that did not come to its end")
+    whose = f"<strong>{escape(job)}</strong>: layers" if job else "<strong>Layers</strong>"
+    replicas = spans[-1].plan.get("sync") is not None
+    order = "each domain holds a replica of the model" if replicas else "first stage at the bottom"
+    drawn = chart.html(f"{whose} per domain, {order}", label=f"layers per domain over time {job}".strip())
+    last = f"Last plan: {plan_line(played[-1].plan, story.names)}"
+    thin = f" Of {len(played):,} plans {len(spans):,} are drawn." if len(spans) < len(played) else ""
+    return f'{drawn}<p class="small-text soft">{last}.{thin}</p>'
+
+
+def _drawn(spans: list[Span], end_s: float) -> list[Span]:
+    """All plans, or where they are many the longest of each stretch of time."""
+    if len(spans) <= PLANS_DRAWN:
+        return spans
+    longest: dict[int, Span] = {}
+    for span in spans:
+        stretch = int(PLANS_DRAWN * span.start_s / end_s)
+        longest[stretch] = max(longest.get(stretch, span), span, key=lambda one: one.end_s - one.start_s)
+    return list(longest.values())
 
 
 def links(story: Story) -> str:
@@ -124,12 +83,14 @@ def links(story: Story) -> str:
     used = story.used_links
     rest = sorted(pair for pair in story.observed if pair not in used)
     first = (used + rest)[:LINKS_SHOWN]
-    more = (used + rest)[len(first) :]
+    more = (used + rest)[len(first) : LINKS_MOST]
+    left_out = len(used + rest) - len(first) - len(more)
     if not first:
         return ""
     intro = (
         '<p class="small-text soft">Grey: what telemetry reported. Line and band: the filter at each '
-        "decision and its 80 % interval. Red: link down. Dashed: a filter alarm. Busiest links first.</p>"
+        "decision and its 80 % interval. Red area: link down. Dashed: an alarm, the filter starts anew. "
+        "Busiest links first.</p>"
     )
     grid = "".join(_link(story, pair) for pair in first)
     hidden = "".join(_link(story, pair) for pair in more)
@@ -138,6 +99,11 @@ def links(story: Story) -> str:
         if more
         else ""
     )
+    if left_out:
+        tail += (
+            f'<p class="small-text soft">{left_out:,} further links are not drawn; they are in '
+            "<span class='mono'>twin sql \"select * from links\"</span>.</p>"
+        )
     return f'<h2>Wide-area links</h2>{intro}<div class="many">{grid}</div>{tail}'
 
 
@@ -151,26 +117,29 @@ def _link(story: Story, pair: Pair) -> str:
         if down == pair:
             chart.box(start_s, end_s, 0, chart.top, "down", f"down for {end_s - start_s:.0f} s")
     chart.dots(observed, "raw")
-    chart.band(band, "")
-    chart.line(filtered, "")
-    for alarm_s in story.alarms.get(pair, ()):
-        chart.moment(alarm_s, "alarm", "filter alarm")
+    for alive, part in groupby(zip(filtered, band, strict=True), key=lambda pair: pair[0][1] > 0):
+        if alive:  # of a dead link nothing is estimated
+            seen = list(part)
+            chart.band([area for _, area in seen], "")
+            chart.line([point for point, _ in seen], "")
+    chart.moments(story.alarms.get(pair, ()), "alarm", "filter alarm")
     name = f"{story.names[pair[0]]} → {story.names[pair[1]]}"
     sent = story.traffic.get(pair, 0) + story.moved.get(pair, 0)
-    load = f"{number(sent)}B sent" if sent else "unused"
+    load = f"{size(sent)} sent" if sent else "unused"
     return chart.html(f"<strong>{escape(name)}</strong> · {load}", small=True, label=f"bandwidth {name}")
 
 
 def iterations(story: Story) -> str:
     """Seconds of an iteration, and utilisation of each domain while it is in the plan."""
-    points = story.iteration_s.points
-    if not points:
+    lengths = sorted(value for series in story.iteration_s.values() for _, value in series.points)
+    if not lengths:
         return ""
-    high = sorted(value for _, value in points)[int(0.995 * (len(points) - 1))]
-    time_chart = Chart(story.end_s, high * 1.1, "s")
-    time_chart.dots(points, "")
+    time_chart = Chart(story.end_s, lengths[int(0.995 * (len(lengths) - 1))] * 1.1, "s")
+    several = len(story.iteration_s) > 1
+    for k, series in enumerate(story.iteration_s.values()):
+        time_chart.dots(series.points, colour(JOB_COLOUR - k) if several else "")
     _faults(story, time_chart)
-    over = sum(value > time_chart.top for _, value in points)
+    over = sum(value > time_chart.top for value in lengths)
     cut = f" ({over} longer ones at the upper edge)" if over else ""
     use = Chart(story.end_s, 1.0, "share")
     used = []
@@ -178,7 +147,8 @@ def iterations(story: Story) -> str:
         if series.points:
             use.dots(series.points, colour(k))
             used.append((story.names[k], k))
-    left = time_chart.html(f"<strong>Time per iteration</strong>{cut}", label="time per iteration")
+    whose = legend((job, JOB_COLOUR - k) for k, job in enumerate(story.iteration_s)) if several else ""
+    left = time_chart.html(f"<strong>Time per iteration</strong>{cut}{whose}", label="time per iteration")
     right = use.html("<strong>Utilisation</strong> while in the plan", label="utilisation per domain")
     return f'<h2>Iterations</h2>{legend(used)}<div class="pair">{left}{right}</div>'
 
@@ -226,7 +196,7 @@ def _heat_cell(size: int, highest: int, own: bool) -> str:
 
 def _faults(story: Story, chart: Chart) -> None:
     for time_s, what in story.faults:
-        chart.moment(time_s, "fault", what)
+        chart.moments([time_s], "fault", what)
 
 
 def _from_zero(series: Series) -> Iterable[tuple[float, ...]]:

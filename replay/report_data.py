@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replay.events import Event
@@ -12,27 +12,34 @@ Json = dict[str, Any]
 Pair = tuple[int, int]
 SERIES_POINTS = 800
 """A series is halved when it has grown to twice this length; a chart is about as wide in pixels."""
+LINK_POINTS = 200
+"""The same for one link among many, whose chart is small."""
 
 
 class Series:
-    """(time, values...) points in order; beyond 2 x `SERIES_POINTS` neighbours are merged, extremes kept.
+    """(time, values...) points in order; beyond 2 x `kept` neighbours are merged, extremes kept.
 
     Of each pair of neighbours the one further from the mean of the series stays, so a short dip is not lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = SERIES_POINTS) -> None:
         self.points: list[tuple[float, ...]] = []
+        self._most = 2 * kept
 
     def add(self, *point: float) -> None:
         """One more point; `point[0]` is the time in seconds."""
         self.points.append(point)
-        if len(self.points) >= 2 * SERIES_POINTS:
+        if len(self.points) >= self._most:
             self._halve()
 
     def _halve(self) -> None:
         mean = sum(point[1] for point in self.points) / len(self.points)
         pairs = zip(self.points[::2], self.points[1::2], strict=False)
         self.points = [max(pair, key=lambda point: abs(point[1] - mean)) for pair in pairs]
+
+
+def _of_link() -> Series:
+    return Series(LINK_POINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class Span:
     pause_s: float
     plan: Json
     moved_bytes: int
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Choice:
     trigger: str
     details: Json
     wall: Json
+    job: str
     outcome: list[float] = field(default_factory=lambda: [0.0, 0.0])  # iterations until the next, seconds
 
 
@@ -66,10 +75,11 @@ class Story:
     finished: bool = False
     end_s: float = 0.0
     events: int = 0
-    observed: dict[Pair, Series] = field(default_factory=lambda: defaultdict(Series))  # bandwidth_bps
-    filtered: dict[Pair, Series] = field(default_factory=lambda: defaultdict(Series))  # bandwidth_bps, sd_log
+    observed: dict[Pair, Series] = field(default_factory=lambda: defaultdict(_of_link))  # bandwidth_bps
+    filtered: dict[Pair, Series] = field(default_factory=lambda: defaultdict(_of_link))  # the same, sd_log
     spans: list[Span] = field(default_factory=list)
-    iteration_s: Series = field(default_factory=Series)
+    unfinished: list[tuple[str, float, float]] = field(default_factory=list)  # moves: job, from, to
+    iteration_s: dict[str, Series] = field(default_factory=lambda: defaultdict(Series))  # by job
     utilisation: list[Series] = field(
         default_factory=list
     )  # per domain, computing over wall time in the plan
@@ -88,6 +98,11 @@ class Story:
     def names(self) -> list[str]:
         """Names of the domains in their order."""
         return [domain["name"] for domain in self.header["scenario"]["cluster"]["domains"]]
+
+    @property
+    def jobs(self) -> list[str]:
+        """Names of the jobs that had a plan, as they began; [""] for one without a name."""
+        return list(dict.fromkeys(span.job for span in self.spans))
 
     @property
     def dataset(self) -> str:
@@ -122,6 +137,8 @@ class _Teller:
         self.story = Story()
         self._trigger = ""
         self._down: dict[Pair, float] = {}
+        self._in_force: dict[str, int] = {}  # number of the span that a job is in
+        self._last: dict[str, Choice] = {}  # decision of each job
         self._egress_usd = self._gpu_usd = 0.0
 
     def add(self, event: Event) -> None:
@@ -137,12 +154,15 @@ class _Teller:
         story = self.story
         for pair, since_s in self._down.items():
             story.outages.append((pair, since_s, story.end_s))
-        ends = [span.start_s - span.pause_s for span in story.spans[1:]] + [story.end_s] * bool(story.spans)
-        story.spans = [
-            Span(span.start_s, end_s, span.pause_s, span.plan, span.moved_bytes)
-            for span, end_s in zip(story.spans, ends, strict=True)
-        ]
+        for job in list(self._in_force):
+            self._close(job, story.end_s)
         return story
+
+    def _close(self, job: str, end_s: float) -> None:
+        """The plan of a job, if it has one, ends here."""
+        number = self._in_force.pop(job, None)
+        if number is not None:
+            self.story.spans[number] = replace(self.story.spans[number], end_s=end_s)
 
     def _run_started(self, event: Event, payload: Json) -> None:
         self.story.header = payload
@@ -164,20 +184,24 @@ class _Teller:
 
     def _decided(self, event: Event, payload: Json) -> None:
         shown = {key: value for key, value in payload.items() if key != "observation"}
-        choice = Choice(payload["number"], event.sim_ns / 1e9, self._trigger, shown, event.wall)
+        choice = Choice(payload["number"], event.sim_ns / 1e9, self._trigger, shown, event.wall, event.job)
         self.story.choices.append(choice)
+        self._last[event.job] = choice
 
     def _plan_applied(self, event: Event, payload: Json) -> None:
         story, pause_s = self.story, payload["pause_ns"] / 1e9
+        self._close(event.job, event.sim_ns / 1e9 - pause_s)
+        self._in_force[event.job] = len(story.spans)
         moved = sum(size for _, _, size in payload["moved_bytes"])
-        story.spans.append(Span(event.sim_ns / 1e9, event.sim_ns / 1e9, pause_s, payload["plan"], moved))
+        now_s = event.sim_ns / 1e9
+        story.spans.append(Span(now_s, now_s, pause_s, payload["plan"], moved, event.job))
         story.time_s["moving"] += pause_s
         self._charge(event, payload)
 
     def _iteration_done(self, event: Event, payload: Json) -> None:
         story, start_s = self.story, payload["start_ns"] / 1e9
         for count, duration_ns in payload["durations"]:
-            story.iteration_s.add(start_s, duration_ns / 1e9)
+            story.iteration_s[event.job].add(start_s, duration_ns / 1e9)
             start_s += count * duration_ns / 1e9
         stalled_s = payload["stalled_ns"] / 1e9
         story.time_s["stalled"] += stalled_s
@@ -185,7 +209,9 @@ class _Teller:
         active_ns = sum(payload["active_ns"])
         length_s = start_s - payload["start_ns"] / 1e9
         story.computing_s += length_s * sum(payload["compute_ns"]) / active_ns if active_ns else 0.0
-        self._outcome(payload["count"], length_s)
+        if event.job in self._last:
+            self._last[event.job].outcome[0] += payload["count"]
+            self._last[event.job].outcome[1] += length_s
         for k, (compute_ns, active_ns) in enumerate(
             zip(payload["compute_ns"], payload["active_ns"], strict=True)
         ):
@@ -193,14 +219,18 @@ class _Teller:
                 story.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns)
         self._charge(event, payload)
 
-    def _outcome(self, count: int, length_s: float) -> None:
-        """What came of the last decision."""
-        if self.story.choices:
-            self.story.choices[-1].outcome[0] += count
-            self.story.choices[-1].outcome[1] += length_s
+    def _job_preempted(self, event: Event, payload: Json) -> None:
+        self._close(event.job, event.sim_ns / 1e9)
+
+    _job_finished = _job_failed = _job_preempted
 
     def _time_lost(self, event: Event, payload: Json) -> None:
-        self.story.time_s[payload["reason"]] += payload["lost_ns"] / 1e9
+        start_s, lost_s, reason = payload["start_ns"] / 1e9, payload["lost_ns"] / 1e9, payload["reason"]
+        if reason == "moving":  # no plan came of it
+            self._close(event.job, start_s)
+            self.story.unfinished.append((event.job, start_s, start_s + lost_s))
+            reason = "unfinished move"
+        self.story.time_s[reason] += lost_s
         self._charge(event, payload)
 
     def _link_failed(self, event: Event, payload: Json) -> None:

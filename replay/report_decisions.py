@@ -1,39 +1,46 @@
 """The decisions of a run as the report shows them: one line each, reasons and candidates to open."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from replay.report_data import Choice, Json, Story
 from replay.report_svg import named, plain, time_unit
 
 HOLDS_SHOWN = 150
+MOVES_SHOWN = 300
 SHORT = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
 
 
 def decisions(story: Story) -> str:
-    """Every move and fallback, and the first holds, with reasons and candidates to open."""
+    """Moves, fallbacks and the first holds, with reasons and candidates to open."""
     if not story.choices:
         return ""
     holds = [choice for choice in story.choices if _css(choice) == "hold"]
-    kept = {choice.number for choice in holds[:HOLDS_SHOWN]}
-    shown = [choice for choice in story.choices if _css(choice) != "hold" or choice.number in kept]
+    others = [choice for choice in story.choices if _css(choice) != "hold"]
+    shown = sorted([*holds[:HOLDS_SHOWN], *others[:MOVES_SHOWN]], key=lambda c: (c.time_s, c.job, c.number))
     left_out = len(story.choices) - len(shown)
     note = (
-        f'<p class="small-text soft">{left_out} further holds are left out here; they are in '
+        f'<p class="small-text soft">{left_out:,} further decisions are left out here; they are in '
         "<span class='mono'>twin sql \"select * from decisions\"</span>.</p>"
         if left_out
         else ""
     )
-    buttons = "".join(
-        f'<button type="button" data-show="{show}" aria-pressed="{pressed}">{text}</button>'
-        for show, text, pressed in (
-            ("all", "all", "true"),
-            ("move", "moves", "false"),
-            ("fell", "fallbacks", "false"),
-        )
-    )
+    buttons = _buttons(Counter(map(_css, shown)))
     items = "".join(_choice(choice, story) for choice in shown)
-    return f'<h2>Decisions</h2><div class="filter">{buttons}</div><div class="decisions">{items}</div>{note}'
+    how = '<p class="small-text soft">Open one for its plan, what was expected and what was compared.</p>'
+    body = f'<div class="filter">{buttons}</div><div class="decisions">{items}</div>'
+    return f"<h2>Decisions</h2>{how}{body}{note}"
+
+
+def _buttons(shown: Mapping[str, int]) -> str:
+    """One for all, one for each kind that there is beside holds."""
+    kinds = [("move", f"moves ({shown['move']})"), ("fell", f"fallbacks ({shown['fell']})")]
+    found = [("all", f"all ({sum(shown.values())})"), *(kind for kind in kinds if shown[kind[0]])]
+    return "".join(
+        f'<button type="button" data-show="{show}" aria-pressed="{pressed}">{text}</button>'
+        for (show, text), pressed in zip(found, ("true", "false", "false"), strict=False)
+    )
 
 
 def _css(choice: Choice) -> str:
@@ -43,10 +50,11 @@ def _css(choice: Choice) -> str:
 def _choice(choice: Choice, story: Story) -> str:
     details, names = choice.details, story.names
     scale, unit = time_unit(story.end_s)
+    whose = f"<b>{escape(choice.job)}</b>: " if choice.job else ""
     summary = (
         f"<span>#{choice.number}</span><span>{choice.time_s / scale:.2f} {SHORT[unit]}</span>"
         f"<span>{escape(choice.trigger)}</span><span class='act'>{escape(details['action'])}</span>"
-        f"<span class='why'>{escape(named(details['reason'], names))}</span>"
+        f"<span class='why'>{whose}{escape(named(details['reason'], names))}</span>"
     )
     facts = []
     if details["plan"]:
@@ -71,21 +79,35 @@ def _candidates(shown: Sequence[Json], total: int, names: Sequence[str]) -> str:
         return ""
     rows = "".join(
         f"<tr><td>{plan_line(c['plan'], names)}</td><td class='n'>{_short(c['score'])}</td>"
-        f"<td class='n'>{_short(c['iter_s'])}</td><td class='n'>{_short(c['utilisation'])}</td>"
+        f"<td class='n'>{_short(c['iter_s'])}</td><td class='n'>{_percent(c['utilisation'])}</td>"
         f"<td class='n'>{_short(c['usd'])}</td></tr>"
         for c in shown
     )
-    titles = ("score", "iteration, s", "utilisation", "USD")
+    titles = ("score", "iteration, s", "utilisation", "egress, USD")
     heads = "".join(f"<th class='n'>{title}</th>" for title in titles)
     return f"<table><tr><th>compared ({len(shown)} of {total})</th>{heads}</tr>{rows}</table>"
 
 
 def plan_line(plan: Json, names: Sequence[str]) -> str:
-    """A plan in one line (HTML): domain, layers and inner split in pipeline order."""
-    shares = " → ".join(
+    """A plan in one line (HTML): domain, layers and inner split in pipeline order; schedule, routes and local
+    SGD only where they are not 1F1B, blocking, direct and none."""
+    sync = plan.get("sync")
+    shares = (" → " if sync is None else " | ").join(
         f"{escape(names[s['domain']])} {s['layers']} (tp {s['tp']}, pp {s['pp']})" for s in plan["shares"]
     )
-    return f"{shares} · dp {plan['dp']} · {plan['micro_batches']} x {plan['micro_batch']}"
+    parts = [shares, f"dp {plan['dp']}", f"{plan['micro_batches']} x {plan['micro_batch']}"]
+    if (plan["schedule"], plan["p2p"]) != ("1f1b", "blocking"):
+        chunks = f" x {plan['chunks']}" if plan.get("chunks", 1) > 1 else ""
+        parts.append(f"{plan['schedule']}{chunks}, {plan['p2p']}")
+    if sync is not None:
+        parts.append(f"replicas, equal after every {sync['inner_steps']}")
+    for route in plan.get("routes", ()):
+        parts.append("via " + "-".join(escape(names[k]) for k in route))
+    return " · ".join(parts)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _short(value: float | None) -> str:

@@ -1,15 +1,17 @@
 """The report's words and tables: head, key figures, comparison, and how to check the run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
+from replay.judge import Verdict
 from replay.kpis import Kpis
 from replay.report_data import Story
-from replay.report_svg import number, plain, time_unit
+from replay.report_kpis import INTERVAL, spread
+from replay.report_svg import number, plain, size, time_unit
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
-    from replay.compare import Comparison
+    from replay.compare import Comparison, Row
 
 
 def head(story: Story, run: str) -> str:
@@ -50,11 +52,11 @@ def cards(kpis: Kpis) -> str:
         (_or(kpis.utilisation, lambda v: f"{v:.1%}"), "utilisation of the domains in the plan"),
         (_or(kpis.mean_iteration_s, lambda v: f"{plain(v)} s"), "mean iteration"),
         (f"${kpis.egress_usd:,.2f}", "egress between domains"),
-        (f"{number(kpis.wan_bytes + kpis.moved_bytes)}B", "sent between domains"),
+        (size(kpis.wan_bytes + kpis.moved_bytes), "sent between domains"),
         (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
         (f"{plain(kpis.paused_s)} s", "training stood still for moves"),
         (_or(kpis.decision_p99_s, lambda v: f"{plain(v * 1e3, 3)} ms"), "decision latency, 99th percentile"),
-        (f"{kpis.load_stability:.2%}", "load stability"),
+        (f"{kpis.load_stability:.2%}", "of the time not lost to changes of plan (load stability)"),
     ]
     cells = (
         f'<div class="card"><b>{value}</b><span>{escape(meaning)}</span></div>' for value, meaning in figures
@@ -62,59 +64,60 @@ def cards(kpis: Kpis) -> str:
     return f'<div class="cards">{"".join(cells)}</div>'
 
 
-def comparison(result: "Comparison | None", run: str) -> str:
-    """All policies of one world and the bound above them; this run in bold."""
+def comparison(result: "Comparison | None", run: str, saved: Mapping[str, Verdict] | None = None) -> str:
+    """All policies of one world and the bound above them; this run in bold. `saved`: by run, the share of
+    static's time per token that it saves, with its interval."""
     if result is None:
         return ""
-    rows = []
-    for row in result.rows:
-        if row.kpis is None:
-            rows.append(
-                f"<tr><td>{escape(row.policy)}</td><td colspan='8'>{escape(row.problem or '')}</td></tr>"
-            )
-            continue
-        k = row.kpis
-        cells = (
-            _or(k.time_per_token_s, lambda v: plain(v * 1e6)),
-            _or(row.reduction_vs_static, lambda v: f"{v:+.1%}"),
-            _or(row.reduction_vs_single, lambda v: f"{v:+.1%}"),
-            _or(row.regret, lambda v: f"{v:.2%}"),
-            _or(k.utilisation, lambda v: f"{v:.1%}"),
-            f"{k.egress_usd:,.2f}",
-            f"{k.moves}",
-            _or(k.decision_p99_s, lambda v: plain(v * 1e3, 3)),
-        )
-        css = ' class="this"' if row.run_id == run else ""
-        rows.append(f"<tr{css}><td>{escape(row.policy)}</td>{_cells(cells)}</tr>")
-    rows += _bound_row(result)
-    heads = _cells(
-        (
-            "µs/token",
-            "less than static",
-            "less than single",
-            "regret",
-            "utilisation",
-            "egress, USD",
-            "moves",
-            "p99, ms",
-        ),
-        "th",
-    )
+    single = any(row.reduction_vs_single is not None for row in result.rows if row.kpis is not None)
+    titles = ("µs/token", "vs static", INTERVAL, *(["vs single"] if single else []), *REST)
+    rows = [_compared(row, run, (saved or {}).get(row.run_id or ""), single) for row in result.rows]
+    rows += _bound_row(result, len(titles))
     note = (
-        '<p class="small-text soft">Less time per token than <i>static</i> or <i>single</i>: positive is '
-        "faster. Regret: share of the clairvoyant bound's tokens that was missed.</p>"
+        '<p class="small-text soft">The newest finished run of each policy that the store has of this world. '
+        "Vs <i>static</i>, <i>single</i>: share of their time per token that is saved, positive is faster; "
+        "the interval is paired over blocks of time. Regret: share of the clairvoyant bound's tokens that "
+        "was missed.</p>"
     )
-    table = f'<div class="scroll"><table><tr><th>policy</th>{heads}</tr>{"".join(rows)}</table></div>'
-    return f"<h2>All policies in this world</h2>{table}{note}"
+    heads = f"<tr><th>policy</th>{_cells(titles, 'th')}</tr>"
+    return (
+        "<h2>All policies in this world</h2>"
+        f'<div class="scroll"><table>{heads}{"".join(rows)}</table></div>{note}'
+    )
 
 
-def _bound_row(result: "Comparison") -> list[str]:
+REST = ("regret", "utilisation", "egress, USD", "moves", "p99, ms")
+"""Titles of the columns after those of time."""
+
+
+def _compared(row: "Row", run: str, saved: Verdict | None, single: bool) -> str:
+    name = escape(row.policy)
+    if row.kpis is None:
+        columns = 3 + single + len(REST)
+        return f"<tr><td>{name}</td><td colspan='{columns}'>{escape(row.problem or '')}</td></tr>"
+    k = row.kpis
+    cells = (
+        _or(k.time_per_token_s, lambda v: plain(v * 1e6)),
+        _or(row.reduction_vs_static, lambda v: f"{v:+.1%}" if row.policy != "static" else "–"),
+        "–" if saved is None else f"{spread(saved, 100.0, '+')} %",
+        *([_or(row.reduction_vs_single, lambda v: f"{v:+.1%}" if row.policy != "single" else "–")] * single),
+        _or(row.regret, lambda v: f"{v:.2%}"),
+        _or(k.utilisation, lambda v: f"{v:.1%}"),
+        f"{k.egress_usd:,.2f}",
+        f"{k.moves}",
+        _or(k.decision_p99_s, lambda v: plain(v * 1e3, 3)),
+    )
+    css = ' class="this"' if row.run_id == run else ""
+    return f"<tr{css}><td>{name}</td>{_cells(cells)}</tr>"
+
+
+def _bound_row(result: "Comparison", columns: int) -> list[str]:
     bound = result.bound
     if bound is None:
         return []
     cells = (
         plain(result.wall_s / bound.tokens * 1e6) if bound.tokens else "–",
-        *("–",) * 2,
+        *("–",) * (columns - 1 - len(REST)),
         "0",
         _or(bound.utilisation, lambda v: f"{v:.1%}"),
         f"{bound.egress_usd:,.2f}",

@@ -58,12 +58,11 @@ class Chart:
         rect = f'<rect class="{css}" x="{x}" y="{y}" width="{width}" height="{height}">{inner}</rect>'
         self.marks.append(rect)
 
-    def moment(self, time_s: float, css: str, title: str) -> None:
-        """A vertical line at one time."""
-        x = self.x(time_s)
-        self.marks.append(
-            f'<path class="line {css}" d="M{x} 0V{HEIGHT}"><title>{escape(title)}</title></path>'
-        )
+    def moments(self, times_s: Iterable[float], css: str, title: str) -> None:
+        """Vertical lines; those that nothing could tell apart are one."""
+        path = "".join(f"M{x} 0V{HEIGHT:g}" for x in sorted({round(self.x(time_s)) for time_s in times_s}))
+        if path:
+            self.marks.append(f'<path class="line {css}" d="{path}"><title>{escape(title)}</title></path>')
 
     def html(self, caption: str, *, small: bool = False, label: str = "") -> str:
         """The chart with axes and caption (HTML); `label` is what a screen reader says."""
@@ -90,12 +89,16 @@ class Chart:
 
 def ticks(top: float, wanted: int) -> list[float]:
     """0 and about `wanted` round numbers up to `top`."""
-    if not top > 0:
-        return [0.0]
-    raw = top / wanted
+    return between(0.0, top, wanted) if top > 0 else [0.0]
+
+
+def between(low: float, high: float, wanted: int) -> list[float]:
+    """About `wanted` round numbers from `low`, which is not negative, to `high`."""
+    raw = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
-    return [round(step * n, 12) for n in range(int(top / step + 1e-9) + 1)]
+    first = math.ceil(low / step - 1e-9)
+    return [round(step * n, 12) for n in range(first, int(high / step + 1e-9) + 1)]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -114,6 +117,12 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def size(count: float) -> str:
+    """A number of bytes: 23.1 TB, 0 B."""
+    text = number(count)
+    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+
+
 def plain(value: float, digits: int = 4, sign: str = "") -> str:
     """A number as people write it: so many digits, all of those before the point, never an exponent."""
     if abs(value) >= 10.0 ** (digits - 1):
@@ -124,8 +133,20 @@ def plain(value: float, digits: int = 4, sign: str = "") -> str:
 
 
 def named(text: str, names: Sequence[str]) -> str:
-    """A text with the names of the domains for their numbers (d0, d1, ...)."""
-    return re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
+    """A text with the names of the domains for their numbers (d0, ...), its plans written as on the page."""
+    text = re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
+    text = re.sub(r":(\d+)L\(tp(\d+),pp(\d+)\)(?: >)?", r" \1 (tp \2, pp \3) →", text)
+    text = re.sub(r" → \|", " |", text)
+    return re.sub(
+        r"(?: →)? dp(\d+) mbs(\d+) m(\d+) (\S+(?: v\d+)?)/(\w+)",
+        lambda m: f" · dp {m[1]} · {m[3]} x {m[2]}{_way(m[4], m[5])}",
+        text,
+    )
+
+
+def _way(schedule: str, p2p: str) -> str:
+    """Schedule and messages, where they are not the usual ones."""
+    return "" if (schedule, p2p) == ("1f1b", "blocking") else f" · {schedule}, {p2p}"
 
 
 def legend(entries: Iterable[tuple[str, int]]) -> str:

@@ -7,29 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from replay.front import Point
-from replay.report_svg import HEIGHT, WIDTH, named, number, plain, ticks
+from replay.report_kpis import FIGURES
+from replay.report_svg import HEIGHT, WIDTH, between, named, number, plain
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.whatif import WhatIf
 
-FIGURES = (
-    ("time_per_token_s", "time per token, µs", 1e6),
-    ("tokens", "tokens, millions", 1e-6),
-    ("utilisation", "utilisation of the domains in the plan, %", 100.0),
-    ("mean_iteration_s", "mean iteration, s", 1.0),
-    ("egress_usd", "egress, USD", 1.0),
-    ("usd_per_token", "egress, USD per 10⁹ tokens", 1e9),
-    ("gpu_usd", "GPU time held, USD", 1.0),
-    ("energy_j", "energy, kWh", 1 / 3.6e6),
-    ("wan_bytes", "sent for training, GB", 1e-9),
-    ("moved_bytes", "sent for moves, GB", 1e-9),
-    ("moves", "moves", 1.0),
-    ("paused_s", "paused by moves, s", 1.0),
-    ("lost_s", "without progress, s", 1.0),
-    ("load_stability", "load stability, %", 100.0),
-    ("decision_p99_s", "decision latency p99, ms", 1e3),
-)
-"""(key figure, words, factor)."""
 JUDGED = {
     "tokens": ("tokens, % of the other run's", 100.0),
     "utilisation": ("utilisation, points", 100.0),
@@ -103,19 +86,19 @@ def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = 
     spots = [_Spot(p.usd_per_token, p.seconds_per_token, *_label(p, found, run)) for p in found]
     if bound is not None:
         spots.append(_Spot(*bound, "bound", "bound", "the clairvoyant bound"))
-    right = max(max(spot.usd for spot in spots) * 1.12e9, 1e-9)
-    low, top = (
-        factor * one(spot.seconds for spot in spots) * 1e6 for factor, one in ((0.92, min), (1.08, max))
-    )
+    left, right = _room([spot.usd * 1e9 for spot in spots])
+    low, top = _room([spot.seconds * 1e6 for spot in spots])
 
     def place(usd: float, seconds: float) -> tuple[float, float]:
-        x, y = usd * 1e9 / right, (seconds * 1e6 - low) / (top - low)
+        x, y = (usd * 1e9 - left) / (right - left), (seconds * 1e6 - low) / (top - low)
         return round(WIDTH * x, 1), round(HEIGHT * (1 - y), 1)
 
     marks, labels = [], []
-    for value in ticks(right, 5):
-        labels.append(f'<span class="tx" style="left:{value / right:.2%}">{number(value)}</span>')
-    for value in [tick for tick in ticks(top, 8) if tick > low]:
+    for value in between(left, right, 4):
+        x = place(value / 1e9, 0)[0]
+        marks.append(f'<path class="grid" d="M{x} 0V{HEIGHT}"/>')
+        labels.append(f'<span class="tx" style="left:{x / WIDTH:.2%}">{number(value)}</span>')
+    for value in between(low, top, 5):
         y = place(0, value / 1e6)[1]
         marks.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
         labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:g}</span>')
@@ -132,9 +115,19 @@ def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = 
     )
     axis = '<span class="ux">egress, USD per 10⁹ tokens</span>'
     plot = f'<div class="plot tall">{svg}{"".join(labels)}{axis}</div>'
-    told = "<strong>Lower left is better</strong>; the line joins the runs that no other beats in both"
+    told = (
+        "<strong>Lower left is better</strong>; the line joins the runs that no other beats in both, the "
+        "large mark is this run"
+    )
     caption = f"<figcaption><i>µs/token</i>{told}</figcaption>"
     return f'<h2>Time and money</h2><figure class="chart">{caption}{plot}</figure>'
+
+
+def _room(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of an axis with some room around these values; never below nothing."""
+    low, high = min(values), max(values)
+    room = 0.15 * (high - low) or 0.1 * high or 1.0
+    return max(0.0, low - room), high + room
 
 
 @dataclass(frozen=True, slots=True)

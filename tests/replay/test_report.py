@@ -6,17 +6,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from histories import history, started, totals, write
 
 from ingest.errors import NotFoundError
-from replay import report, report_versus, runner, whatif
+from replay import judge, report, report_kpis, report_time, report_versus, runner, whatif
 from replay import report_charts as charts
 from replay.front import Point, marked, points
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
-from replay.report_data import SERIES_POINTS, Series, tell
-from replay.report_svg import Chart, named, number, plain, ticks, time_unit
+from replay.observation import plan_from_json
+from replay.report_data import LINK_POINTS, SERIES_POINTS, Choice, Series, Span, Story, tell
+from replay.report_decisions import MOVES_SHOWN, decisions, plan_line
+from replay.report_svg import Chart, between, named, number, plain, size, ticks, time_unit
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
 
@@ -71,6 +74,7 @@ def test_the_page_has_all_parts(page: str) -> None:
         "Wide-area links",
         "Traffic between domains",
         "Cost",
+        "Key figures",
         "Decisions",
         "How to check this",
     ]
@@ -155,7 +159,7 @@ def test_the_comparison_shows_every_policy_and_the_bound(store: Path) -> None:
     bound = SimpleNamespace(
         tokens=2.4e7, exact=True, utilisation=0.6, egress_usd=1.0, timeline=[(0, None), (5, None)]
     )
-    result = SimpleNamespace(rows=(row, lame), bound=bound, wall_s=3600.0)
+    result = SimpleNamespace(rows=(row, lame), bound=bound, wall_s=3600.0, seed=0)
     text = report.render(store, RUN, result)  # type: ignore[arg-type]
     assert "All policies in this world" in text
     assert '<tr class="this"><td>mpc</td>' in text
@@ -218,7 +222,28 @@ def test_figures_are_written_out(value: float, text: str) -> None:
 
 
 def test_numbers_of_domains_become_names() -> None:
-    assert named("d1:7L > d0:30L, d2", ["oslo", "rome"]) == "rome:7L > oslo:30L, d2"
+    assert named("stages 0-1 and back (d1-d0), d2", ["oslo", "rome"]) == "stages 0-1 and back (rome-oslo), d2"
+
+
+def test_a_plan_in_a_reason_is_written_as_everywhere_on_the_page() -> None:
+    names = ["oslo", "rome"]
+    share = {"layers": 7, "tp": 4, "pp": 1, "gpus": list(range(8))}
+    for changed, way in (
+        ({}, ""),
+        ({"schedule": "crosspipe", "p2p": "overlapped"}, " · crosspipe, overlapped"),
+        ({"schedule": "interleaved", "chunks": 2}, None),
+        ({"sync": {"inner_steps": 64, "bytes_per_parameter": 4.0}}, None),
+    ):
+        fields = {
+            "shares": [{"domain": k, **share} for k in (1, 0)], "dp": 2, "micro_batch": 1,
+            "micro_batches": 16, "schedule": "1f1b", "extra_warmup": 0, "p2p": "blocking",
+            "recompute": "full", "zero": 0, **changed,
+        }  # fmt: skip
+        text = named(f"gains: {plan_from_json(fields)}", names)
+        assert "L(tp" not in text and "d1" not in text and "mbs" not in text
+        if way is not None:
+            assert text == f"gains: {plan_line(fields, names)}"
+            assert text == f"gains: rome 7 (tp 4, pp 1) → oslo 7 (tp 4, pp 1) · dp 2 · 16 x 1{way}"
 
 
 def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
@@ -265,7 +290,7 @@ def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: p
     assert f"{mine.kpis.tokens / 1e6:,.4g}" in text and f"{other.kpis.tokens / 1e6:,.4g}" in text
     assert all(v.kpi in report_versus.JUDGED for v in found.verdicts)
     assert text.count('class="dots big') == 2 and '<span class="this">greedy</span>' in text
-    assert "<h2>What bound the pace</h2>" in text and 'aria-label="binding cycle"' in text
+    assert "<h2>What bound the pace</h2>" in text and "The binding cycle over time" in text
     assert "by the model" in text  # the waterfall splits what iterations waited for
     assert report.render(tmp_path, other.run_id).count("<h2>Time and money</h2>") == 1
 
@@ -301,7 +326,7 @@ def test_points_are_runs_of_this_world_with_any_weights(
 
 def test_the_waterfall_ends_where_computing_begins(store: Path) -> None:
     story, _ = tell(RunReader(store / "runs" / RUN).events())
-    text = charts.time_spent(story)
+    text = report_time.time_spent(story)
     seconds = [float(value.replace(",", "")) for value in re.findall(r"<b>([0-9,.e+]+) s", text)]
     assert seconds[0] == pytest.approx(3600.0) and len(seconds) >= 4
     assert sum(seconds[1:]) == pytest.approx(3600.0, rel=1e-3)
@@ -318,3 +343,106 @@ def test_the_bound_stands_in_the_front_and_may_be_missing() -> None:
     found = [Point("a", "mpc", (), 1e-4, 1e-6, True), Point("b", "static", (), 2e-4, 2e-6)]
     assert "the clairvoyant bound" in report_versus.front(found, "a", (1e-6, 5e-5))
     assert "the clairvoyant bound" not in report_versus.front(found, "a")
+
+
+def test_key_figures_have_intervals_around_the_figures_of_the_events(store: Path, page: str) -> None:
+    kpis = of_events(RunReader(store / "runs" / RUN).events())
+    found = report_kpis.intervals(report_kpis.blocks(store, RUN, 3600.0), 3600.0, seed=0)
+    for name in ("time_per_token_s", "utilisation", "usd_per_token"):
+        verdict, figure = found[name], kpis.to_json()[name]
+        assert verdict.mean == pytest.approx(figure, rel=1e-6)
+        assert verdict.low < figure < verdict.high
+    assert report_kpis.spread(found["time_per_token_s"], 1e6) in page
+
+
+def test_a_ratio_of_nothing_is_infinite_and_still_has_an_interval() -> None:
+    part, whole = np.ones(4), np.array([0.0, 0.0, 0.0, 2.0])
+    verdict = judge.ratio("x", part, whole, seed=0)
+    assert verdict.mean == 2.0 and verdict.low < 2.0 and verdict.high == float("inf")
+    assert report_kpis.spread(verdict, 1.0).endswith("∞")
+    assert judge.ratio("x", part, whole * 0, seed=0).low == float("inf")
+
+
+def test_savings_are_paired_with_static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    static, other = toy_run(tmp_path, "static"), toy_run(tmp_path, "mpc")
+    rows = tuple(
+        SimpleNamespace(policy=policy, run_id=run.run_id, kpis=run.kpis)
+        for policy, run in (("static", static), ("mpc", other))
+    )
+    result = SimpleNamespace(rows=rows, wall_s=other.kpis.wall_s, seed=0)
+    found = report_kpis.saved(tmp_path, result)  # type: ignore[arg-type]
+    assert list(found) == [other.run_id]
+    verdict = found[other.run_id]
+    assert verdict.mean == pytest.approx(1 - static.kpis.tokens / other.kpis.tokens)
+    assert verdict.low <= verdict.mean <= verdict.high
+    alone = SimpleNamespace(rows=rows[1:], wall_s=1.0, seed=0)
+    assert report_kpis.saved(tmp_path, alone) == {}  # type: ignore[arg-type]
+
+
+def test_every_job_has_its_own_plans_that_end_with_it(tmp_path: Path) -> None:
+    events = list(history(1))
+    applied = next(payload for _, kind, payload, _ in events if kind == "plan_applied")
+    done = next(payload for _, kind, payload, _ in events if kind == "iteration_done")
+    with RunWriter.create(tmp_path / "runs" / "j") as log:
+        log.append(0, "run_started", started())
+        log.append(0, "plan_applied", applied, job="a")
+        log.append(5 * 10**9, "plan_applied", {**applied, "pause_ns": 10**9}, job="b")
+        log.append(20 * 10**9, "job_preempted", {"reason": "for c", "gpus": [0, 0, 0]}, job="a")
+        log.append(30 * 10**9, "iteration_done", {**done, "start_ns": 0}, job="b")
+        lost = {"reason": "moving", "start_ns": 40 * 10**9, "lost_ns": 20 * 10**9, "wan_bytes": []}
+        rest = {"moved_bytes": [], "egress_usd": 0.0, "gpu_usd": 0.0, "energy_j": 0.0}
+        rest |= {"gpu_ns": 0, "stalled_ns": 0}
+        log.append(60 * 10**9, "time_lost", {**lost, **rest}, job="b")
+        log.finish(totals(1))
+    story, _ = tell(RunReader(tmp_path / "runs" / "j").events())
+    assert story.jobs == ["a", "b"]
+    assert [(span.job, span.start_s, span.end_s) for span in story.spans] == [("a", 0, 20), ("b", 5, 40)]
+    assert story.unfinished == [("b", 40, 60)] and set(story.iteration_s) == {"b"}
+    text = charts.plan_over_time(story)
+    assert "<strong>a</strong>: layers" in text and "<strong>b</strong>: layers" in text
+    assert text.count('class="pause"') == 2
+
+
+def test_a_page_of_many_links_plans_and_decisions_stays_small() -> None:
+    names = [f"region-{k}" for k in range(30)]
+    story = Story(header={**started(), "scenario": {"cluster": {"domains": [{"name": n} for n in names]}}})
+    story.end_s = 1e6
+    for pair in ((i, j) for i in range(30) for j in range(30) if i != j):
+        for n in range(450 if pair[0] < 3 else 2):
+            story.observed[pair].add(1e3 * n, 1e9 + n)
+            story.filtered[pair].add(1e3 * n, 1e9 + n, 0.1)
+        story.alarms[pair] = [float(n) for n in range(3000)]
+    plan = next(payload["plan"] for _, kind, payload, _ in history(1) if kind == "plan_applied")
+    story.spans = [Span(n * 100.0, n * 100.0 + 50, 50.0, plan, 10) for n in range(10_000)]
+    details = {"action": "move", "fallback": None, "plan": plan, "reason": "r", "predicted_iter_s": 1.0}
+    candidate = {"plan": plan, "score": 1.0, "iter_s": 1.0, "utilisation": 0.5, "usd": 0.1}
+    story.choices = [
+        Choice(n, float(n), "period", {**details, "candidates": [candidate] * 20}, {}, "")
+        for n in range(5000)
+    ]
+    links, plans, listed = charts.links(story), charts.plan_over_time(story), decisions(story)
+    assert links.count("<figure") == charts.LINKS_MOST and "810 further links" in links
+    assert all(len(series.points) < 2 * LINK_POINTS for series in story.observed.values())
+    assert f"Of 10,000 plans {charts.PLANS_DRAWN} are drawn" in plans
+    assert listed.count("<details") == MOVES_SHOWN and "4,700 further decisions" in listed
+    assert sum(map(len, (links, plans, listed))) < 2.5e6
+
+
+def test_the_line_of_a_filter_stops_where_the_link_is_dead(store: Path) -> None:
+    story, _ = tell(RunReader(store / "runs" / RUN).events())
+    pair = story.used_links[0]
+    whole = charts.links(story).count('<path class="line "')
+    middle = len(story.filtered[pair].points) // 2
+    time_s, _, sd = story.filtered[pair].points[middle]
+    story.filtered[pair].points[middle] = (time_s, 0.0, sd)
+    assert charts.links(story).count('<path class="line "') == whole + 1
+
+
+def test_axes_need_not_begin_at_nothing() -> None:
+    assert between(83.0, 157.0, 5) == [100.0, 120.0, 140.0]
+    assert between(0.0, 10.0, 4) == ticks(10.0, 4)
+
+
+def test_sizes_have_a_space_before_their_unit() -> None:
+    assert [size(v) for v in (0, 999, 2.31e13)] == ["0 B", "999 B", "23.1 TB"]
