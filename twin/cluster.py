@@ -20,20 +20,18 @@ from twin.kalman import pairs
 from twin.links import Links, Pair
 from twin.network import Network
 from twin.plan import Plan
+from twin.rate_training import RateTraining
 from twin.scenario import Setup
 from twin.seeds import generator
 from twin.submission import Submission
 from twin.telemetry import Telemetry
 from twin.tenant import Surroundings, Tenant
 from twin.totals import Totals
-from twin.training import RateTraining
+from twin.training import Training
 from twin.view import Forecast
 
 Engine = Literal["kernel", "des"]
-ENGINES: dict[Engine, type[RateTraining] | type[MicrobatchTraining]] = {
-    "kernel": RateTraining,
-    "des": MicrobatchTraining,
-}
+ENGINES: dict[Engine, type[Training]] = {"kernel": RateTraining, "des": MicrobatchTraining}
 
 
 class World:

@@ -15,14 +15,11 @@ from twin.microbatches import Run
 from twin.network import Network
 from twin.plan import Plan
 from twin.timing import PlanTiming
-from twin.training import Iterated, Unfinished
+from twin.training import Iterated, Training, Unfinished
 
 
-class MicrobatchTraining:
-    """Event engine: the `Training` that runs every micro-batch through SimPy.
-
-    `slowdown` (K,) is updated in place by the world. `jitter` makes every iteration another one.
-    """
+class MicrobatchTraining(Training):
+    """Event engine: every micro-batch runs through SimPy. `disturbed` is also the end of an iteration."""
 
     def __init__(
         self,
@@ -32,18 +29,10 @@ class MicrobatchTraining:
         iterated: Iterated,
         jitter: Jitter | None = None,
     ) -> None:
-        self._env = network.env
-        self._network = network
-        self._jitter = jitter
-        self._factors: NDArray[np.float64] | None = None
-        self._estimator = estimator
-        self._slowdown = slowdown
-        self._iterated = iterated
-        self._plan: Plan | None = None
+        super().__init__(network, estimator, slowdown, iterated, jitter)
         self._run: Run | None = None
-        self._began_ns = self._stalled_ns = self._seen_ns = 0
+        self._seen_ns = 0
         self._stalls = self._paced = False
-        self._disturbed = self._env.event()
         network.links.watchers.append(self._links_changed)
 
     def start(self, plan: Plan) -> None:
@@ -89,11 +78,6 @@ class MicrobatchTraining:
         elapsed = self._env.now - self._began_ns
         return Unfinished(self._began_ns, elapsed, self._stalled_ns, done)
 
-    @property
-    def disturbed(self) -> Event:
-        """Happens when iterations may end at other times than expected so far, and at the end of each."""
-        return self._disturbed
-
     def eta_ns(self, count: int) -> int | None:
         """Events tell when an iteration ends; nobody knows before."""
         return None
@@ -126,10 +110,6 @@ class MicrobatchTraining:
         self.settle()
         if self._stalls:
             self._disturb()
-
-    def _disturb(self) -> None:
-        self._disturbed.succeed()
-        self._disturbed = self._env.event()
 
     def _timing(self, plan: Plan) -> PlanTiming:
         if plan.sync is not None:

@@ -12,7 +12,6 @@ from ingest.units import to_ns, to_s
 from twin.clock import WORK, At
 from twin.controller import Controller
 from twin.domain import Matrix
-from twin.event_training import MicrobatchTraining
 from twin.execution import Execution
 from twin.faults import Machines
 from twin.floor import Counts, Floor, at_least, counts
@@ -26,7 +25,7 @@ from twin.settings import Scenario
 from twin.slowness import Slowness
 from twin.submission import Submission
 from twin.telemetry import Telemetry, moved_links
-from twin.training import RateTraining
+from twin.training import Training
 from twin.view import View
 
 Tell = Callable[[str, dict[str, Any], str], None]
@@ -39,7 +38,7 @@ class Surroundings:
 
     env: Environment
     setup: Setup
-    training: type[RateTraining] | type[MicrobatchTraining]
+    training: type[Training]
     network: Network
     machines: Machines
     telemetry: Telemetry
