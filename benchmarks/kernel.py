@@ -7,10 +7,9 @@ beside what the closest public estimator says of itself.
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from timeit import repeat
 
 import numpy as np
 
@@ -47,16 +46,6 @@ def make(stages: int, m: int, plans: int, schedule: Schedule, p2p: PointToPoint)
     return Pipeline(stage[0], stage[1], *boundary, stage[2], depths, m, schedule, p2p)
 
 
-def best_s(run: Callable[[], object], times: int = 5) -> float:
-    """Shortest of `times` runs."""
-    measured = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        measured.append(time.perf_counter() - start)
-    return min(measured)
-
-
 def kernel_table() -> None:
     print("  S    m  schedule  p2p          evaluations/s   ns per stage operation")
     for stages, m in ((2, 16), (4, 16), (4, 64), (4, 256), (8, 16), (8, 64), (16, 64), (16, 128)):
@@ -65,15 +54,15 @@ def kernel_table() -> None:
                 plans = max(64, 2_000_000 // (stages * m * 8))
                 pipeline = make(stages, m, plans, schedule, p2p)
                 iteration_ns(pipeline)
-                seconds = best_s(lambda pipeline=pipeline: iteration_ns(pipeline))
+                seconds = min(repeat(lambda pipeline=pipeline: iteration_ns(pipeline), number=1))
                 per_second, each = plans / seconds, seconds / plans / (2 * stages * m) * 1e9
                 print(f"{stages:3} {m:4}  {schedule:8}  {p2p:10} {per_second:15,.0f}   {each:10.2f}")
 
 
 def referee_line() -> None:
     pipeline = make(4, 16, 1, "1f1b", "blocking")
-    seconds = best_s(lambda: simulate(pipeline))
-    one = best_s(lambda: iteration_ns(pipeline), 50)
+    seconds = min(repeat(lambda: simulate(pipeline), number=1))
+    one = min(repeat(lambda: iteration_ns(pipeline), number=1, repeat=50))
     print(
         f"one plan at S = 4, m = 16: kernel {one * 1e6:.0f} us a call, SimPy referee {seconds * 1e3:.2f} ms"
     )
@@ -108,7 +97,9 @@ def search_line() -> None:
         estimator.iter_ns_cuts(range(4), cuts[:100], 1, inner, 1, links)
         times = estimator.iter_ns_cuts(range(4), cuts, 1, inner, 1, links)
         fit = int(np.sum(times < np.iinfo(np.int64).max))
-        seconds = best_s(lambda inner=inner: estimator.iter_ns_cuts(range(4), cuts, 1, inner, 1, links))
+        seconds = min(
+            repeat(lambda inner=inner: estimator.iter_ns_cuts(range(4), cuts, 1, inner, 1, links), number=1)
+        )
         stages = sum(pp for _, pp in inner)
         print(
             f"Estimator.iter_ns_cuts, 4 domains, {stages} stages, m = 16: {len(cuts)} plans ({fit} feasible) "
@@ -125,12 +116,16 @@ def question_line() -> None:
     header, row = QUESTION.split()
     cells = dict(zip(header.split(","), row.split(","), strict=True))
     answer(resolve(cases.parse(cells)))
-    each_s = best_s(lambda: answer(resolve(cases.parse(cells))), 50)
+    each_s = min(repeat(lambda: answer(resolve(cases.parse(cells))), number=1, repeat=50))
     with TemporaryDirectory() as folder:
         table = Path(folder) / "cases.csv"
         replace(table, QUESTION.encode())
         command = [sys.executable, "cli.py", "estimate", str(table), "--store", folder]
-        fresh_s = best_s(lambda: subprocess.run(command, cwd=ROOT, capture_output=True, check=True), 3)
+        fresh_s = min(
+            repeat(
+                lambda: subprocess.run(command, cwd=ROOT, capture_output=True, check=True), number=1, repeat=3
+            )
+        )
     print(
         f"twin estimate of Megatron 1T on 3,072 A100: {fresh_s:.2f} s as a command, {each_s * 1e3:.2f} ms an "
         f"answer inside a process; {CALCULON}"

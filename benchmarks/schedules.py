@@ -7,9 +7,8 @@ gives the speed of the kernel of orders beside that of the recurrences.
 """
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from timeit import repeat
 
 import numpy as np
 
@@ -75,16 +74,6 @@ def times_table(p2p: PointToPoint) -> None:
     print("peak GiB       " + "".join(f"{peak:14.1f} " for peak in peaks))
 
 
-def best_s(run: Callable[[], object], times: int = 5) -> float:
-    """Shortest of `times` runs."""
-    measured = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        measured.append(time.perf_counter() - start)
-    return min(measured)
-
-
 def made(stages: int, m: int, plans: int, schedule: Schedule, chunks: int) -> Pipeline:
     """Random durations."""
     rng = np.random.default_rng(7)
@@ -103,11 +92,11 @@ def speed_table() -> None:
         for schedule, chunks in (("1f1b", 1), ("interleaved", 2), ("crosspipe", 1)):
             some = made(stages, m, 200, schedule, chunks)  # type: ignore[arg-type]
             ordered.iteration_ns(some)
-            seconds = best_s(lambda some=some: ordered.iteration_ns(some))
+            seconds = min(repeat(lambda some=some: ordered.iteration_ns(some), number=1))
             quick = ""
             if schedule == "1f1b":
                 kernel.iteration_ns(some)
-                quick = f"{200 / best_s(lambda some=some: kernel.iteration_ns(some)):,.0f}"
+                quick = f"{200 / min(repeat(lambda some=some: kernel.iteration_ns(some), number=1)):,.0f}"
             count = 200 * orders.of(some.column(0)).size
             each = seconds / count * 1e9
             print(f"{stages:3} {m:4}  {schedule:13} {quick:>14} {200 / seconds:13,.0f} {each:18.1f}")

@@ -1,6 +1,5 @@
 """Several jobs in one world: arrivals, shared links, preemption, completion, accounts."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,10 @@ import pytest
 from ingest.units import to_ns
 from replay.conservation import Books
 from replay.events import Event
-from tests.plays import of_type, totals
+from tests.plays import Answer, of_type, play, totals
 from tests.twin.test_cluster import _shape, _until, _with_other_future
 from tests.worlds import toy_setup
-from twin.cluster import Engine, World
+from twin.cluster import Engine
 from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.facts import Fact, Trigger
@@ -21,7 +20,6 @@ from twin.scenario import Setup
 from twin.totals import Totals
 
 ENGINES: tuple[Engine, ...] = ("kernel", "des")
-Answer = Callable[[Trigger], Plan | None]
 
 
 def _jobs(*jobs: dict[str, Any], **setup: Any) -> Setup:
@@ -34,15 +32,6 @@ def _jobs(*jobs: dict[str, Any], **setup: Any) -> Setup:
 def _plan(setup: Setup, order: tuple[int, ...] = (0, 1), *, dp: int = 2) -> Plan:
     counts = {1: (34,), 2: (17, 17)}[len(order)]
     return Estimator(setup.cluster, setup.job).make(order, counts, dp, [(2, 1)] * len(order), 1)
-
-
-def _play(setup: Setup, answer: Answer, engine: Engine = "kernel", seed: int = 0) -> list[Fact]:
-    world, facts = World(setup, engine, seed), []
-    for fact in world:
-        facts.append(fact)
-        if isinstance(fact, Trigger):
-            world.apply(answer(fact))
-    return facts
 
 
 def _fixed(**plans: Plan) -> Answer:
@@ -83,7 +72,7 @@ A, B = {"name": "a"}, {"name": "b"}
 def test_jobs_that_do_not_meet_do_not_disturb_each_other(engine: Engine) -> None:
     setup = _jobs(A, B, seconds=300)
     a, b = _plan(setup, (0, 1)), _plan(setup, (2,))
-    facts = _play(setup, _fixed(a=a, b=b), engine)
+    facts = play(setup, _fixed(a=a, b=b), engine=engine)
     assert set(_durations(facts, "a")) == {_iter_ns(setup, a)}
     assert set(_durations(facts, "b")) == {_iter_ns(setup, b)}
     assert problems(setup, facts) == []
@@ -96,7 +85,7 @@ def test_two_jobs_that_fill_a_link_halve_it() -> None:
     estimator = Estimator(setup.cluster, setup.job)
     alone_ns = estimator.iter_ns(plan, setup.wan.at(0))
     demand = estimator.wan_bytes(plan)[0, 1] * 8 / (alone_ns / 1e9)
-    facts = _play(setup, _fixed(a=plan, b=plan))
+    facts = play(setup, _fixed(a=plan, b=plan))
     rate = max(1e8, 2e8 - demand)
     both = _iter_ns(setup, plan, rate / 2e8)
     assert _durations(facts, "a") == _durations(facts, "b")
@@ -107,7 +96,7 @@ def test_two_jobs_that_fill_a_link_halve_it() -> None:
 def test_on_shared_links_the_engines_agree_roughly(bps: float) -> None:
     setup = _jobs(A, B, seconds=2_000, bps=bps)
     plan = _plan(setup)
-    done = [totals(_play(setup, _fixed(a=plan, b=plan), engine))["tokens"] for engine in ENGINES]
+    done = [totals(play(setup, _fixed(a=plan, b=plan), engine=engine))["tokens"] for engine in ENGINES]
     assert done[0] == pytest.approx(done[1], rel=0.15)
 
 
@@ -116,7 +105,7 @@ def test_a_job_leaves_when_its_tokens_are_trained_and_the_other_has_the_links_al
     tokens = 10 * toy_setup().job.tokens_per_iteration
     setup = _jobs(A | {"tokens": tokens - 1}, B, seconds=1_500, bps=5e8)
     plan = _plan(setup)
-    facts = _play(setup, _fixed(a=plan, b=plan), engine)
+    facts = play(setup, _fixed(a=plan, b=plan), engine=engine)
     (finished,) = of_type(facts, "job_finished")
     assert finished.job == "a" and len(_durations(facts, "a")) == 10
     assert finished.sim_ns == sum(_durations(facts, "a"))
@@ -130,7 +119,7 @@ def test_a_job_without_room_waits_for_one_that_leaves(engine: Engine) -> None:
     tokens = 5 * toy_setup().job.tokens_per_iteration
     setup = _jobs(A | {"tokens": tokens}, B | {"submit_s": 10}, seconds=600)
     plan = _plan(setup, dp=4)  # all 8 GPUs of two domains
-    facts = _play(setup, _fixed(a=plan, b=plan), engine)
+    facts = play(setup, _fixed(a=plan, b=plan), engine=engine)
     (finished,) = of_type(facts, "job_finished")
     started = {f.job: f.sim_ns for f in of_type(facts, "job_started")}
     assert started == {"a": 0, "b": finished.sim_ns}
@@ -146,7 +135,7 @@ def test_a_more_urgent_job_takes_the_gpus_and_the_other_loses_work_and_comes_bac
     setup = _jobs(A, urgent, seconds=900, moving={"checkpoint_s": 60})
     plan = _plan(setup, dp=4)
     one = _iter_ns(setup, plan)
-    facts = _play(setup, _fixed(a=plan, u=plan), engine)
+    facts = play(setup, _fixed(a=plan, u=plan), engine=engine)
     (lost,) = of_type(facts, "work_lost")
     kept = to_ns(60) // one
     assert (lost.job, lost.sim_ns, lost.payload["reason"]) == ("a", to_ns(100), "preempted")
@@ -161,7 +150,7 @@ def test_a_more_urgent_job_takes_the_gpus_and_the_other_loses_work_and_comes_bac
 def test_an_equally_urgent_job_takes_nothing() -> None:
     setup = _jobs(A, B | {"submit_s": 100}, seconds=300)
     plan = _plan(setup, dp=4)
-    facts = _play(setup, _fixed(a=plan, b=plan))
+    facts = play(setup, _fixed(a=plan, b=plan))
     assert of_type(facts, "job_preempted") == [] and not _durations(facts, "b")
     seen = [f.view.free_gpus for f in facts if isinstance(f, Trigger) and f.job == "b" and f.view]
     assert set(seen) == {(0, 0, 8)}
@@ -171,13 +160,13 @@ def test_a_plan_on_the_gpus_of_another_job_is_refused() -> None:
     setup = _jobs(A, B, seconds=300)
     plan = _plan(setup, dp=4)
     with pytest.raises(ValueError, match="needs 8 GPUs of 0"):
-        _play(setup, lambda _: plan)
+        play(setup, lambda _: plan)
 
 
 def test_at_one_instant_the_more_urgent_job_decides_first() -> None:
     setup = _jobs(A, B | {"priority": 3}, seconds=200)
     plan = _plan(setup)
-    asked = [f.job for f in _play(setup, _fixed(a=plan, b=plan)) if isinstance(f, Trigger)]
+    asked = [f.job for f in play(setup, _fixed(a=plan, b=plan)) if isinstance(f, Trigger)]
     assert asked[:2] == ["b", "a"]
 
 
@@ -186,7 +175,7 @@ def test_a_lost_node_stops_the_less_urgent_job_only(engine: Engine) -> None:
     fault = [{"domain": "d0", "gpus": 4, "at_s": 130, "for_s": 100}]
     setup = _jobs(A | {"priority": 1}, B, seconds=500, gpu_faults=fault)
     plan = _plan(setup)
-    facts = _play(setup, _fixed(a=plan, b=plan), engine)
+    facts = play(setup, _fixed(a=plan, b=plan), engine=engine)
     assert [f.job for f in of_type(facts, "work_lost")] == ["b"]
     assert of_type(facts, "gpu_failed")[0].payload["lost_iterations"] == 0
     assert len([f for f in of_type(facts, "plan_applied") if f.job == "b"]) == 2
@@ -217,7 +206,7 @@ def _busy(engine: Engine, seed: int = 0) -> tuple[Setup, list[Fact]]:
         moving={"checkpoint_s": 100},
         gpu_faults=[{"domain": "d1", "gpus": 4, "at_s": 400, "for_s": 150}],
     )
-    return setup, _play(setup, _roaming(setup), engine, seed)
+    return setup, play(setup, _roaming(setup), engine=engine, seed=seed)
 
 
 def _roaming(setup: Setup) -> Answer:
@@ -299,7 +288,7 @@ def test_the_books_of_random_worlds_balance(seed: int, engine: Engine) -> None:
         stay = trigger.view.plan is not None and rng.random() < 0.6
         return None if stay or not room else room[rng.integers(len(room))]
 
-    assert problems(setup, _play(setup, answer, engine)) == []
+    assert problems(setup, play(setup, answer, engine=engine)) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -327,6 +316,6 @@ def test_the_same_world_gives_the_same_facts(engine: Engine) -> None:
 def test_the_future_changes_nothing_before_it() -> None:
     setup, here = _busy("kernel")
     cut = to_ns(450)
-    there = _play(_with_other_future(setup, cut), _roaming(setup))
+    there = play(_with_other_future(setup, cut), _roaming(setup))
     assert _until(here, cut) == _until(there, cut)
     assert [f.payload for f in here] != [f.payload for f in there]
