@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from replay import decisions, explain, runs
-from replay.explain import bisect, scaled
+from replay.explain import Tipping, bisect, scaled
 from replay.log import RunReader
+from replay.observation import plan_to_json
 from tests.replay.toys import Threshold, register, toy_run, without_lake
+from twin.view import View
 
 
 @pytest.fixture
@@ -80,29 +82,38 @@ def test_asking_leaves_the_rehearsal_as_it_was(tmp_path: Path, run_id: str) -> N
     assert rehearsal.ask(recorded.view) == first
 
 
-def test_the_thresholds_of_a_real_policy_flip_its_decisions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("policy", ["greedy", "mpc", "hippo"])
+def test_the_thresholds_of_real_policies_flip_their_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """Asked again just beyond each threshold the policy answers as said, just short of it as it did."""
+    """As it was the policy answers as logged; at each threshold as said; short of it as logged again."""
     without_lake(monkeypatch)
-    played = toy_run(tmp_path, "greedy")
-    for number in range(1, played.kpis.decisions):
-        stage = decisions.stage_of(tmp_path, played.run_id)
+    played, checked = toy_run(tmp_path, policy), 0
+    stage = decisions.stage_of(tmp_path, played.run_id)
+    for number in range(4, played.kpis.decisions):  # 0 -> 1 steps down before decision 4
         recorded = decisions.find(tmp_path, played.run_id, number)
         rehearsal = decisions.again(stage, recorded)
-        usual = explain.answer(rehearsal.ask(recorded.view), recorded.view)
-        points = explain.tipping_points(rehearsal, recorded.view, [(0, 1), (1, 0), (0, 2), (1, 2)])
-        if points:
-            break
-    assert points, "at some moment of a world whose links step, a link four times slower or faster matters"
-    for point in points:
-        i, j = point.link
-        factor = point.threshold_bps / point.seen_bps
-        beyond = rehearsal.ask(scaled(recorded.view, point.link, factor))
-        assert explain.answer(beyond, recorded.view) == point.answer != usual
-        back = 1 + 2 * explain.PRECISION
-        short = rehearsal.ask(
-            scaled(recorded.view, point.link, factor * (back if point.direction == "below" else 1 / back))
-        )
-        assert explain.answer(short, recorded.view) == usual
-        assert f"would {point.answer} if B(d{i}->d{j})" in point.sentence(("d0", "d1", "d2"))
+        usual = rehearsal.ask(recorded.view)
+        assert plan_to_json(usual.plan) == recorded.event.payload["plan"]
+        points = explain.tipping_points(rehearsal, recorded.view, [(0, 1), (0, 2), (1, 2)])
+        for point in points:
+            assert_flips(rehearsal, recorded.view, point, explain.answer(usual, recorded.view))
+        checked += bool(points)
+        if checked == 2:
+            return
+    raise AssertionError("at two moments of a world whose links step some link matters, slower or faster")
+
+
+def assert_flips(rehearsal: decisions.Rehearsal, view: View, point: Tipping, usual: str) -> None:
+    i, j = point.link
+    factor, back = point.threshold_bps / point.seen_bps, 1 + 2 * explain.PRECISION
+    outwards = 1 / back if point.direction == "below" else back
+    assert (factor > 1) == (point.direction == "above")
+
+    def asked(factor: float) -> str:
+        return explain.answer(rehearsal.ask(scaled(view, point.link, factor)), view)
+
+    assert asked(factor) == point.answer != usual
+    assert asked(factor * outwards) != usual  # perhaps a third answer: plans follow each other closely
+    assert {asked(factor / outwards), asked(np.sqrt(factor))} == {usual}  # just inside, and half way
+    assert f"would {point.answer} if B(d{i}->d{j})" in point.sentence(("d0", "d1", "d2"))
