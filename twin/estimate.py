@@ -5,20 +5,20 @@ both always mean the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
-from ingest.units import GB, NS_PER_S, to_s
-from twin import cycle, energy, feasible, kernel, moving, placement, replicas, tied
+from ingest.units import NS_PER_S, to_s
+from twin import cycle, feasible, iteration, kernel, moving, placement, replicas
 from twin.boundaries import Crossings, crossings, shared_boundary
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
+from twin.iteration import Estimate
 from twin.job import JobSpec
 from twin.kernel import DEAD, LONGEST_NS
 from twin.moving import Move
@@ -34,29 +34,6 @@ Slowdown = NDArray[np.float64] | None
 """(K,) compute time over nominal of each domain; None is nominal."""
 RESTART_S = 11.35
 """Reconfiguration measured by Sailor (SOSP 2025): stop, re-plan, restart of the processes."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
-    """What one iteration of a plan costs. `compute_s` is per share: mean over its stages of busy seconds.
-
-    compute (mean over stages) + bubble_s + exposed_comm_s = iter_s: the bubble is what remains idle with free
-    communication, exposed communication is what links and gradient synchronisation add to that.
-    """
-
-    iter_ns: int
-    iter_s: float
-    compute_s: tuple[float, ...]
-    utilisation_by_domain: dict[int, float]
-    utilisation: float
-    bubble_s: float
-    exposed_comm_s: float
-    wan_bytes: Matrix
-    usd: float
-    gpu_usd: float
-    energy_j: float
-    peak_mem_bytes: tuple[int, ...]
-    binding: str
 
 
 class Estimator:
@@ -159,6 +136,10 @@ class Estimator:
             return self._peaks_of_replicas(plan)
         return tuple(int(x) for x in self._plan_costs(plan).peak_bytes[:, 0])
 
+    def wan_bytes(self, plan: Plan) -> Matrix:
+        """Bytes per directed link (K, K) of one iteration; see `twin.iteration.wan_bytes`."""
+        return iteration.wan_bytes(self.job, plan, self.cluster.size)
+
     # -- one plan
 
     def stage_costs(self, plan: Plan) -> StageCosts:
@@ -227,54 +208,15 @@ class Estimator:
     def _describe(
         self, plan: Plan, costs: StageCosts, busy_s: NDArray[np.float64], total: int, alone: int, binding: str
     ) -> Estimate:
-        iter_s = float("inf") if total == DEAD else to_s(total)
         share_of = np.array([slot.share for slot in costs.slots])
-        compute = tuple(float(np.mean(busy_s[share_of == n])) for n in range(len(plan.shares)))
-        by_domain = {share.domain: c / iter_s for share, c in zip(plan.shares, compute, strict=True)}
-        sent = self.wan_bytes(plan)
-        gpu_usd, joules = self._held(plan, compute, iter_s)
-        return Estimate(
-            iter_ns=total,
-            iter_s=iter_s,
-            compute_s=compute,
-            utilisation_by_domain=by_domain,
-            utilisation=float(np.mean(list(by_domain.values()))),
+        return iteration.priced(
+            self.cluster, self.job, plan, total,
+            compute_s=tuple(float(np.mean(busy_s[share_of == n])) for n in range(len(plan.shares))),
             bubble_s=0.0 if total == DEAD else to_s(alone) - float(np.mean(busy_s)),
-            exposed_comm_s=iter_s if total == DEAD else to_s(total - alone),
-            wan_bytes=sent,
-            usd=float(np.sum(sent * np.array(self.cluster.usd_per_gb)) / GB),
-            gpu_usd=gpu_usd,
-            energy_j=joules,
+            exposed_comm_s=float("inf") if total == DEAD else to_s(total - alone),
             peak_mem_bytes=tuple(int(x) for x in costs.peak_bytes[:, 0]),
             binding=binding,
-        )
-
-    def _held(self, plan: Plan, compute_s: tuple[float, ...], iter_s: float) -> tuple[float, float]:
-        """USD and joules of holding the plan's GPUs for one iteration."""
-        usd = joules = 0.0
-        for share, busy_s in zip(plan.shares, compute_s, strict=True):
-            domain = self.cluster.domains[share.domain]
-            usd += len(share.gpus) * domain.usd_per_gpu_hour * iter_s / 3600.0
-            joules += energy.energy_j(domain.gpu, len(share.gpus), busy_s, iter_s)
-        return usd, joules
-
-    def wan_bytes(self, plan: Plan) -> Matrix:
-        """Bytes per directed link (K, K) of one iteration: A dp m each way over each boundary between
-        domains, once a chunk, and once less back from the last domain to the first, and the gradient of a
-        tied embedding, on every link of its route; of replicas what an iteration's share of their exchange
-        sends."""
-        if plan.sync is not None:
-            return replicas.wan_bytes(self.job, plan, self.cluster.size)
-        sent = np.zeros((self.cluster.size, self.cluster.size))
-        size = self.job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
-        passes = [(i, j, size * plan.chunks) for i, j in pairwise(plan.order)]
-        if len(plan.shares) > 1:
-            tied_bytes = tied.STEPS * tied.step_bytes(self.job, plan.stages) * plan.dp
-            passes.append((plan.order[-1], plan.order[0], size * (plan.chunks - 1) + tied_bytes))
-        for i, j, both in passes:
-            for link in (*plan.route(i, j), *plan.route(j, i)):
-                sent[link] += both
-        return sent
+        )  # fmt: skip
 
     def move(self, old: Plan | None, new: Plan, links: LinkState) -> Move:
         """Bytes and expected seconds from `old` to `new` with constant links, restart included."""
@@ -304,26 +246,15 @@ class Estimator:
 
     def _replicas(self, plan: Plan, links: LinkState, slowdown: Slowdown) -> Estimate:
         total, exchange = self._replicas_ns(plan, links, slowdown)
-        iter_s = float("inf") if total == DEAD else to_s(total)
         alone = [self.iteration(plan.replica(n), links, slowdown) for n in range(plan.replicas)]
         slowest = max(alone, key=lambda one: one.iter_ns)
         compute = tuple(one.compute_s[0] for one in alone)
-        by_domain = {share.domain: c / iter_s for share, c in zip(plan.shares, compute, strict=True)}
         bubble = 0.0 if total == DEAD else float(np.mean([one.bubble_s for one in alone]))
-        sent = self.wan_bytes(plan)
-        gpu_usd, joules = self._held(plan, compute, iter_s)
-        return Estimate(
-            iter_ns=total,
-            iter_s=iter_s,
+        return iteration.priced(
+            self.cluster, self.job, plan, total,
             compute_s=compute,
-            utilisation_by_domain=by_domain,
-            utilisation=float(np.mean(list(by_domain.values()))),
             bubble_s=bubble,
-            exposed_comm_s=iter_s if total == DEAD else iter_s - float(np.mean(compute)) - bubble,
-            wan_bytes=sent,
-            usd=float(np.sum(sent * np.array(self.cluster.usd_per_gb)) / GB),
-            gpu_usd=gpu_usd,
-            energy_j=joules,
+            exposed_comm_s=float("inf") if total == DEAD else to_s(total) - float(np.mean(compute)) - bubble,
             peak_mem_bytes=self.peak_mem_bytes(plan),
             binding=(
                 "a dead link" if total == DEAD
