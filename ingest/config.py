@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from ingest.errors import UsageError
+from ingest.errors import TwinError, UsageError
 
 Path_ = tuple[str | int, ...]
 """Position of a value in the document: keys and list indices from the top."""
@@ -31,16 +31,23 @@ def load(cls: type[C], path: Path) -> C:
         UsageError: the file is unreadable, is not YAML, or does not fit `cls`; every fault is listed
             as `file:line key: what is wrong`.
     """
-    text = _read(path)
+    node, document = composed(path, _read(path), UsageError)
+    lines = dict(_lines(node)) if node is not None else {}
+    return parse(cls, document, source=str(path), lines=lines)
+
+
+def composed(path: Path, text: str, wrong: type[TwinError]) -> tuple[yaml.Node | None, Any]:
+    """The YAML `text` of `path` as nodes, which know their lines, and as plain values.
+
+    Raises:
+        `wrong`: the text is not YAML.
+    """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
+        return yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise UsageError(f"{where}: not valid YAML: {getattr(error, 'problem', error)}") from error
-    lines = dict(_lines(node)) if node is not None else {}
-    return parse(cls, document, source=str(path), lines=lines)
+        raise wrong(f"{where}: not valid YAML: {getattr(error, 'problem', error)}") from error
 
 
 def parse(cls: type[C], document: Any, *, source: str, lines: Mapping[Path_, int] | None = None) -> C:

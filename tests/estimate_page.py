@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 import cli
-from twin import memory, resolve, solve, uncertainty
+from twin import answer, memory, resolve, solve, uncertainty
 from twin.columns import COLUMNS, NOTES
 
 OUTPUTS: tuple[tuple[str, str, str], ...] = (
@@ -29,7 +29,7 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ("bubble_s", "s", "idle time that remains with free communication, mean over stages"),
     ("exposed_comm_s", "s", "what links and gradient reduction add to the iteration"),
     ("wan_bytes", "bytes", "bytes between domains in one iteration, all boundaries, both directions"),
-    ("usd", "USD", f"egress for these bytes at {resolve.USD_PER_GB} USD per 1e9 bytes"),
+    ("usd", "USD", f"egress for these bytes at {answer.USD_PER_GB} USD per 1e9 bytes"),
     ("energy_j", "J", "energy of all GPUs in one iteration, computing and waiting"),
     ("binding", "", "the cycle of the pipeline that sets its pace: which stages (from 0), which domains"),
     ("basis", "", "where the stage times come from"),

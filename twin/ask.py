@@ -1,6 +1,6 @@
 """Answer a whole table: good rows get an answer, bad ones a failure; as JSON, `twin.estimate/1`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,75 +9,65 @@ from ingest.errors import NotFoundError, TwinError
 from ingest.units import to_s
 from twin import calibration, cases
 from twin.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
+from twin.case import Case, summary
 from twin.cases import Failure, Row, Table
 from twin.columns import BadCellError
-from twin.resolve import Case, resolve, summary
+from twin.resolve import resolve
 from twin.solve import Solution, Target, check, solve
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """Answers by row number, and the rows without one, in the order of the table."""
+class _Told:
+    """What came of a table: rows by number, in its order, and those that could not be asked."""
 
     path: Path
-    rows: tuple[tuple[int, Answer], ...]
-    failures: tuple[Failure, ...]
     constants: Constants
-
-    @property
-    def ok(self) -> bool:
-        """Whether every row got an answer."""
-        return not self.failures
-
-    def to_json(self) -> dict[str, Any]:
-        """Schema `twin.estimate/1`."""
-        return {
-            "schema": "twin.estimate/1",
-            "file": str(self.path),
-            **_basis(self.constants),
-            "rows": [{"row": number, **found.to_json()} for number, found in self.rows],
-            "failed": failed(self.failures),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Solutions:
-    """What `--solve` found, row by row."""
-
-    path: Path
-    column: str
-    target: Target
-    rows: tuple[tuple[int, str, Solution], ...]
     failures: tuple[Failure, ...]
-    constants: Constants
 
     @property
     def ok(self) -> bool:
         """Whether every row could be asked; a target out of reach is an answer."""
         return not self.failures
 
-    def to_json(self) -> dict[str, Any]:
-        """Schema `twin.estimate/1`, with `solve` and `target`."""
+    def _json(self, rows: Iterable[dict[str, Any]], **more: str) -> dict[str, Any]:
+        spread = self.constants.residuals
         return {
             "schema": "twin.estimate/1",
             "file": str(self.path),
-            **_basis(self.constants),
-            "solve": self.column,
-            "target": str(self.target),
-            "rows": [{"row": number, "case": label, **found.to_json()} for number, label, found in self.rows],
+            "interval_level": spread.level,
+            "interval_source": f"{spread.rows} {spread.source}",
+            "constants": self.constants.source,
+            **more,
+            "rows": list(rows),
             "failed": failed(self.failures),
         }
 
 
-def _basis(constants: Constants) -> dict[str, Any]:
-    spread = constants.residuals
-    return {
-        "interval_level": spread.level,
-        "interval_source": f"{spread.rows} {spread.source}",
-        "constants": constants.source,
-    }
+@dataclass(frozen=True, slots=True)
+class Answers(_Told):
+    """The answer to every row."""
+
+    rows: tuple[tuple[int, Answer], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `twin.estimate/1`."""
+        return self._json({"row": number, **found.to_json()} for number, found in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions(_Told):
+    """What `--solve` found for every row."""
+
+    column: str
+    target: Target
+    rows: tuple[tuple[int, str, Solution], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `twin.estimate/1`, with `solve` and `target`."""
+        rows = ({"row": number, "case": label, **found.to_json()} for number, label, found in self.rows)
+        return self._json(rows, solve=self.column, target=str(self.target))
 
 
 def failed(failures: Sequence[Failure]) -> list[dict[str, Any]]:
@@ -117,7 +107,7 @@ def estimate(path: Path, constants: Constants = BUILT_IN) -> Answers:
         InputError: the file cannot be read.
     """
     found, failures = _each(cases.read(path), lambda row: answer(resolve(row.cells), constants))
-    return Answers(path, tuple(found), failures, constants)
+    return Answers(path, constants, failures, tuple(found))
 
 
 def invert(path: Path, column: str, target: Target, constants: Constants = BUILT_IN) -> Solutions:
@@ -133,7 +123,7 @@ def invert(path: Path, column: str, target: Target, constants: Constants = BUILT
 
     found, failures = _each(cases.read(path), ask)
     rows = tuple((number, label, solution) for number, (label, solution) in found)
-    return Solutions(path, column, target, rows, failures, constants)
+    return Solutions(path, constants, failures, column, target, rows)
 
 
 def explain_row(path: Path, number: int, constants: Constants = BUILT_IN) -> tuple[Case, Explained]:

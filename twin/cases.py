@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ingest.config import suggestion
+from ingest.config import composed, suggestion
 from ingest.errors import InputError, UsageError
 from twin.columns import BY_NAME, BadCellError, Cell
 
@@ -132,13 +130,7 @@ def _csv(path: Path, text: str) -> Iterator[Record]:
 
 
 def _yaml(path: Path, text: str) -> Iterator[Record]:
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise InputError(f"{where}: not valid YAML: {getattr(error, 'problem', error)}") from error
+    node, document = composed(path, text, InputError)
     if isinstance(document, dict) and set(document) == {"cases"}:
         document, node = document["cases"], node.value[0][1] if node else None
     if not isinstance(document, list) or node is None:

@@ -5,16 +5,16 @@ says what they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from ingest.errors import UsageError
-from ingest.units import BITS_PER_BYTE
 from twin import gpu
+from twin.case import Case, Measured, Times
 from twin.columns import BY_NAME, BadCellError, Cell
 from twin.domain import Domain
 from twin.job import JobSpec
-from twin.plan import PointToPoint, Schedule
+from twin.plan import Schedule
+from twin.resolve_wan import domains_of, wan_of
 from twin.split import stage_layers
 from twin.transformer import BYTES_PER_ELEMENT, Transformer
 
@@ -25,82 +25,7 @@ OLDER_THAN_AMPERE = ("V100", "RTX-2080", "TITAN")
 WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
-USD_PER_GB = 0.02
-"""Egress between regions of one continent (the price Sailor charges, SOSP 2025)."""
 BLOCKING = ("gpipe", "1f1b")
-
-Times = tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Pieces that override the models: per stage (S,), per boundary (S - 1,); None where not given."""
-
-    forward_s: Times | None
-    backward_s: Times | None
-    transfer_s: Times | None
-    latency_s: Times | None
-
-    @property
-    def schedule_only(self) -> bool:
-        """Forward and backward are known, so the answer is the makespan of the schedule alone."""
-        return self.forward_s is not None and self.backward_s is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One question without gaps. `counts` are layers per stage, embedding and head among them.
-
-    `wan` (S - 1,): (bits per second, one-way seconds) of the boundaries between domains, None inside one.
-    `model` is None where measured stage times make it unnecessary, `message_bytes` where nothing says how
-    large an activation is.
-    """
-
-    label: str
-    site: Domain
-    model: Transformer | None
-    message_bytes: int | None
-    tp: int
-    pp: int
-    dp: int
-    micro_batch: int
-    micro_batches: int
-    counts: tuple[int, ...]
-    domains: tuple[int, ...]
-    wan: tuple[tuple[float, float] | None, ...]
-    job: JobSpec | None
-    schedule: Schedule
-    chunks: int
-    p2p: PointToPoint
-    measured: Measured
-    defaults: tuple[str, ...]
-
-    @property
-    def around(self) -> tuple[float, float] | None:
-        """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain.
-
-        As slow as the slowest boundary; what was measured there goes before the columns.
-        """
-        across = [(b, *wan) for b, wan in enumerate(self.wan) if wan is not None]
-        if not across or self.domains[0] == self.domains[-1]:
-            return None
-        sent, late, bits = self.measured.transfer_s, self.measured.latency_s, 0.0
-        if self.message_bytes is not None:
-            bits = BITS_PER_BYTE * self.message_bytes * self.dp
-        return (
-            min(bits / sent[b] if bits and sent and sent[b] else bps for b, bps, _ in across),
-            max(late[b] if late else latency for b, _, latency in across),
-        )
-
-    @property
-    def gpus(self) -> int:
-        """tp x pp x dp."""
-        return self.tp * self.pp * self.dp
-
-    @property
-    def global_batch(self) -> int:
-        """Sequences of one iteration."""
-        return self.dp * self.micro_batch * self.micro_batches
 
 
 def resolve(cells: Mapping[str, Cell]) -> Case:
@@ -117,7 +42,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     model = _model(cells, kind) if shaped or not measured.schedule_only else None
     schedule, chunks = _schedule(cells, pp, micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
-    domains = _domains(cells, pp, measured)
+    domains = domains_of(cells, pp, measured)
     job = None
     if model is not None:
         job = JobSpec(
@@ -136,7 +61,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         micro_batches=micro_batches,
         counts=_counts(cells, model, pp, chunks),
         domains=domains,
-        wan=_wan(cells, domains, measured),
+        wan=wan_of(cells, domains, measured),
         job=job,
         schedule=schedule,
         chunks=chunks,
@@ -282,12 +207,6 @@ def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
     return replace(site, intra_node_bps=min(intra, inter), intra_node_latency_s=usual.inter_node_latency_s)
 
 
-def _even(total: int, parts: int) -> list[int]:
-    """`total` over `parts` as evenly as possible, the remainder to the last ones."""
-    base, rest = divmod(total, parts)
-    return [base + (i >= parts - rest) for i in range(parts)]
-
-
 def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunks: int) -> tuple[int, ...]:
     """Layers per stage, with embedding and head."""
     cuts: tuple[int, ...] | None = cells.get("cuts")
@@ -312,114 +231,3 @@ def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunk
     counts[0] += 1
     counts[-1] += 1
     return tuple(counts)
-
-
-def _domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[int, ...]:
-    """Domain of every stage (S,), numbered in order of appearance."""
-    given: tuple[str, ...] | None = cells.get("domains")
-    if given is None:
-        return _implied_domains(cells, pp, measured)
-    if len(given) == pp and pp > 1:
-        names = list(dict.fromkeys(given))
-        return tuple(names.index(name) for name in given)
-    if len(given) > 1:
-        stages = [int(part) for part in given if part.isdecimal()]
-        if len(stages) < len(given) or sum(stages) != pp or 0 in stages:
-            raise BadCellError(
-                "domains", f"{len(given)} entries for {pp} stages; name the domain of every stage (a-a-b-b), "
-                "or how many stages each domain has (2-2)",
-            )  # fmt: skip
-        return tuple(k for k, many in enumerate(stages) for _ in range(many))
-    try:
-        wanted = int(given[0])
-    except ValueError:
-        return (0,) * pp  # one name: everything lies there
-    if not 1 <= wanted <= pp:
-        raise BadCellError("domains", f"{wanted} domains need at least as many stages, pp is {pp}; raise pp")
-    return tuple(k for k, stages in enumerate(_even(pp, wanted)) for _ in range(stages))
-
-
-def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[int, ...]:
-    """Without `domains`: a boundary with a cost in a list per boundary is one between domains."""
-    wan: Times = cells.get("wan_bps", ())
-    across = [False] * (pp - 1)
-    if measured.transfer_s or measured.latency_s:
-        rows = [row for row in (measured.transfer_s, measured.latency_s) if row]
-        across = [any(column) for column in zip(*rows, strict=True)]
-    elif wan and len(wan) == pp - 1:
-        across = [bps > 0 for bps in wan]
-    elif wan:
-        if pp == 1:
-            raise BadCellError("wan_bps", "one stage has no wide-area boundary: raise pp or empty this cell")
-        if len(wan) > pp - 1:
-            raise BadCellError("wan_bps", f"{len(wan)} entries, but {pp} stages have {pp - 1} boundaries")
-        halves = _even(pp, len(wan) + 1)
-        across = [i + 1 in {sum(halves[: k + 1]) for k in range(len(wan))} for i in range(pp - 1)]
-    domain = [0]
-    for crossed in across:
-        domain.append(domain[-1] + crossed)
-    return tuple(domain)
-
-
-def _wan(
-    cells: Mapping[str, Cell], domains: tuple[int, ...], measured: Measured
-) -> tuple[tuple[float, float] | None, ...]:
-    """Bandwidth and latency of every boundary that joins two domains."""
-    crossed = [i for i in range(len(domains) - 1) if domains[i] != domains[i + 1]]
-    bps = _per_boundary(cells, "wan_bps", crossed, len(domains) - 1)
-    latency = _per_boundary(cells, "wan_latency_s", crossed, len(domains) - 1)
-    found: list[tuple[float, float] | None] = [None] * (len(domains) - 1)
-    for i in crossed:
-        if not bps.get(i) and measured.transfer_s is None:
-            if i in bps:
-                raise BadCellError(
-                    "wan_bps",
-                    f"0 between stages {i} and {i + 1}, which lie in two domains: nothing would ever arrive",
-                )
-            raise BadCellError(
-                "wan_bps", f"stages {i} and {i + 1} lie in different domains: give the bandwidth"
-            )
-        if bps.get(i) and measured.transfer_s is None and "hidden" not in cells:
-            raise BadCellError(
-                "hidden", "a message over wan_bps is as large as hidden, seq and micro_batch make it: give "
-                "hidden, or boundary_transfer_s",
-            )  # fmt: skip
-        found[i] = (bps.get(i, float("inf")) or float("inf"), latency.get(i, 0.0))
-    return tuple(found)
-
-
-def _per_boundary(cells: Mapping[str, Cell], name: str, crossed: list[int], all_of: int) -> dict[int, float]:
-    """Values of a list by stage boundary: one for all, one per crossing, or one per stage boundary."""
-    values: tuple[float, ...] = cells.get(name, ())
-    if not values or not crossed:
-        return {}
-    if len(values) == all_of:
-        return {i: values[i] for i in crossed}
-    if len(values) == 1:
-        return dict.fromkeys(crossed, values[0])
-    if len(values) != len(crossed):
-        raise BadCellError(
-            name,
-            f"{len(values)} entries for {len(crossed)} wide-area boundaries and {all_of} stage boundaries",
-        )
-    return dict(zip(crossed, values, strict=True))
-
-
-def summary(case: Case) -> dict[str, Any]:
-    """The resolved case in the names of its columns, for `--explain`."""
-    shown: dict[str, Any] = {
-        "gpu_model": case.site.gpu.name, "gpus": case.gpus, "gpus_per_node": case.site.gpus_per_node,
-        "tp": case.tp, "pp": case.pp, "dp": case.dp, "micro_batch": case.micro_batch,
-        "micro_batches": case.micro_batches, "global_batch": case.global_batch,
-        "schedule": case.schedule, "chunks": case.chunks, "p2p": case.p2p,
-        "domains": "-".join(str(k) for k in case.domains),
-    }  # fmt: skip
-    if case.model is not None and case.job is not None:
-        model = case.model
-        shown |= {
-            "layers": model.blocks, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads,
-            "ffn": model.ffn, "vocab": model.vocab, "seq": model.seq, "dtype": model.dtype,
-            "attention": model.attention, "recompute": case.job.recompute, "zero": case.job.zero,
-            "cuts (with embedding and head)": "-".join(map(str, case.counts)),
-        }  # fmt: skip
-    return shown

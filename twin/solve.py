@@ -12,8 +12,9 @@ from typing import Any
 from ingest.config import suggestion
 from ingest.errors import UsageError
 from twin.answer import BUILT_IN, Constants, answer
+from twin.case import Case
 from twin.columns import BadCellError, Cell
-from twin.resolve import Case, resolve
+from twin.resolve import resolve
 
 HIGHER_IS_BETTER = ("utilisation", "mfu")
 LOWER_IS_BETTER = (

@@ -3,13 +3,14 @@ import pytest
 
 from twin import cases
 from twin.answer import Answer, answer, explain
+from twin.case import Case
 from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import Estimator
 from twin.gpu import fabric, preset
 from twin.job import JobSpec
 from twin.memory import WORKSPACE_BYTES
 from twin.plan import PointToPoint, Schedule
-from twin.resolve import Case, resolve
+from twin.resolve import resolve
 from twin.transformer import classic
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from ingest.errors import InputError, UsageError
 from twin import cases
+from twin.case import Case
 from twin.columns import BadCellError
-from twin.resolve import Case, resolve
+from twin.resolve import resolve
 
 
 def table(tmp_path: Path, text: str, name: str = "cases.csv") -> cases.Table:
