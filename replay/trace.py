@@ -3,9 +3,9 @@
 The log holds iterations, not operations. Each iteration of the window is simulated again by the referee
 under the links that the world had when it began; if a link changed on the way its operations are stretched
 to the length that was logged, and say so. The file is the trace event format (JSON object form): complete
-events ("X") on one track a stage and one a direction of a link, instants ("i") for decisions, counters ("C")
-for telemetry, names as metadata ("M"); times in microseconds of simulated time. Perfetto and chrome://tracing
-open it.
+events ("X") on one track a stage and one a direction of a link, for each job its own, instants ("i") for
+decisions, counters ("C") for telemetry, names and order as metadata ("M"); times in microseconds of simulated
+time. Perfetto opens it.
 """
 
 import json
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ingest import durable
 from ingest.errors import UsageError
@@ -26,15 +25,12 @@ from replay.events import Event
 from replay.header import from_payload
 from replay.log import RunReader
 from replay.observation import plan_from_json
-from twin import referee
+from replay.trace_operations import called, simulate
 from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.timing import boundaries, stage_domains
-from twin.wan import WanTrace
 
 Json = dict[str, Any]
-Slice = tuple[str, int, int, int, int]
-"""(what, where, micro-batch, start_ns, end_ns) of an operation, as the referee tells it."""
 MOST = 500_000
 """Operations that a file may hold; viewers become slow beyond."""
 RUN, LINKS = 1, 2
@@ -109,7 +105,7 @@ class Drawing:
         self._jobs: dict[str, _Job] = {}
         self._names = [domain.name for domain in self.stage.setup.cluster.domains]
         self._slowdown = np.ones(len(self._names))
-        self._tracks: dict[tuple[int, int], str] = {(RUN, 0): "run", (RUN, 1): "decisions"}
+        self._tracks: dict[tuple[int, str], int] = {}  # (process, name) -> number
         self._take: dict[str, Callable[[Event], None]] = {
             "plan_applied": self._plan_applied,
             "iteration_done": self._iteration_done,
@@ -131,11 +127,21 @@ class Drawing:
     def names(self) -> Iterator[Json]:
         """Metadata: what processes and tracks are called."""
         processes = {RUN: "run", LINKS: "links"} | {DOMAINS + k: name for k, name in enumerate(self._names)}
-        used = {pid for pid, _ in self._tracks} | {event["pid"] for event in self.events}
-        for pid in sorted(used):
-            yield _named("process_name", pid, 0, processes[pid])
-        for (pid, tid), name in sorted(self._tracks.items()):
-            yield _named("thread_name", pid, tid, name)
+        used = {(event["pid"], event.get("tid")) for event in self.events}
+        for pid in sorted({pid for pid, _ in used}):
+            yield _meta("process_name", pid, 0, name=processes[pid])
+            yield _meta("process_sort_index", pid, 0, sort_index=pid)
+        for (pid, name), tid in self._tracks.items():
+            if (pid, tid) in used:
+                yield _meta("thread_name", pid, tid, name=name)
+                yield _meta("thread_sort_index", pid, tid, sort_index=tid)
+
+    def _track(self, pid: int, name: str, job: str = "") -> int:
+        """Number of a track: jobs never share one, because what they do overlaps."""
+        key = (pid, f"{job}: {name}" if job else name)
+        if key not in self._tracks:
+            self._tracks[key] = sum(process == pid for process, _ in self._tracks)
+        return self._tracks[key]
 
     def _job(self, name: str) -> _Job:
         if name not in self._jobs:
@@ -149,7 +155,14 @@ class Drawing:
         if said["pause_ns"]:
             start = event.sim_ns - said["pause_ns"]
             moved = {f"{self._names[i]}>{self._names[j]}": size for i, j, size in said["moved_bytes"]}
-            self._slice("move", RUN, 0, start, event.sim_ns, {"plan": str(job.plan), "moved_bytes": moved})
+            self._slice(
+                "move",
+                RUN,
+                self._track(RUN, "run", event.job),
+                start,
+                event.sim_ns,
+                {"plan": str(job.plan), "moved_bytes": moved},
+            )
 
     def _iteration_done(self, event: Event) -> None:
         said, start = event.payload, event.payload["start_ns"]
@@ -167,8 +180,8 @@ class Drawing:
         assert known.plan is not None, "an iteration follows a plan"
         self.iterations += 1
         self.progress.advance()
-        label = f"iteration {number}" + (f" of {job}" if job else "")
-        self._slice(label, RUN, 0, start_ns, start_ns + length_ns, {"plan": str(known.plan)})
+        told, run = {"plan": str(known.plan)}, self._track(RUN, "run", job)
+        self._slice(f"iteration {number}", RUN, run, start_ns, start_ns + length_ns, told)
         found = simulate(known.estimator, known.plan, self.stage.setup.wan, start_ns, self._slowdown)
         if found is None:  # it began while a link was dead: nothing is known of its inside
             return
@@ -177,11 +190,11 @@ class Drawing:
         self.stretched += whole_ns != length_ns
         shown = {} if whole_ns == length_ns else {"stretched": round(ratio, 4)}
         domains, crossings = stage_domains(known.plan), boundaries(known.plan)
-        for what, where, k, begin, end in operations:
-            name, pid, tid = self._place(what, where, domains, crossings)
-            if pid:
+        for name, what, where, begin, end in called(operations, known.plan.chunks):
+            place = self._place(what, where, job, domains, crossings)
+            if place is not None:
                 at, to = start_ns + round(begin * ratio), start_ns + round(end * ratio)
-                self._slice(name if k < 0 else f"{name} {k}", pid, tid, at, to, shown)
+                self._slice(name, *place, at, to, shown)
         if len(self.events) > MOST:
             raise UsageError(
                 f"more than {MOST:,} operations between {self.from_ns / NS_PER_S:g} s and "
@@ -189,36 +202,34 @@ class Drawing:
             )
 
     def _place(
-        self, what: str, where: int, domains: list[int], crossings: list[tuple[int, int] | None]
-    ) -> tuple[str, int, int]:
-        """Name and track of an operation; process 0: it is not shown (a message inside a domain)."""
+        self, what: str, where: int, job: str, domains: list[int], crossings: list[tuple[int, int] | None]
+    ) -> tuple[int, int] | None:
+        """Process and track of an operation; None: it is not shown (a message inside a domain)."""
         if what not in ("down", "up"):
             pid = DOMAINS + domains[where]
-            self._tracks.setdefault((pid, where), f"stage {where}")
-            return what, pid, where
+            return pid, self._track(pid, f"stage {where}", job)
         pair = crossings[where]
         if pair is None:
-            return what, 0, 0
+            return None
         i, j = pair if what == "down" else pair[::-1]
-        tid = i * len(self._names) + j
-        self._tracks.setdefault((LINKS, tid), f"{self._names[i]} > {self._names[j]}")
-        return "activations" if what == "down" else "gradients", LINKS, tid
+        return LINKS, self._track(LINKS, f"{self._names[i]} > {self._names[j]}", job)
 
     def _time_lost(self, event: Event) -> None:
         said = event.payload
-        self._slice(
-            f"lost: {said['reason']}", RUN, 0, said["start_ns"], said["start_ns"] + said["lost_ns"], {}
-        )
+        start, run = said["start_ns"], self._track(RUN, "run", event.job)
+        self._slice(f"lost: {said['reason']}", RUN, run, start, start + said["lost_ns"], {})
 
     def _decided(self, event: Event) -> None:
         said = event.payload
         told = {"reason": said["reason"], "trigger": said["observation"].get("trigger")}
-        self._instant(f"decision {said['number']}: {said['action']}", RUN, 1, event.sim_ns, told)
+        name = f"decision {said['number']}: {said['action']}"
+        self._instant(name, self._track(RUN, "decisions", event.job), event.sim_ns, told)
 
     def _link(self, event: Event) -> None:
         i, j = event.payload["src"], event.payload["dst"]
         what = event.type.replace("_", " ")
-        self._instant(f"{what}: {self._names[i]} > {self._names[j]}", RUN, 1, event.sim_ns, {})
+        name = f"{what}: {self._names[i]} > {self._names[j]}"
+        self._instant(name, self._track(RUN, "links"), event.sim_ns, {})
 
     def _link_observed(self, event: Event) -> None:
         at_ns = event.payload["sampled_ns"]
@@ -240,32 +251,16 @@ class Drawing:
 
     def _slice(self, name: str, pid: int, tid: int, start_ns: int, end_ns: int, args: Json) -> None:
         if end_ns > self.from_ns and start_ns < self.to_ns:
-            own = {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3, "pid": pid, "tid": tid}
+            # Viewers add the two: the sum is the very number at which the next slice may begin.
+            start_us, end_us = start_ns / 1e3, end_ns / 1e3
+            own = {"ts": start_us, "dur": end_us - start_us, "pid": pid, "tid": tid}
             self.events.append({"name": name, "cat": name.split()[0], "ph": "X", **own, "args": args})
 
-    def _instant(self, name: str, pid: int, tid: int, at_ns: int, args: Json) -> None:
+    def _instant(self, name: str, tid: int, at_ns: int, args: Json) -> None:
         if self.from_ns <= at_ns <= self.to_ns:
-            own = {"ts": at_ns / 1e3, "pid": pid, "tid": tid, "s": "t"}
+            own = {"ts": at_ns / 1e3, "pid": RUN, "tid": tid, "s": "t"}
             self.events.append({"name": name, "ph": "i", **own, "args": args})
 
 
-def simulate(
-    estimator: Estimator, plan: Plan, wan: WanTrace, start_ns: int, slowdown: NDArray[np.float64]
-) -> tuple[list[Slice], int] | None:
-    """Operations of an iteration under the links at `start_ns`, and its length in nanoseconds; None while a
-    used link is dead. What follows a stage's last backward is one operation, "update", of micro-batch -1."""
-    # Replicas are one pipeline a domain, which the kernel times and the referee does not know.
-    pipeline = None if plan.sync is not None else estimator.pipeline(plan, wan.at(start_ns), slowdown)
-    if pipeline is None:
-        return None
-    found: list[Slice] = []
-    timeline = referee.simulate(pipeline, 0, lambda *operation: found.append(operation))
-    for stage, end_ns in enumerate(timeline.end_ns):
-        tail = int(pipeline.tail[stage, 0])
-        if tail:
-            found.append(("update", stage, -1, end_ns, end_ns + tail))
-    return found, timeline.iteration_ns
-
-
-def _named(what: str, pid: int, tid: int, name: str) -> Json:
-    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+def _meta(what: str, pid: int, tid: int, **args: str | int) -> Json:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}

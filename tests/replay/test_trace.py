@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from ingest.errors import UsageError
+from ingest.ingestion import ingest
 from replay import runner, runs, trace
 from replay.events import Event
 from replay.log import RunReader
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
+from twin import scenario as scenarios
 
 Json = dict[str, Any]
 WANTED = {
@@ -22,6 +24,13 @@ WANTED = {
     "i": {"name", "ts", "pid", "tid", "s", "args"},
     "C": {"name", "ts", "pid", "args"},
     "M": {"name", "pid", "tid", "args"},
+}
+"""Keys by phase; the file uses no other phase of the trace event format."""
+METADATA = {
+    "process_name": ("name", str),
+    "thread_name": ("name", str),
+    "process_sort_index": ("sort_index", int),
+    "thread_sort_index": ("sort_index", int),
 }
 TICK_US = 2e-3  # times are nanoseconds over a thousand: two roundings
 
@@ -47,30 +56,47 @@ def traced(store: Path, from_s: float, to_s: float) -> tuple[trace.Traced, Json]
 
 
 def problems(body: Json) -> Iterator[str]:
-    """What is wrong by the rules of the trace event format."""
+    """What is wrong by the rules of the trace event format (JSON object form)."""
+    if body["displayTimeUnit"] not in ("ms", "ns"):
+        yield "displayTimeUnit"
     events = body["traceEvents"]
     for event in events:
-        if set(event) - {"ph"} != WANTED.get(event["ph"]):
-            yield f"{event}: keys"
-        if event["ph"] != "M" and not event["ts"] >= 0:
-            yield f"{event}: time"
-        if event["ph"] == "i" and event["s"] not in "gpt":
-            yield f"{event}: scope"
-        if event["ph"] == "C" and not all(isinstance(value, float) for value in event["args"].values()):
-            yield f"{event}: a counter counts"
+        yield from (f"{event}: {fault}" for fault in faults(event))
+    named = Counter((e["name"], e["pid"], e["tid"]) for e in events if e["ph"] == "M")
+    yield from (f"{key}: said {count} times" for key, count in named.items() if count > 1)
     tracks = {(e["pid"], e["tid"]) for e in events if e["ph"] in "Xi"}
-    yield from (
-        f"{t}: no name" for t in tracks - {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
-    )
+    for what in ("thread_name", "thread_sort_index"):
+        told = {(pid, tid) for name, pid, tid in named if name == what}
+        yield from (f"{track}: {what}" for track in tracks ^ told)
     processes = {e["pid"] for e in events}
-    yield from (
-        f"{p}: no name" for p in processes - {e["pid"] for e in events if e["name"] == "process_name"}
-    )
+    for what in ("process_name", "process_sort_index"):
+        yield from (f"{p}: {what}" for p in processes ^ {pid for name, pid, _ in named if name == what})
     slices = sorted(
-        (e for e in events if e["ph"] == "X"), key=lambda e: (e["pid"], e["tid"], e["ts"], -e["dur"])
+        (e for e in events if e["ph"] == "X"), key=lambda e: (str(e["pid"]), e["tid"], e["ts"], -e["dur"])
     )
     for _, track in groupby(slices, key=lambda e: (e["pid"], e["tid"])):
         yield from overlapping(track)
+
+
+def faults(event: Json) -> Iterator[str]:
+    """What is wrong with one event by itself."""
+    phase, args = event["ph"], event["args"]
+    if set(event) - {"ph"} != WANTED.get(phase):
+        yield "keys"
+    if not (isinstance(event["name"], str) and event["name"] and isinstance(args, dict)):
+        yield "name and args"
+    if not all(isinstance(event[key], int) for key in ("pid", "tid") if key in event):
+        yield "numbers of process and track"
+    if not all(isinstance(event[key], float) and event[key] >= 0 for key in ("ts", "dur") if key in event):
+        yield "time"
+    if phase == "i" and event["s"] not in ("g", "p", "t"):
+        yield "scope"
+    if phase == "C" and not (args and all(isinstance(value, float) for value in args.values())):
+        yield "a counter counts"
+    if phase == "M":
+        key, kind = METADATA[event["name"]]
+        if list(args) != [key] or not isinstance(args[key], kind):
+            yield "metadata"
 
 
 def overlapping(track: Iterable[Json]) -> Iterator[str]:
@@ -79,9 +105,9 @@ def overlapping(track: Iterable[Json]) -> Iterator[str]:
     for event in track:
         if event["dur"] < 0:
             yield f"{event}: ends before it begins"
-        while ends and ends[-1] <= event["ts"] + TICK_US:
+        while ends and ends[-1] <= event["ts"]:
             ends.pop()
-        if ends and event["ts"] + event["dur"] > ends[-1] + TICK_US:
+        if ends and event["ts"] + event["dur"] > ends[-1]:
             yield f"{event}: overlaps"
         ends.append(event["ts"] + event["dur"])
 
@@ -168,3 +194,60 @@ def test_lost_time_is_shown_with_its_reason(tmp_path: Path) -> None:
     made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=600)
     shown = [e for e in json.loads(made.path.read_text())["traceEvents"] if e["name"].startswith("lost: ")]
     assert {e["name"] for e in shown} == {f"lost: {event.payload['reason']}" for event in lost} != set()
+
+
+SCHEDULES = {
+    "1f1b": {},
+    "gpipe": {"schedule": "gpipe"},
+    "crosspipe": {"schedule": "crosspipe", "p2p": "overlapped"},
+    "interleaved": {"schedule": "interleaved", "chunks": 2},
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_has_a_valid_trace_with_every_operation_once(tmp_path: Path, name: str) -> None:
+    scenario = toy_scenario()
+    job = scenario.job.model_copy(update=SCHEDULES[name])
+    done = runner.run(tmp_path, policy="static", scenario=scenario.model_copy(update={"job": job}))
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=30)
+    body = json.loads(made.path.read_text())
+    assert list(problems(body)) == []
+    plan = plan_of(RunReader(runs.folder(tmp_path, done.run_id)).events())
+    slices = [e for e in body["traceEvents"] if e["ph"] == "X"]
+    first = next(e for e in slices if e["name"] == "iteration 0")
+    inside = [e for e in slices if e["pid"] >= trace.DOMAINS and e["ts"] + e["dur"] <= first["dur"] + TICK_US]
+    computed = Counter((e["pid"], e["tid"], e["name"]) for e in inside)
+    assert set(computed.values()) == {1}
+    stages, chunks = sum(share["pp"] for share in plan["shares"]), plan.get("chunks", 1)
+    kinds = Counter(e["cat"] for e in inside)
+    assert kinds["forward"] == kinds["backward"] == stages * chunks * plan["micro_batches"]
+    assert ("forward 0 chunk 1" in {e["name"] for e in inside}) == (chunks > 1)
+
+
+def test_jobs_that_run_at_once_never_share_a_track(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # this world is one of the lake
+    ingest([Path(__file__).parents[2] / "traces"], tmp_path)
+    done = runner.run(tmp_path, policy="mpc", scenario=scenarios.load("tri-jobs"))
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=590, to_s=620)
+    body = json.loads(made.path.read_text())
+    assert list(problems(body)) == []
+    names = {e["args"]["name"] for e in body["traceEvents"] if e["name"] == "thread_name"}
+    assert {"long: run", "short: run", "long: stage 0", "short: stage 0"} <= names
+
+
+def test_the_rules_find_what_is_wrong(store: Path) -> None:
+    _, body = traced(store, 0, 30)
+    events = body["traceEvents"]
+    slice_ = next(e for e in events if e["ph"] == "X" and e["cat"] == "forward")
+    broken: list[Json] = [
+        {**slice_, "ph": "B"},
+        {**slice_, "ts": -1.0},
+        {**slice_, "ts": slice_["ts"] + slice_["dur"] / 2},
+        {**slice_, "tid": 99},
+        {**slice_, "pid": "10"},
+        next(e for e in events if e["ph"] == "M"),
+    ]
+    for event in broken:
+        assert list(problems({**body, "traceEvents": [*events, event]})), event
+    unnamed = [e for e in events if e["name"] != "thread_name"]
+    assert list(problems({**body, "traceEvents": unnamed}))
