@@ -7,7 +7,7 @@ Internet Traffic Engineering by Optimizing OSPF Weights, INFOCOM 2000, call it I
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ingest.errors import InputError
 
 Routing = Literal["shortest", "ecmp"]
-ROUTINGS: tuple[str, ...] = get_args(Routing)
 Link = tuple[str, str]
 _WEIGHT = 10**18
 """Weights are whole numbers, so that equal paths are equal."""

@@ -14,7 +14,6 @@ GB = 1e9
 """Bytes in the decimal gigabyte that clouds bill."""
 MS = 1e-3
 US = 1e-6
-SPEED_OF_LIGHT_IN_FIBRE_M_S = 2.0e8
 
 
 def to_ns(seconds: float) -> int:

@@ -1,6 +1,7 @@
 """Small prepared worlds for tests: K domains, links constant or stepping, no lake."""
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from twin.domain import Matrix
 from twin.kalman import LinkParameters
 from twin.ou import OuParameters
 from twin.scenario import Scenario, Setup, assemble
-from twin.wan import LinkSeries, WanTrace, constant, trace
+from twin.wan import LinkSeries, WanTrace, trace
 
 
 def toy_scenario(size: int = 3, **changes: Any) -> Scenario:
@@ -50,9 +51,9 @@ def toy_wan(
     names = tuple(f"d{k}" for k in range(size))
     bandwidth = np.broadcast_to(np.asarray(bps, np.float64), (size, size))
     latency = np.broadcast_to(np.asarray(latency_s, np.float64), (size, size))
-    base = constant(names, bandwidth, latency, to_ns(seconds))
-    series = dict(base.series)
-    for (i, j), changes in (steps or {}).items():
+    series = {}
+    for i, j in permutations(range(size), 2):
+        changes = (steps or {}).get((i, j), ())
         times = np.array([0, *(to_ns(at) for at, _ in changes)], np.int64)
         rates = np.array([bandwidth[i, j], *(rate for _, rate in changes)])
         series[i, j] = LinkSeries(times, rates, np.full(len(times), latency[i, j]))

@@ -156,10 +156,6 @@ class Plan:
         """Pipeline stages in all."""
         return sum(share.pp for share in self.shares)
 
-    def with_schedule(self, schedule: Schedule, p2p: PointToPoint) -> "Plan":
-        """The same split under another schedule, one that needs no chunks."""
-        return replace(self, schedule=schedule, p2p=p2p, chunks=1)
-
     def __str__(self) -> str:
         between = " > " if self.sync is None else " | "
         shares = between.join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)

@@ -151,20 +151,6 @@ def trace(
     return WanTrace(names, ordered, 0, end_ns, origin_epoch_ns, digest, note, capacity_bps)
 
 
-def constant(names: tuple[str, ...], bandwidth_bps: Matrix, latency_s: Matrix, end_ns: int) -> WanTrace:
-    """A trace whose links never change; `bandwidth_bps` and `latency_s` are (K, K)."""
-    size = len(names)
-    series = {
-        (i, j): LinkSeries(
-            np.zeros(1, np.int64), np.array([bandwidth_bps[i, j]]), np.array([latency_s[i, j]])
-        )
-        for i in range(size)
-        for j in range(size)
-        if i != j
-    }
-    return trace(names, series, end_ns)
-
-
 def _digest(names: tuple[str, ...], series: Mapping[tuple[int, int], LinkSeries], end_ns: int) -> str:
     """SHA-256 over names, length and every sample, byte order fixed."""
     state = sha256(repr((names, end_ns)).encode())

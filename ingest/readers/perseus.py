@@ -73,7 +73,7 @@ class Perseus:
         """A row for each instruction and clock, or for each iteration and operation of a rank."""
         names = csvfile.header(source.head)
         if names == _STAGES:
-            yield from csvfile.side_by_side(source, lambda block: _stages(source, block, options))
+            yield from csvfile.side_by_side(source, lambda block: _stages(source, block))
         elif set(names) >= _LIMITS and len(set(names)) == len(names):
             yield from csvfile.side_by_side(source, lambda block: _limits(source, block, names))
         elif source.path.name.endswith(".prof.json"):
@@ -91,7 +91,7 @@ class Perseus:
         )
 
 
-def _stages(source: Source, block: csvfile.Block, options: DatasetOptions) -> Batch:
+def _stages(source: Source, block: csvfile.Block) -> Batch:
     named = _STAGE_NAME.fullmatch(source.path.name)
     constants = {"model": named[1], "gpu_model": named[2]} if named else {"model": source.path.stem}
     batch = cells.Typed("layer_profiles", _STAGES, _STAGE_COLUMNS, constants)(block)

@@ -199,7 +199,7 @@ def test_free_knobs_are_one_family() -> None:
     estimator = Estimator(setup.cluster, setup.job)
     (plan, _), *_ = best_plans(estimator, setup.wan.at(0), free_gpus=(4, 4), top=1)
     pool = Pool(estimator, grid(setup.wan, [], RESTART_S))
-    assert pool.add([plan, plan.with_schedule("gpipe", "blocking"), plan]) == 1
+    assert pool.add([plan, replace(plan, schedule="gpipe"), plan]) == 1
     assert len(pool.families[0].plans) == 2
 
 

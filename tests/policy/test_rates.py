@@ -33,7 +33,7 @@ def test_equals_the_estimator_under_other_schedules(schedule: Schedule) -> None:
     rng = np.random.default_rng(4)
     states = [links(3, rng) for _ in range(6)]
     plan = estimator.make((2, 0, 1), (1, 2, estimator.n_layers - 3), 1, ((1, 1),) * 3, 1)
-    other = plan.with_schedule(schedule, "blocking")
+    other = replace(plan, schedule=schedule)
     expected = [estimator.iter_ns(other, s) for s in states]
     assert iteration_ns(estimator, other, States.of(states)).tolist() == expected
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,7 +80,7 @@ def test_only_what_changes_place_is_resharded() -> None:
 
 def test_schedule_and_warm_up_turn_without_a_restart_but_the_micro_batch_does_not() -> None:
     old = plan((0, LAYERS, 4, 1))
-    assert not moving.needs_restart(old, old.with_schedule("gpipe", "overlapped"))
+    assert not moving.needs_restart(old, replace(old, schedule="gpipe", p2p="overlapped"))
     bigger = plan((0, LAYERS, 4, 1), micro_batch=2)
     assert moving.needs_restart(old, bigger)
     assert not moving.move_bytes(JOB, old, bigger, 3).any()
