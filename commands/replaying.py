@@ -82,7 +82,7 @@ def again(
     until: float | None, links: tuple[str, ...],
 ) -> None:  # fmt: skip
     """`twin replay --run`: the run once more, or with another policy or other links."""
-    from replay import options, runs, whatif
+    from replay import options, rerun, runs, whatif
     from replay import show_whatif as show
 
     run_id = runs.find(out.store, run)
@@ -90,7 +90,7 @@ def again(
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")
         with out.console.progress() as progress:
-            same = whatif.again(out.store, run_id, until_s=until, progress=progress)
+            same = rerun.again(out.store, run_id, until_s=until, progress=progress)
         out.show(same.to_json(), lambda console: show.rerun(console, same))
         sys.exit(0 if same.equal else 3)
     with out.console.progress() as progress:

@@ -6,7 +6,8 @@ from replay.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.offpolicy import OffPolicy
-    from replay.whatif import Rerun, WhatIf
+    from replay.rerun import Rerun
+    from replay.whatif import WhatIf
 
 
 def rerun(console: Console, found: "Rerun") -> None:

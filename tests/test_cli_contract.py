@@ -248,7 +248,7 @@ INTERRUPTED = {
     "train": ("replay.training.train", ["train"]),
     "replay": ("replay.runner.run", ["replay", "-p", "static"]),
     "replay --resume": ("replay.runner.resume", ["replay", "--resume", STATIC]),
-    "replay --run": ("replay.whatif.again", ["replay", "--run", STATIC]),
+    "replay --run": ("replay.rerun.again", ["replay", "--run", STATIC]),
     "what if": ("replay.whatif.what_if", ["replay", "--run", STATIC, "--policy", "single"]),
     "offpolicy": ("replay.offpolicy.estimate", ["offpolicy", STATIC, "--policy", "single"]),
     "bench": ("replay.compare.compare", ["bench"]),

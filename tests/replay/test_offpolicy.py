@@ -10,9 +10,10 @@ import pytest
 
 from ingest.errors import InputError
 from replay import offpolicy, runner, runs
+from replay import offpolicy_methods as methods
 from replay.episodes import distribution, key, read
 from replay.log import RunReader, RunWriter
-from replay.offpolicy import Course
+from replay.offpolicy_methods import Course
 from tests.replay.toys import register, toy_run, without_lake
 from tests.worlds import toy_scenario
 
@@ -47,17 +48,17 @@ def course(ratio: list[float], reward: list[float], **arrays: list[float]) -> Co
 
 def test_importance_sampling_by_hand() -> None:
     paths = [course([2.0, 0.5], [10.0, 20.0]), course([0.0, 2.0], [30.0, 40.0])]
-    assert offpolicy.importance(paths) == (2 * 10 + 1 * 20 + 0) / 2
-    assert offpolicy.weighted(paths) == 10 + 20
+    assert methods.importance(paths) == (2 * 10 + 1 * 20 + 0) / 2
+    assert methods.weighted(paths) == 10 + 20
     exact = [replace(path, model=path.reward, target=np.array([10.0, 20.0])) for path in paths]
-    assert offpolicy.doubly_robust(exact) == offpolicy.direct(exact) == 30
+    assert methods.doubly_robust(exact) == methods.direct(exact) == 30
 
 
 def test_what_the_logged_policy_never_does_is_not_estimated() -> None:
     never = course([1.0, 0.0, 0.0], [10.0, 20.0, 30.0], open=np.array([True, False, True]), target=[9.0] * 3)  # type: ignore[arg-type]
-    assert offpolicy.importance([never]) is None and offpolicy.weighted([never]) is None
-    assert offpolicy.doubly_robust([never]) == 27 + 10  # the model alone after the first step
-    assert offpolicy.matched([replace(never, same=np.array([True, False, True]))]) == 27 + 10 + 30
+    assert methods.importance([never]) is None and methods.weighted([never]) is None
+    assert methods.doubly_robust([never]) == 27 + 10  # the model alone after the first step
+    assert methods.matched([replace(never, same=np.array([True, False, True]))]) == 27 + 10 + 30
 
 
 def test_importance_sampling_and_dr_are_unbiased_over_every_path() -> None:
@@ -78,8 +79,8 @@ def test_importance_sampling_and_dr_are_unbiased_over_every_path() -> None:
             model=[reward(x, y)[0], reward(x, y)[1] + 2],
             target=[expected_model / 2] * 2,
         )
-        wrong["is"] += b[x] * b[y] * (offpolicy.importance([one]) or 0.0)
-        wrong["dr"] += b[x] * b[y] * (offpolicy.doubly_robust([one]) or 0.0)
+        wrong["is"] += b[x] * b[y] * (methods.importance([one]) or 0.0)
+        wrong["dr"] += b[x] * b[y] * (methods.doubly_robust([one]) or 0.0)
     assert wrong["is"] == pytest.approx(truth) and wrong["dr"] == pytest.approx(truth)
 
 

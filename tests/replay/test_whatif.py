@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.errors import DamageError, InputError, UsageError
-from replay import audit, header, runs, whatif
+from replay import audit, header, rerun, runs, whatif
 from replay.events import Event, canonical
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
@@ -29,9 +29,9 @@ def events_of(store: Path, run_id: str) -> list[Event]:
 def test_a_run_again_is_equal_in_every_event(store: Path) -> None:
     done = toy_run(store)
     events = events_of(store, done.run_id)
-    found = whatif.again(store, done.run_id)
+    found = rerun.again(store, done.run_id)
     assert found.equal and found.compared == len(events)
-    part = whatif.again(store, done.run_id, until_s=200.0)
+    part = rerun.again(store, done.run_id, until_s=200.0)
     assert part.equal and part.compared == sum(event.sim_ns <= 200e9 for event in events) < len(events)
     assert len(runs.all_ids(store)) == 1
     shown = json.loads(json.dumps(found.to_json(), allow_nan=False))
@@ -64,10 +64,10 @@ def test_the_first_event_that_differs_is_named(store: Path) -> None:
         for event in events[:-1]:
             writer.append(event.sim_ns, event.type, event.payload, wall=event.wall)
         writer.finish(events[-1].payload["totals"], sim_ns=events[-1].sim_ns)
-    found = whatif.again(store, "forged")
+    found = rerun.again(store, "forged")
     assert not found.equal and found.seq == forged.seq == found.compared
     assert "energy_j" in (found.difference or "")
-    before = whatif.again(store, "forged", until_s=forged.sim_ns / 1e9 - 30)
+    before = rerun.again(store, "forged", until_s=forged.sim_ns / 1e9 - 30)
     assert before.equal
 
 
@@ -114,7 +114,7 @@ def test_a_branch_keeps_the_past_and_is_audited_alone(store: Path) -> None:
     report = audit.audit(store, found.run_id)
     assert report.ok, report.findings
     assert audit.decision(store, found.run_id, 6).reproduced
-    assert whatif.again(store, found.run_id).equal
+    assert rerun.again(store, found.run_id).equal
 
 
 def test_both_sides_end_at_until(store: Path) -> None:
@@ -138,7 +138,7 @@ def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
             writer.append(event.sim_ns, event.type, event.payload, wall=event.wall)
     with pytest.raises(InputError, match="not finished"):
         whatif.what_if(store, "half", "static")
-    assert whatif.again(store, "half").compared == 40
+    assert rerun.again(store, "half").compared == 40
     monkeypatch.setitem(toys.STEPS, (0, 1), [(100.0, 3e9)])
     with pytest.raises(DamageError, match="another view"):
         whatif.what_if(store, base.run_id, "static", from_decision=5)
@@ -165,8 +165,8 @@ def test_only_runs_that_ended_together_are_set_side_by_side(
             writer.append(event.sim_ns, event.type, event.payload)
     with pytest.raises(InputError, match="open: the run is not finished"):
         whatif.pair(store, base.run_id, "open")
-    assert whatif.last_event(events, 10**15) == events[-1].seq
-    assert whatif.last_event([], 5) == 0
+    assert rerun.last_event(events, 10**15) == events[-1].seq
+    assert rerun.last_event([], 5) == 0
 
 
 def test_a_base_run_of_other_code_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""The Transformer blocks that `twin profile` measures, as torch modules."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Shape of one block: `gated` selects the Llama form (RMSNorm, SiLU gate), else the GPT form."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    seq: int
+    gated: bool
+
+    @property
+    def label(self) -> str:
+        """Name in the column `model`."""
+        kind = "llama" if self.gated else "gpt"
+        return f"{kind}-h{self.hidden}-a{self.heads}-kv{self.kv_heads}-f{self.ffn}-s{self.seq}"
+
+
+SHAPES = (
+    LayerShape(1600, 25, 25, 6400, 1024, gated=False),
+    LayerShape(2048, 16, 16, 8192, 2048, gated=False),
+    LayerShape(4096, 32, 32, 16384, 2048, gated=False),
+    LayerShape(12288, 96, 96, 49152, 2048, gated=False),
+    LayerShape(4096, 32, 32, 11008, 4096, gated=True),
+    LayerShape(5120, 40, 40, 13824, 4096, gated=True),
+    LayerShape(8192, 64, 8, 28672, 4096, gated=True),
+    LayerShape(16384, 128, 8, 53248, 8192, gated=True),
+)
+"""GPT-2 1.5B to GPT-3 175B, Llama-2 7B/13B/70B and Llama-3 405B blocks."""
+
+
+def build_layer(shape: LayerShape, device: str) -> Any:
+    """The block as a torch module with bf16 weights on `device`."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    head = shape.hidden // shape.heads
+    kv = shape.kv_heads * head
+    wide = (2 if shape.gated else 1) * shape.ffn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            norm = nn.RMSNorm if shape.gated else nn.LayerNorm
+            self.norm1, self.norm2 = norm(shape.hidden), norm(shape.hidden)
+            self.qkv = nn.Linear(
+                shape.hidden, (shape.heads + 2 * shape.kv_heads) * head, bias=not shape.gated
+            )
+            self.out = nn.Linear(shape.hidden, shape.hidden, bias=not shape.gated)
+            self.up = nn.Linear(shape.hidden, wide, bias=not shape.gated)
+            self.down = nn.Linear(shape.ffn, shape.hidden, bias=not shape.gated)
+
+        def attention(self, x: torch.Tensor) -> torch.Tensor:
+            batch, seq, _ = x.shape
+            q, k, v = self.qkv(x).split([shape.hidden, kv, kv], dim=-1)
+            q, k, v = (t.view(batch, seq, -1, head).transpose(1, 2) for t in (q, k, v))
+            mixed = functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=shape.kv_heads != shape.heads
+            )
+            return self.out(mixed.transpose(1, 2).reshape(batch, seq, shape.hidden))
+
+        def mlp(self, x: torch.Tensor) -> torch.Tensor:
+            if not shape.gated:
+                return self.down(functional.gelu(self.up(x), approximate="tanh"))
+            gate, value = self.up(x).chunk(2, dim=-1)
+            return self.down(functional.silu(gate) * value)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + self.attention(self.norm1(x))
+            return x + self.mlp(self.norm2(x))
+
+    return Block().to(device=device, dtype=torch.bfloat16)
