@@ -24,7 +24,11 @@ def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str
     )
     made = []
     plots: tuple[tuple[str, str, Callable[[Sequence[Result]], Any]], ...] = (
-        ("regret", "Regret: share of the clairvoyant bound's tokens that was not trained.", regret),
+        (
+            "regret",
+            "Regret: share of the clairvoyant bound's tokens that was not trained; the twelve best policies.",
+            regret,
+        ),
         ("noise", "Time per token lost to noise of every level on all links, median of seeds.", noise),
         ("front", "Time and money over a grid of weights; the line joins what no run beats in both.", fronts),
         ("latency", "Wall time of decisions, all seeds.", lambda found: latency(store, found)),
@@ -62,7 +66,7 @@ def panels(found: Sequence[Result], draw_one: Callable[[Any, Result], None], col
 
 
 def regret(results: Sequence[Result]) -> Any:
-    """A dot for every policy in every group."""
+    """A bar for each of the twelve best policies in every group."""
 
     def one(axis: Any, result: Result) -> None:
         rows = [result.chapter.standing(policy) for policy in result.chapter.policies]

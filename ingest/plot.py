@@ -1,8 +1,8 @@
 """`twin traces NAME --plot`: the series of a data set as small multiples, a panel each link, GPU or host.
 
 Each panel has axes of its own, from 0: links of one set differ by orders of magnitude, and in when they were
-measured. A panel with more samples than it can show has their
-mean in equal spans of time and a band from least to largest. Lines stop at gaps.
+measured. A panel with more samples than it can show has their mean in equal spans of time and a band from
+least to largest. Lines stop at gaps.
 """
 
 import io
@@ -21,6 +21,7 @@ PANELS = 24
 """Panels at most: the series with the most samples."""
 POINTS = 300
 """Spans of time in a panel."""
+LEGEND = "dotted: mean; CV: standard deviation over mean; band: least to largest where samples are averaged"
 Format = tuple[str, dict[str, None]]
 FORMATS: dict[str, Format] = {".svg": ("svg", {"Date": None}), ".png": ("png", {"Software": None})}
 """By ending: the format, and what would make it differ from one machine or moment to the next."""
@@ -72,7 +73,7 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form:
     rows = -(-len(names) // columns)
     unit, factor = _UNITS[column]
     with mpl.rc_context({"font.size": 7, "svg.hashsalt": "twin", "axes.spines.top": False}):
-        figure = Figure(figsize=(3.0 * columns + 0.4, 1.5 * rows + 0.8), layout="constrained")
+        figure = Figure(figsize=(3.0 * columns + 0.4, 1.6 * rows + 0.9), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
         for axes, name in zip(grid.flat, names, strict=False):
             _panel(axes, name, series[name][0], series[name][1] * factor)
@@ -81,7 +82,7 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form:
             axes.set_visible(False)
         figure.supylabel(unit)
         more = f", the {len(names)} with the most samples of {len(series):,}" if len(series) > PANELS else ""
-        figure.suptitle(f"{title}{more}", fontsize=9)
+        figure.suptitle(f"{title}{more}\n{LEGEND}", fontsize=8)
         out = io.BytesIO()
         figure.savefig(out, format=form[0], metadata=form[1], dpi=150)
     return out.getvalue()
@@ -89,7 +90,8 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form:
 
 def _panel(axes: Any, name: str, times_s: Array, values: Array) -> None:
     mean, variation = float(values.mean()), float(values.std())
-    axes.set_title(f"{name}  ({len(values):,}, CV {variation / mean:.2f})" if mean else name, fontsize=6.5)
+    told = f"{len(values):,} samples" + (f", CV {variation / mean:.2f}" if mean else "")
+    axes.set_title(f"{name}\n{told}", fontsize=6.5)
     axes.spines["right"].set_visible(False)
     axes.axhline(mean, color=_GREY, lw=0.5, ls=":")
     steps = np.diff(times_s)
