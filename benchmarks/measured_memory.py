@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from measured_runs import DataSet, Run, golden_memory, h200_memory
-
+from benchmarks.measured_runs import DataSet, Run, golden_memory, h200_memory
 from ingest.units import MIB
 from twin import memory
 from twin.transformer import Transformer

@@ -17,24 +17,22 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
+from benchmarks import results_page, results_plots
+from ingest import durable, resources
+from ingest.ingestion import ingest
+from policy import registry
+from replay import bench_front, options
+from replay.bench import assembled
+from replay.bench_result import Chapter
+from replay.bench_runs import Cell, Outcome, play
+from replay.bench_world import World
+from replay.crew import Crew, cores
+from replay.header import code_version
+from twin.scenario import digest as scenario_digest
+from twin.settings import Noise
 
-from benchmarks import results_page, results_plots  # noqa: E402
-from ingest import durable, resources  # noqa: E402
-from ingest.ingestion import ingest  # noqa: E402
-from policy import registry  # noqa: E402
-from replay import bench_front, options  # noqa: E402
-from replay.bench import assembled  # noqa: E402
-from replay.bench_result import Chapter  # noqa: E402
-from replay.bench_runs import Cell, Outcome, play  # noqa: E402
-from replay.bench_world import World  # noqa: E402
-from replay.crew import Crew, cores  # noqa: E402
-from replay.header import code_version  # noqa: E402
-from twin.scenario import digest as scenario_digest  # noqa: E402
-from twin.settings import Noise  # noqa: E402
-
-TRACES = HERE.parents[1] / "shared" / "traces" / "wan"
+ROOT = Path(__file__).resolve().parents[1]
+TRACES = ROOT.parent / "shared" / "traces" / "wan"
 MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
 CORE = ("static", "single", "mpc", "hippo")
 """Policies with every seed; the others decide once or cost long, one seed tells."""
@@ -171,8 +169,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0, help="no run is begun after them")
     parser.add_argument("--only", default="", help="groups with one of these, A,B, in their titles")
     parser.add_argument("--jobs", type=int, default=cores())
-    parser.add_argument("--store", type=Path, default=HERE.parent / ".twin" / "results")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "results.md")
+    parser.add_argument("--store", type=Path, default=ROOT / ".twin" / "results")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
     given = parser.parse_args()
     at_hand = all((TRACES / name).is_dir() for name in MEASURED)
     ingest([resources.traces(), *(TRACES / name for name in MEASURED if at_hand)], given.store)

@@ -6,24 +6,19 @@ point-to-point, and what the memory of its fullest GPU holds; the best of a row 
 gives the speed of the kernel of orders beside that of the recurrences.
 """
 
-import sys
-from pathlib import Path
 from timeit import repeat
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
-
-from ingest.units import GIB  # noqa: E402
-from twin import kernel, ordered, orders  # noqa: E402
-from twin.domain import Cluster, Domain, LinkState  # noqa: E402
-from twin.estimate import Estimator  # noqa: E402
-from twin.gpu import fabric, preset  # noqa: E402
-from twin.job import JobSpec  # noqa: E402
-from twin.pipeline import Pipeline, boundary_count, warmup_depths  # noqa: E402
-from twin.plan import Plan, PointToPoint, Schedule  # noqa: E402
-from twin.transformer import preset as model  # noqa: E402
+from ingest.units import GIB
+from twin import kernel, ordered, orders
+from twin.domain import Cluster, Domain, LinkState
+from twin.estimate import Estimator
+from twin.gpu import fabric, preset
+from twin.job import JobSpec
+from twin.pipeline import Pipeline, boundary_count, warmup_depths
+from twin.plan import Plan, PointToPoint, Schedule
+from twin.transformer import preset as model
 
 DOMAINS, MICRO_BATCHES = 4, 32
 LATENCIES_S = (0.0, 0.01, 0.05, 0.15)

@@ -8,20 +8,16 @@ Without the kept rows (`rm -r STORE/cache`) the first question for a view makes 
 
 import argparse
 import re
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from replay import sql
+from replay.compaction import compact
+from replay.log import RunWriter
+from tests.histories import history, totals
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from histories import history, totals  # noqa: E402 - beside this file, in no package
-
-from replay import sql  # noqa: E402
-from replay.compaction import compact  # noqa: E402
-from replay.log import RunWriter  # noqa: E402
-
 EVENTS_A_DECISION = 23
 POLICIES = ("mpc", "static")
 QUERIES = re.findall(
