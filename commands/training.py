@@ -1,13 +1,16 @@
 """Training: Hi-PPO, once or again and again, and what came of it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
 from commands.output import PATH, Output, command, with_output
 from ingest.errors import UsageError
+
+if TYPE_CHECKING:
+    from replay.retrain import RetrainResult
 
 
 @command
@@ -83,7 +86,10 @@ def train(
 @click.option("--every", metavar="TIME", help="Retrain again and again, for example every 6h.")
 @click.option("--cron", metavar="LINE", help="Retrain by a crontab line, in UTC.")
 @click.option(
-    "--on-drift", "on_drift", is_flag=True, help="Retrain when the newest run shows that the world changed."
+    "--on-drift",
+    "on_drift",
+    is_flag=True,
+    help="Look every 10m whether the newest run shows that the world changed, and retrain then.",
 )
 @with_output
 def retrain(
@@ -92,10 +98,16 @@ def retrain(
 ) -> None:  # fmt: skip
     """Train a challenger; promote it only if it beats the champion.
 
-    They meet on the newest window of the trace.
+    They meet on the newest window of the trace. A schedule is followed until Ctrl-C and kept in the store:
+    what was missed meanwhile is made up for, once, when it is followed again. With --json every retraining
+    is a line of its own.
 
     \b
-    Example: twin retrain --once --scenario tri-7b
+    Examples:
+      twin retrain --once --scenario tri-7b
+      twin retrain --every 6h
+      twin retrain --cron "0 3 * * *"
+      twin retrain --on-drift
     """
     if sum((once, every is not None, cron is not None, on_drift)) != 1:
         raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
@@ -108,15 +120,20 @@ def retrain(
             done = training.once(out.store, load(scenario), dataset=dataset, progress=progress).to_json()
         out.show(done, lambda console: show.retrained(console, done))
         return
-    from replay import schedule
+    from replay import schedule, service
+    from replay import show_training as show
 
-    if on_drift:
-        out.console.note(f"looking for drift every {schedule.LOOK}; Ctrl-C ends it")
-        trigger, task = schedule.every(schedule.LOOK), schedule.WATCHED
-    else:
-        trigger, task = schedule.every(every) if every else schedule.cron(cron or ""), schedule.SCHEDULED
-        out.console.note(f"retraining by {trigger}; Ctrl-C ends it")
-    schedule.follow(out.store, trigger, scenario=scenario, dataset=dataset, task=task)
+    task = schedule.WATCHED if on_drift else schedule.SCHEDULED
+    when = schedule.LOOK if every is None else every
+    trigger = schedule.every(when) if cron is None else schedule.cron(cron)
+
+    def shown(done: "RetrainResult") -> None:
+        found = done.to_json()
+        out.show(found, lambda console: show.retrained(console, found))
+
+    service.follow(
+        out.store, trigger, scenario=scenario, dataset=dataset, task=task, tell=out.console.note, show=shown
+    )
 
 
 @command

@@ -2,9 +2,8 @@
 
 import re
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -53,25 +52,6 @@ def cron(text: str) -> CronTrigger:
         raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
 
 
-def follow(
-    store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
-) -> None:
-    """Retrain whenever `trigger` says so, until interrupted; a retraining under way is finished first.
-
-    `scenario` is a name or the path of a YAML file.
-
-    Raises:
-        NotFoundError, UsageError: the scenario cannot be loaded.
-    """
-    scenarios.load(scenario)  # a mistake in it is told now, not in the night
-    made = scheduler(store, trigger, scenario=scenario, dataset=dataset, task=task)
-    made.resume()
-    try:
-        Event().wait()
-    finally:
-        made.shutdown()
-
-
 def scheduler(
     store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
 ) -> BackgroundScheduler:
@@ -92,24 +72,29 @@ def scheduler(
     arguments = [str(store.resolve()), scenario, dataset]
     known = made.get_job(JOB)
     same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
-    if known is None or not same or list(known.args) != arguments:
-        made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True)
+    if known is None or not same or list(known.args) != arguments or task == WATCHED:
+        first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # a watch looks at once
+        made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True, **first)
     return made
 
 
-def scheduled(store: str, scenario: str, dataset: str | None) -> None:
-    """What the schedule calls; another retraining under way makes this one superfluous.
+def scheduled(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
+    """What the schedule calls; another retraining under way makes this one superfluous: None.
 
-    A failure is logged by the scheduler and does not end the schedule.
+    A failure is told by who follows the schedule and does not end it.
     """
     with suppress(LockedError):
-        retrain.once(Path(store), scenarios.load(scenario), dataset=dataset, cause={"cause": "schedule"})
+        return retrain.once(
+            Path(store), scenarios.load(scenario), dataset=dataset, cause={"cause": "schedule"}
+        )
+    return None
 
 
-def watched(store: str, scenario: str, dataset: str | None) -> None:
-    """What a watch for drift calls: retrains once for each drift, and is quiet while it lasts."""
+def watched(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
+    """What a watch for drift calls: retrains once for each drift, and is quiet while it lasts: None."""
     with suppress(LockedError):  # a retraining is under way: whether it was enough, the next look tells
-        on_drift(Path(store), scenarios.load(scenario), dataset=dataset)
+        return on_drift(Path(store), scenarios.load(scenario), dataset=dataset)
+    return None
 
 
 def on_drift(

@@ -10,7 +10,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ingest.errors import LockedError, NotFoundError
+from ingest.errors import LockedError
 from replay import schedule
 from tests.replay.toys import CALLED, RUNNING
 
@@ -201,23 +201,6 @@ def test_a_watch_for_drift_replaces_a_schedule_and_back(tmp_path: Path) -> None:
     (job,) = made.get_jobs()
     assert job.func_ref == schedule.WATCHED
     made.shutdown()
-
-
-def test_following_a_schedule_ends_with_the_schedule_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Pressed:
-        def wait(self) -> None:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(schedule, "Event", Pressed)
-    with pytest.raises(KeyboardInterrupt):
-        schedule.follow(tmp_path, schedule.every("6h"), scenario="tri-7b", task=TASK)
-    again = schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b", task=TASK)
-    assert again.get_job(schedule.JOB).next_run_time > START
-    again.shutdown()
-    with pytest.raises(NotFoundError, match="nowhere"):
-        schedule.follow(tmp_path, schedule.every("6h"), scenario="nowhere")
 
 
 @pytest.mark.parametrize("held", [False, True])

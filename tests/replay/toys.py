@@ -13,11 +13,13 @@ from typing import Any
 from pytest import MonkeyPatch
 
 from ingest import durable
+from ingest.errors import NotFoundError
 from policy import registry
 from policy.protocol import Candidate, Context, Decision
 from policy.static import base_plan
 from replay import runner, sinks
 from replay.log import RunWriter
+from replay.retrain import RetrainResult
 from replay.runner import RunResult
 from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
@@ -151,6 +153,24 @@ def task(*arguments: Any) -> None:
     """What a schedule calls: notes the call and stays until it is told to end."""
     CALLED.append(arguments)
     RUNNING.wait(10)
+
+
+def refused(*_: Any) -> None:
+    """What a schedule calls while something is missing."""
+    raise NotFoundError("no lake: run `twin ingest`")
+
+
+def broken(*_: Any) -> float:
+    """What a schedule calls if a mistake of ours is in it."""
+    return 1 / 0
+
+
+FOUND = RetrainResult("run", None, "ab" * 32, False, "not shown to be better", (), "cd" * 32)
+
+
+def retrained(*_: Any) -> RetrainResult:
+    """What a schedule calls: a retraining that rejects its challenger."""
+    return FOUND
 
 
 class SmallSegments:
