@@ -257,8 +257,8 @@ INTERRUPTED = {
     "report": ("replay.report.write", ["report", STATIC]),
     "trace": ("replay.trace.write", ["trace", STATIC]),
     "retrain": ("replay.retrain.once", ["retrain", "--once"]),
-    "retrain --every": ("replay.schedule.follow", ["retrain", "--every", "6h"]),
-    "retrain --on-drift": ("replay.schedule.follow", ["retrain", "--on-drift"]),
+    "retrain --every": ("replay.service.follow", ["retrain", "--every", "6h"]),
+    "retrain --on-drift": ("replay.service.follow", ["retrain", "--on-drift"]),
 }
 
 
@@ -273,6 +273,24 @@ def test_ctrl_c_ends_a_command_with_130(
     monkeypatch.setattr(name, press)
     done = call(kept, *said)
     assert done.code == 130 and done.out == b"" and done.err.endswith("twin: interrupted\n")
+
+
+@pytest.mark.parametrize("when", [("--every", "6h"), ("--cron", "0 3 * * *"), ("--on-drift",)])
+def test_each_retraining_of_a_schedule_is_a_line(
+    kept: Path, call: Call, when: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RetrainResult("a-run", None, "ab" * 32, False, "not shown to be better", (), "cd" * 32)
+
+    def twice(*_: Any, tell: Any, show: Any, **__: Any) -> None:
+        for _ in range(2):
+            tell("next: soon")
+            show(found)
+
+    monkeypatch.setattr("replay.service.follow", twice)
+    done = call(kept, "retrain", *when, "--json")
+    assert [json.loads(line) for line in done.out.splitlines()] == [found.to_json()] * 2
+    assert done.err.count("next: soon") == 2
+    assert "rejected: not shown to be better" in call(kept, "retrain", *when).out.decode()
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "arrow"])
