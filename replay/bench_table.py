@@ -37,7 +37,7 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
     for row in standings:
         if row["problem"]:
             console.line(f"{row['policy']}: {row['problem']}")
-    console.table("paired differences", AGAINST, against_rows(standings))
+    console.table("paired differences", AGAINST, against_rows(standings), keys=2)
     robust = robustness_rows(chapter)
     if robust:
         levels = [percent(level) for level in chapter.noisy]

@@ -9,10 +9,15 @@ import rich.console
 import rich.markup
 import rich.progress
 import rich.table
+from rich.cells import cell_len
 
 from ingest.progress import SILENT, Progress
 
 PIPE_WIDTH = 400
+READABLE = 32
+"""Letters of a text that are left on a line when a table has to be narrow."""
+GAP = 2
+"""Spaces between two columns."""
 
 
 class Bars:
@@ -50,15 +55,33 @@ class Console:
         """A remark beside the result, on stderr."""
         self._err.print(text, style="dim", markup=False)
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Rows under headings; a column whose first value is a number is aligned right."""
-        table = rich.table.Table(title=title or None, title_justify="left", box=None, pad_edge=False)
-        for index, name in enumerate(columns):
-            numeric = bool(rows) and isinstance(rows[0][index], int | float)
-            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(rich.markup.escape(cell(value)) for value in row))
-        self._out.print(table)
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, keys: int = 1
+    ) -> None:
+        """Rows under headings; a column of numbers is aligned right.
+
+        What is wider than the terminal is printed as several tables below each other, each with the first
+        `keys` columns; only texts are folded, and not to less than `READABLE` letters.
+        """
+        if title:
+            self._out.print(title, style="italic", markup=False, soft_wrap=True)
+        if not rows:
+            self.line("none")
+            return
+        cells = [[cell(value) for value in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+        parts = _parts([min(width, READABLE) for width in widths], keys, self._out.width)
+        for number, part in enumerate(parts):
+            if number:
+                self.line()
+            table = rich.table.Table(box=None, pad_edge=False)
+            for index in part:
+                kinds = {type(row[index]) for row in rows} - {type(None)}
+                numbers = bool(kinds) and kinds <= {int, float}
+                table.add_column(columns[index], justify="right" if numbers else "left", overflow="fold")
+            for row in cells:
+                table.add_row(*(rich.markup.escape(row[index]) for index in part))
+            self._out.print(table)
 
     def fields(self, title: str, values: Mapping[str, Any]) -> None:
         """Names and values, one a line."""
@@ -79,6 +102,21 @@ class Console:
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
             yield Bars(bars)
+
+
+def _parts(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Columns by number, in as few tables of at most `room` letters as they need; each has the keys first."""
+    first = list(range(keys))
+    begun = sum(widths[:keys]) + GAP * (keys - 1)
+    parts, used = [list(first)], begun
+    for index in range(keys, len(widths)):
+        wide = widths[index] + GAP
+        if used + wide > room and len(parts[-1]) > keys:
+            parts.append(list(first))
+            used = begun
+        parts[-1].append(index)
+        used += wide
+    return parts
 
 
 def cell(value: Any) -> str:

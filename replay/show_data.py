@@ -54,7 +54,10 @@ def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any
 def traces(console: Console, summary: dict[str, Any]) -> None:
     """What is in the lake, a data set a line."""
     rows = [[entry.get(column) for column in summary["columns"]] for entry in summary["rows"]]
-    console.table("", summary["columns"], rows)
+    if rows:
+        console.table("", summary["columns"], rows)
+    else:
+        console.line("nothing has been ingested yet: twin ingest traces/")
 
 
 def catalogue(console: Console, found: dict[str, Any]) -> None:

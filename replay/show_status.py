@@ -33,7 +33,7 @@ def _health(console: Console, found: Json) -> None:
     console.table("bandwidth now, at each decision, per link", ("from", "to", "n", *heads, "NIS", "filter"), [
         (row["src"], row["dst"], row["count"], *_percents(row, figures), _short(row["nis"]), _state(row))
         for row in found["links"]
-    ])  # fmt: skip
+    ], keys=2)  # fmt: skip
     console.table("bandwidth ahead, all links", ("horizon", "n", *heads), [
         (f"{row['horizon_s']:g} s", row["count"], *_percents(row, figures)) for row in found["horizons"]
     ])  # fmt: skip

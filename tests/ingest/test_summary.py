@@ -94,7 +94,8 @@ def test_a_plot_shows_every_series_and_is_the_same_each_time(tmp_path: Path) -> 
     drawn = picture(tmp_path / "store", "set", Path("x.svg"))
     assert drawn == picture(tmp_path / "store", "set", Path("y.SVG"))
     text = drawn.decode()
-    assert text.startswith("<?xml") and "a &gt; b  (900, CV" in text and "a &gt; c  (900, CV" in text
+    assert text.startswith("<?xml") and "a &gt; b -->" in text and "a &gt; c -->" in text
+    assert text.count("900 samples, CV") == 2 and "dotted: mean" in text
     with pytest.raises(NotFoundError, match="did you mean 'set'"):
         picture(tmp_path / "store", "sett", Path("x.svg"))
     drawn = picture(tmp_path / "store", "set", Path("x.png"))
