@@ -16,7 +16,7 @@ engine_option = click.option(
     default="kernel",
     help="One kernel call an iteration, or every micro-batch.",
 )
-seed_option = click.option("--seed", type=int, help="Seed that replaces the scenario's own.")
+seed_option = click.option("--seed", type=click.IntRange(0), help="Seed that replaces the scenario's own.")
 weights_option = click.option(
     "--weights", metavar="E,U,C", help="Weights of efficiency, utilisation and cost, as in 0.6,0.2,0.2."
 )

@@ -53,7 +53,8 @@ def composed(path: Path, text: str, wrong: type[TwinError]) -> tuple[yaml.Node |
 def parse(cls: type[C], document: Any, *, source: str, lines: Mapping[Path_, int] | None = None) -> C:
     """Check `document` (plain dicts and lists) against `cls`; errors name `source` and the line if known."""
     if not isinstance(document, dict):
-        raise UsageError(f"{source}: expected a mapping of keys to values, found {type(document).__name__}")
+        found = "nothing" if document is None else f"a {type(document).__name__}"
+        raise UsageError(f"{source}: expected lines `key: value`, found {found}")
     try:
         return cls.model_validate(document)
     except ValidationError as error:
@@ -99,6 +100,8 @@ def _fault(cls: type[Config], fault: ErrorDetails, source: str, lines: Mapping[P
         hint = suggestion(str(loc[-1]), owner.model_fields) if owner else ""
         return f"{where} {key}: unknown key{hint}"
     message = fault["msg"].removeprefix("Value error, ")
+    if isinstance(fault["input"], str | int | float) and repr(fault["input"]) not in message:
+        message += f", not {fault['input']!r}"
     return f"{where} {key}: {message}" if key else f"{where}: {message}"
 
 

@@ -168,6 +168,24 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+_WANTED = {
+    "synthetic": "true or false",
+    "start": "a time, such as 2024-03-01T00:00:00Z",
+    "interval_s": "a number of seconds above 0",
+    "streams": "a whole number above 0",
+    "gpus_per_node": "a whole number above 0",
+    "delimiter": 'one character, such as ";"',
+    "assumptions": 'a list of sentences: ["...", "..."]',
+    "sites": 'a table of texts: [sites] and lines such as "us-east-1" = "virginia"',
+    "columns": 'a table of texts: [columns] and lines such as bandwidth_bps = "mbps"; units go into [units]',
+    "units": 'a table of texts: [units] and lines such as bandwidth_bps = "Mb/s"',
+    "values": 'a table of texts and numbers: [values] and lines such as src = "paris"',
+    "leave_out": 'a table of texts: [leave_out] and lines such as "*.json" = "why"',
+    "derive": "tables [derive.NAME], the name of letters, digits, '.', '_' and '-'",
+}
+"""What each key takes, in words; others take a text."""
+
+
 def _check(key: str, value: Any, where: str) -> None:
     wanted = _TYPES.get(key, (str,))
     good = isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
@@ -184,8 +202,7 @@ def _check(key: str, value: Any, where: str) -> None:
     if good and key in ("interval_s", "streams", "gpus_per_node"):
         good = 0 < value < 1e9
     if not good:
-        names = " or ".join(kind.__name__ for kind in wanted)
-        raise UsageError(f"{where} {key}: {value!r} is not a valid {names}")
+        raise UsageError(f"{where} {key}: {value!r} is not {_WANTED.get(key, 'a text')}")
 
 
 def _check_table(stated: Mapping[str, Any], where: str) -> None:

@@ -244,10 +244,12 @@ class _Reported:
             raise ExistsError(f"{self.path}: exists already and is never overwritten") from error
         if isinstance(error, OSError):
             why = error.strerror or str(error)
-            raise StorageError(
-                f"{self.path}: cannot be written ({why}); free space or mend the disk and its rights, "
-                "then run the command again"
-            ) from error
+            what = (
+                "give the name of a file"
+                if isinstance(error, IsADirectoryError)
+                else "free space or mend the disk and its rights, then run the command again"
+            )
+            raise StorageError(f"{self.path}: cannot be written ({why}); {what}") from error
 
 
 class _Stream(io.RawIOBase):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ingest.units import GB
 from replay.console import Console
-from replay.words import milliseconds, per_billion, per_token, percent
+from replay.words import counted, milliseconds, per_billion, per_token, percent
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.audit import AuditReport
@@ -93,7 +93,7 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
 
 def audit(console: Console, report: "AuditReport") -> None:
     """The verdict of an audit."""
-    verdict = "clean" if report.ok else f"{len(report.findings)} findings"
+    verdict = "clean" if report.ok else counted(len(report.findings), "finding")
     console.line(f"{report.run_id}: {verdict}, {report.events:,} events")
     for finding in report.findings:
         console.line(f"  {finding}")

@@ -19,3 +19,8 @@ def per_token(seconds: float | None) -> str:
 def per_billion(usd: float | None) -> str:
     """Egress in USD per billion tokens."""
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
+
+
+def counted(count: int, what: str) -> str:
+    """1 finding, 2 findings."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -144,6 +144,7 @@ MISTAKES: dict[str, list[str]] = {
     "replay --resume --link": ["replay", "--resume", STATIC, "--link", "a > b = 0.5"],
     "replay --run --checkpoint": ["replay", "--run", STATIC, "--checkpoint", "0123"],
     "replay --link": ["replay", "-p", "static", "--link", "nonsense"],
+    "replay --seed": ["replay", "-p", "static", "--seed", "-1"],
     "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
     "bench": ["bench", "-p", "nobody"],
     "bench --perturb": ["bench", "--perturb", "much"],

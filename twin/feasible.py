@@ -38,7 +38,11 @@ def chunk_problem(shares: Sequence[Share], micro_batches: int, chunks: int) -> s
     if stages < 2:
         return "interleaved: one stage is no pipeline"
     if micro_batches % stages:
-        return f"interleaved: {micro_batches} micro-batches are not a multiple of {stages} stages"
+        return (
+            f"interleaved: {micro_batches} micro-batches are not a multiple of {stages} stages; change "
+            "job.global_batch or job.micro_batches of the scenario, take `schedule: 1f1b`, or a policy that "
+            "searches, such as mpc"
+        )
     if any(share.layers < share.pp * chunks for share in shares):
         return f"interleaved: a share has fewer layers than chunks, {chunks} in each stage"
     return None

@@ -68,7 +68,7 @@ def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
             series[i, j] = _farther(link, times, np.where(inside, change.latency_factor, 1.0))
             if capacity is not None:
                 capacity[i, j] *= max(1.0, change.bandwidth_factor)
-    made = wan.with_series(series, "; ".join(told(change) for change in changes))
+    made = wan.with_series(series, "; ".join(told(change, wan.end_ns) for change in changes))
     return replace(made, capacity_bps=capacity)
 
 
@@ -84,13 +84,16 @@ def _pairs(names: Sequence[str], change: LinkChange) -> list[tuple[int, int]]:
     ]
 
 
-def told(change: LinkChange) -> str:
-    """One change in words, such as "what if a > b: bandwidth x 0.5 from 3600 s"."""
+def told(change: LinkChange, end_ns: int | None = None) -> str:
+    """One change in words, such as "what if a > b: bandwidth x 0.5 from 3600 s"; says if it begins after the
+    end."""
     factors = [("bandwidth", change.bandwidth_factor), ("latency", change.latency_factor)]
     what = ", ".join(f"{name} x {factor:g}" for name, factor in factors if factor != 1) or "unchanged"
     arrow = "<>" if change.both_ways else ">"
     when = "" if change.at_s is None else f" from {change.at_s:g} s"
     when += "" if change.for_s is None else f" for {change.for_s:g} s"
+    late = end_ns is not None and to_ns(change.at_s or 0) >= end_ns
+    when += f", after the end at {end_ns / NS_PER_S:g} s: nothing changes" if late and end_ns else ""
     return f"what if {change.src} {arrow} {change.dst}: {what}{when}"
 
 

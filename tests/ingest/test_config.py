@@ -41,11 +41,11 @@ def test_a_good_file_is_read_with_exponents_as_numbers(tmp_path: Path) -> None:
             ":4 by_name.x.sped_bps: unknown key; did you mean 'speed_bps'?",
         ),
         ("name: a\nspare:\n  size: []\n", ":3 spare.size: unknown key; did you mean 'sizes'?"),
-        ("name: a\nlinks:\n  - speed_bps: fast\n", ":3 links.0.speed_bps: Input should be a valid number"),
+        ("name: a\nlinks:\n  - speed_bps: fast\n", "unable to parse string as a number, not 'fast'"),
         ("name: a\nlinks:\n  - speed_bps: .inf\n", ":3 links.0.speed_bps: Input should be a finite number"),
-        ("- 1\n", "expected a mapping"),
+        ("- 1\n", "expected lines `key: value`, found a list"),
         ("name: [1\n", "not valid YAML"),
-        ("", "expected a mapping"),
+        ("", "expected lines `key: value`, found nothing"),
     ],
 )
 def test_a_fault_names_file_line_key_and_way_out(tmp_path: Path, text: str, expected: str) -> None:

@@ -307,3 +307,8 @@ def test_the_rule_sees(code: str) -> None:
 )
 def test_the_rule_lets_pass(code: str) -> None:
     assert not list(offences(ast.parse(code)))
+
+
+def test_a_folder_in_the_place_of_a_file_asks_for_the_name_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot be written \(Is a directory\); give the name of a file"):
+        replace(tmp_path, b"x")

@@ -5,7 +5,7 @@ import pytest
 from worlds import toy_scenario, toy_setup, toy_wan
 
 from ingest.units import NS_PER_S
-from twin.perturb import altered, cut, ou_factor, perturb
+from twin.perturb import altered, cut, ou_factor, perturb, told
 from twin.scenario import assemble
 from twin.seeds import generator
 from twin.settings import LinkChange, Noise, Outage, Perturbation, Regime
@@ -146,3 +146,9 @@ def test_no_noise_lifts_a_link_above_its_capacity_but_a_faster_link_has_more() -
     assert faster.capacity_bps is not None
     assert (faster.capacity_bps[0, 1], faster.capacity_bps[1, 0]) == (4e9, 2e9)
     assert perturb(faster, NOISY, seed=1).series[0, 1].bandwidth_bps.max() > 3e9
+
+
+def test_a_change_after_the_end_says_that_it_does_nothing() -> None:
+    change = LinkChange(src="a", dst="b", bandwidth_factor=0.5, at_s=100.0)
+    assert told(change, 200 * NS_PER_S) == "what if a > b: bandwidth x 0.5 from 100 s"
+    assert told(change, 100 * NS_PER_S).endswith("from 100 s, after the end at 100 s: nothing changes")
