@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from policy.hippo.clock import exact_ns
+from policy.exact import Lines, empty, exact_ns
 from policy.menu import BACKWARD, BYTES_EACH, BYTES_NONE, FORWARD, TAIL, Menu
 from policy.shapes import Shape
 from twin import tied
@@ -153,22 +153,20 @@ class Scorer:
         used = np.arange(rows.domain.shape[1]) < rows.count[:, None]
         at = (rows.size[:, None], menu.class_of[rows.domain], rows.option)
         stages = np.where(used, menu.pp[at], 0).sum(axis=1)
-        deepest = int(stages.max(initial=1))
-        times = tuple(np.zeros((len(rows), deepest), np.int64) for _ in range(3))
-        between = tuple(np.full((len(rows), deepest - 1), fill, np.int64) for fill in (-1, -1, 0, 0))
+        times, between = empty(len(rows), int(stages.max(initial=1)))
         fine = np.zeros(len(rows), np.bool_)
         _fill(
             rows.size, rows.count, rows.domain, rows.option, rows.layers, menu.class_of, menu.pp, menu.table,
             menu.inside, menu.around, menu.spans, menu.memory, menu.micro_batches, self.slow, stages,
             job.schedule == "gpipe", self._estimator.n_layers, times, between, fine,
         )  # fmt: skip
-        size, out = rows.size[fine], np.empty((int(fine.sum()), 1), np.int64)
+        out = np.empty((int(fine.sum()), 1), np.int64)
         links = (np.broadcast_to(x, (len(out), 1, *x.shape)) for x in (self._bps, self._links.latency_s))
-        exact_ns(
-            stages[fine], menu.micro_batches[size], *(x[fine] for x in (*times, *between)),
-            menu.message_bytes[size], *links, menu.tied_bytes[size], job.schedule == "gpipe",
-            job.p2p == "blocking", out,
-        )  # fmt: skip
+        lines = Lines(
+            stages, menu.micro_batches[rows.size], *times, *between, menu.message_bytes[rows.size],
+            menu.tied_bytes[rows.size],
+        ).take(fine)  # fmt: skip
+        exact_ns(lines, *links, job.schedule == "gpipe", job.p2p == "blocking", out)
         total[fine] = out[:, 0]
         return total
 

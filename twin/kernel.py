@@ -11,14 +11,15 @@ its message has arrived. T = max over stages of (end of the last backward + tail
 One pass suffices. Warm-up depths never grow along the pipeline, so in round j the forward `warmup[i] + j`
 needs only forwards of this round or before (sweep downstream), and backward j only backwards of this round
 (sweep upstream). Plans are lanes of the innermost loops, which therefore become vector instructions.
+Standard depths allow for more (`twin.rounds`); the recurrences here are those of 1F1B with extra warm-up.
 """
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from twin import ordered
-from twin.pipeline import Pipeline
+from twin import ordered, rounds
+from twin.pipeline import Pipeline, warmup_depths
 
 Int = NDArray[np.int64]
 
@@ -84,11 +85,12 @@ def _load(rows, first, n, t):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _run(rows, warmup, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
-    """Iteration times of all plans into `totals`; `rows` is (tf, tb, of, lf, ob, lb, tail)."""
+def _warmed(rows, warmup, m, blocking, totals):  # type: ignore[no-untyped-def]
+    """1F1B with any warm-up depths: iteration times of all plans into `totals`; `rows` is (tf, tb, of, lf,
+    ob, lb, tail)."""
     stages = rows[0].shape[0]
     last = stages - 1
-    slots = m if gpipe else warmup[0] + 1  # no stage ever has more messages waiting
+    slots = warmup[0] + 1  # no stage ever has more messages waiting
     t = np.zeros((len(rows), stages, LANES), np.int64)
     free = np.empty((stages, LANES), np.int64)
     down = np.empty((stages, LANES), np.int64)
@@ -104,12 +106,12 @@ def _run(rows, warmup, m, gpipe, blocking, totals):  # type: ignore[no-untyped-d
         up[:] = 0
         total[:] = 0
         for i in range(stages):
-            for k in range(m if gpipe else warmup[i]):
+            for k in range(warmup[i]):
                 _forward(i, k % slots, last, blocking, t, free, down, activations)
         for j in range(m):
             for i in range(stages):
                 k = warmup[i] + j
-                if k < m and not gpipe:
+                if k < m:
                     _forward(i, k % slots, last, blocking, t, free, down, activations)
             for i in range(last, -1, -1):
                 if j == m - 1:
@@ -118,6 +120,30 @@ def _run(rows, warmup, m, gpipe, blocking, totals):  # type: ignore[no-untyped-d
                         total[x] = max(total[x], end + t[TAIL, i, x])
                 _backward(i, j % slots, blocking, t, free, up, gradients)
         for x in range(n):
+            totals[first + x] = total[x]
+
+
+@njit(cache=True, nogil=True)
+def _standard(rows, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
+    """As `_warmed`, with the standard depths, or GPipe."""
+    stages, side = rows[0].shape[0], rounds.LANES
+    t = np.zeros((len(rows), stages * side), np.int64)
+    s = np.empty((5, (stages + 1) * side), np.int64)
+    saved, total = np.empty_like(s), np.empty(side, np.int64)
+    for first in range(0, len(totals), side):
+        for r in range(len(rows)):
+            row, shift = rows[r], 1 if r in (OB, LB) else 0
+            for i in range(row.shape[0]):
+                at = (stages - 1 - i - shift) * side
+                for x in range(side):
+                    plan = min(first + x, row.shape[1] - 1)  # idle lanes repeat the last plan
+                    t[r, at + x] = row[i, plan]
+        for x in range(side):  # the last stage sends nothing on, the first one nothing back
+            t[OF, x] = t[LF, x] = t[OB, (stages - 1) * side + x] = t[LB, (stages - 1) * side + x] = 0
+            if blocking:
+                rounds.fold(stages, x, t)
+        rounds.run(stages, m, gpipe, blocking, t, s, saved, total)
+        for x in range(min(side, len(totals) - first)):
             totals[first + x] = total[x]
 
 
@@ -130,5 +156,9 @@ def iteration_ns(pipeline: Pipeline) -> Int:
     one = pipeline
     rows = (one.tf, one.tb, one.of, one.lf, one.ob, one.lb, one.tail)
     contiguous = tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
-    _run(contiguous, one.warmup, one.micro_batches, one.schedule == "gpipe", one.blocking, totals)
+    gpipe, depths = one.schedule == "gpipe", warmup_depths(one.stages, one.micro_batches)
+    if gpipe or np.array_equal(one.warmup, depths):
+        _standard(contiguous, one.micro_batches, gpipe, one.blocking, totals)
+    else:
+        _warmed(contiguous, one.warmup, one.micro_batches, one.blocking, totals)
     return totals

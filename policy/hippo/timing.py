@@ -2,19 +2,21 @@
 moving.
 
 The same cost model and kernel as the Estimator, without building a `Plan` for each: rows are filled from
-`Problem.tables` by compiled code and run by `policy.hippo.clock`, plan after plan.
+`Problem.tables` by compiled code and run by `policy.exact`, plan after plan.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from policy.hippo.clock import exact_ns, exchange_ns
+from policy.exact import Lines, empty, exact_ns
+from policy.hippo.moved import moved_bytes
+from policy.hippo.paced import paced_ns
 from policy.hippo.problem import Codes, Problem
-from twin.kernel import DEAD, LONGEST_NS
+from twin.kernel import DEAD
 from twin.split import stage_start_compiled
 from twin.stages import BUCKETS
 
@@ -22,22 +24,11 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Stage times of P plans, ns; S is the longest pipeline, shorter ones are padded."""
+class Rows(NamedTuple):
+    """P plans as pipelines, and the compute seconds of an iteration, mean over a plan's domains (P,)."""
 
-    stages: Int  # (P,)
-    micro_batches: Int  # (P,)
-    forward: Int  # (P, S)
-    backward: Int  # (P, S)
-    tail: Int  # (P, S)
-    source: Int  # (P, S - 1) domain before the boundary, -1 inside a domain
-    target: Int  # (P, S - 1)
-    occupancy: Int  # (P, S - 1) of boundaries inside a domain
-    latency: Int  # (P, S - 1)
-    message_bytes: Float  # (P,)
-    tied_bytes: Float  # (P,) what the first and the last domain exchange at a time
-    busy_s: Float  # (P,) compute seconds of one iteration, mean over active domains
+    lines: Lines
+    busy_s: Float
 
 
 class Timer:
@@ -46,12 +37,11 @@ class Timer:
     def __init__(self, problem: Problem):
         self.problem = problem
         job, cluster = problem.estimator.job, problem.estimator.cluster
-        self._schedule, self._p2p, self._zero = job.schedule, job.p2p, job.zero
-        self._bytes_per_parameter = job.bytes_per_moved_parameter
+        self._gpipe, self._blocking, self._zero = job.schedule == "gpipe", job.p2p == "blocking", job.zero
         self._usd_per_gb = np.array(cluster.usd_per_gb)
         self._fabric_bps = np.array([(d.intra_node_bps, d.inter_node_bps) for d in cluster.domains])
         self._per_node = np.array([d.gpus_per_node for d in cluster.domains])
-        self._parameters = np.diff(problem.tables.parameters)
+        self._moved_bytes = np.diff(problem.tables.parameters) * job.bytes_per_moved_parameter
         self._dp = np.array([knob.dp for knob in problem.knobs])
 
     def rows(self, codes: Codes, slowdown: Float) -> Rows:
@@ -60,77 +50,25 @@ class Timer:
         plans, k = codes.domain.shape
         slow = np.ascontiguousarray(np.broadcast_to(slowdown, (plans, k)), dtype=np.float64)
         pp = t.pp[codes.knob[:, None], t.class_of[codes.domain], codes.choice]
-        width = int(np.where(codes.domain >= 0, pp, 0).sum(1).max(initial=1))
-        whole = [np.zeros((plans, width), np.int64) for _ in range(3)]
-        edges = [np.full((plans, max(width - 1, 0)), -1, np.int64) for _ in range(2)]
-        inner = [np.zeros((plans, max(width - 1, 0)), np.int64) for _ in range(2)]
+        times, between = empty(plans, int(np.where(codes.domain >= 0, pp, 0).sum(1).max(initial=1)))
         stages, busy = np.zeros(plans, np.int64), np.zeros(plans)
         _fill(
-            codes.knob,
-            codes.count,
-            codes.domain,
-            codes.layers,
-            codes.choice,
-            slow,
-            t.kind_of,
-            t.class_of,
-            t.pp,
-            t.tp,
-            t.forward,
-            t.backward,
-            t.collective,
-            t.update_per_parameter,
-            t.inner_occupancy_ns,
-            t.inner_latency_ns,
-            t.tied_inside_ns,
-            t.parameters,
-            t.micro_batches,
-            self._zero,
-            *whole,
-            *edges,
-            *inner,
-            stages,
-            busy,
-        )
-        m = t.micro_batches[codes.knob]
-        return Rows(
-            stages,
-            m,
-            whole[0],
-            whole[1],
-            whole[2],
-            edges[0],
-            edges[1],
-            inner[0],
-            inner[1],
-            t.message_bytes[codes.knob],
-            t.tied_bytes[codes.knob],
-            busy,
-        )
+            codes.knob, codes.count, codes.domain, codes.layers, codes.choice, slow, t.kind_of, t.class_of,
+            t.pp, t.tp, t.forward, t.backward, t.collective, t.update_per_parameter, t.inner_occupancy_ns,
+            t.inner_latency_ns, t.tied_inside_ns, t.parameters, t.micro_batches, self._zero, *times, *between,
+            stages, busy,
+        )  # fmt: skip
+        m, sent, tied_sent = (
+            t.micro_batches[codes.knob], t.message_bytes[codes.knob], t.tied_bytes[codes.knob],
+        )  # fmt: skip
+        return Rows(Lines(stages, m, *times, *between, sent, tied_sent), busy)
 
     def iter_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
         """Iteration times (P, L) under L link states (P, L, K, K); `DEAD` where a used link has no
         bandwidth.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        exact_ns(
-            rows.stages,
-            rows.micro_batches,
-            rows.forward,
-            rows.backward,
-            rows.tail,
-            rows.source,
-            rows.target,
-            rows.occupancy,
-            rows.latency,
-            rows.message_bytes,
-            bandwidth_bps,
-            latency_s,
-            rows.tied_bytes,
-            self._schedule == "gpipe",
-            self._p2p == "blocking",
-            total,
-        )
+        exact_ns(rows.lines, bandwidth_bps, latency_s, self._gpipe, self._blocking, total)
         return total
 
     def paced_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
@@ -140,24 +78,7 @@ class Timer:
         says which plans are worth timing.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        _paced(
-            rows.stages,
-            rows.micro_batches,
-            rows.forward,
-            rows.backward,
-            rows.tail,
-            rows.source,
-            rows.target,
-            rows.occupancy,
-            rows.latency,
-            rows.message_bytes,
-            bandwidth_bps,
-            latency_s,
-            rows.tied_bytes,
-            self._schedule == "gpipe",
-            self._p2p == "blocking",
-            total,
-        )
+        paced_ns(rows.lines, bandwidth_bps, latency_s, self._gpipe, self._blocking, total)
         return total
 
     def moves(self, old: Codes, new: Codes, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
@@ -170,25 +91,11 @@ class Timer:
         moved = np.zeros(bandwidth_bps.shape)
         same = np.zeros(len(new), np.bool_)
         tables = self.problem.tables
-        _moved(
-            old.knob,
-            old.count,
-            old.domain,
-            old.layers,
-            old.choice,
-            new.knob,
-            new.count,
-            new.domain,
-            new.layers,
-            new.choice,
-            tables.class_of,
-            tables.pp,
-            tables.tp,
-            self._dp,
-            self._parameters * self._bytes_per_parameter,
-            moved,
+        moved_bytes(
+            old.knob, old.count, old.domain, old.layers, old.choice, new.knob, new.count, new.domain,
+            new.layers, new.choice, tables.class_of, tables.pp, tables.tp, self._dp, self._moved_bytes, moved,
             same,
-        )
+        )  # fmt: skip
         diagonal = np.einsum("pkk->pk", moved).copy()
         np.einsum("pkk->pk", moved)[:] = 0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -216,41 +123,16 @@ def rate(ns: Int) -> Float:
 
 @njit(cache=True)
 def _ns(seconds):  # type: ignore[no-untyped-def]
+    """Rounded once, as the Estimator does."""
     return np.int64(np.rint(min(seconds * 1e9, 1e14)))
 
 
 @njit(cache=True)
 def _fill(  # type: ignore[no-untyped-def]
-    knob,
-    count,
-    domain,
-    layers,
-    choice,
-    slow,
-    kind_of,
-    class_of,
-    pp,
-    tp,
-    forward,
-    backward,
-    collective,
-    update_per,
-    occ,
-    lat,
-    tied,
-    parameters,
-    m,
-    zero,
-    tf,
-    tb,
-    tail,
-    source,
-    target,
-    of,
-    lf,
-    stages,
-    busy,
-):
+    knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, forward, backward, collective,
+    update_per, occ, lat, tied, parameters, m, zero, tf, tb, tail, source, target, of, lf, stages, busy,
+):  # fmt: skip
+    """Fill what follows `zero` row by row, as `twin.stages.StageModel` has it."""
     for p in range(len(knob)):
         c, at, s, total = knob[p], 0, 0, 0.0
         for i in range(count[p]):
@@ -265,7 +147,7 @@ def _fill(  # type: ignore[no-untyped-def]
                 behind = backward[c, y, q, end] - backward[c, y, q, at]
                 reduce = collective[0, 0, c, y, q, j] + collective[0, 1, c, y, q, j] * held
                 gather = collective[1, 0, c, y, q, j] + collective[1, 1, c, y, q, j] * held
-                if zero == 0:  # as `twin.stages.StageModel`
+                if zero == 0:
                     sync = min(reduce, gather)
                 elif zero < 3:
                     sync = max(reduce - behind, reduce / BUCKETS) + max(gather - ahead, gather / BUCKETS)
@@ -288,158 +170,3 @@ def _fill(  # type: ignore[no-untyped-def]
             tail[p, s - 1] += inside
         stages[p] = s
         busy[p] = total / count[p]
-
-
-@njit(cache=True)
-def _paced(  # type: ignore[no-untyped-def]
-    stages,
-    micro_batches,
-    tf,
-    tb,
-    tail,
-    source,
-    target,
-    occ,
-    lat,
-    size,
-    bandwidth_bps,
-    latency_s,
-    tied_bytes,
-    gpipe,
-    blocking,
-    out,
-):
-    down, up = np.empty(tf.shape[1]), np.empty(tf.shape[1])
-    there, back = np.empty(tf.shape[1]), np.empty(tf.shape[1])
-    for p in range(len(stages)):
-        depth, m = stages[p], micro_batches[p]
-        for x in range(bandwidth_bps.shape[1]):
-            once, pace, alive = 0.0, 0.0, True
-            for b in range(depth - 1):
-                i, j = source[p, b], target[p, b]
-                if i >= 0:
-                    slow = min(bandwidth_bps[p, x, i, j], bandwidth_bps[p, x, j, i])
-                    alive = alive and slow > 0 and size[p] * 8e9 / slow < LONGEST_NS
-                    if not alive:
-                        break
-                    there[b] = size[p] * 8e9 / bandwidth_bps[p, x, i, j]
-                    back[b] = size[p] * 8e9 / bandwidth_bps[p, x, j, i]
-                    down[b] = there[b] + latency_s[p, x, i, j] * 1e9
-                    up[b] = back[b] + latency_s[p, x, j, i] * 1e9
-                else:
-                    there[b] = back[b] = occ[p, b]
-                    down[b] = up[b] = occ[p, b] + lat[p, b]
-                once += down[b] + up[b]
-            tied = exchange_ns(p, x, depth, source, target, tied_bytes, bandwidth_bps, latency_s)
-            if not alive or tied >= LONGEST_NS:
-                out[p, x] = DEAD
-                continue
-            ends = max(tail[p, 0], tail[p, depth - 1]) + tied
-            for i in range(depth):
-                once += tf[p, i] + tb[p, i]
-                ends = max(ends, tail[p, i])
-            pace = (
-                _gpipe_pace(depth, tf[p], tb[p], there, back, down, up, blocking)
-                if gpipe
-                else _pace(depth, m, tf[p], tb[p], there, back, down, up, blocking)
-            )
-            out[p, x] = np.int64(once + (m - 1) * pace + ends)
-
-
-@njit(cache=True)
-def _pace(depth, m, tf, tb, there, back, down, up, blocking):  # type: ignore[no-untyped-def]
-    """Heaviest cycle of 1F1B over the micro-batches in it; warm-up depths are min(m, depth - 1 - i).
-
-    With blocking sends and m >= depth a cycle over several stages is the mean of theirs: one stage is enough.
-    """
-    pace = 0.0
-    if blocking and m >= depth:
-        for i in range(depth):
-            turns = (down[i] if i < depth - 1 else 0.0) + (up[i - 1] if i > 0 else 0.0)
-            pace = max(pace, tf[i] + tb[i] + turns)
-        return pace
-    for i in range(depth):
-        length = 0.0
-        for j in range(i, depth):
-            length += tf[j] + tb[j]
-            if j > i:
-                length += down[j - 1] + up[j - 1]
-            turns = 0.0
-            if blocking:
-                turns = (down[j] if j < depth - 1 else 0.0) + (up[i - 1] if i > 0 else 0.0)
-            pace = max(pace, (length + turns) / (min(m, depth - 1 - i) - min(m, depth - 1 - j) + 1))
-    if not blocking:
-        for b in range(depth - 1):
-            pace = max(pace, there[b], back[b])
-    return pace
-
-
-@njit(cache=True)
-def _gpipe_pace(depth, tf, tb, there, back, down, up, blocking):  # type: ignore[no-untyped-def]
-    """Slowest forward step and slowest backward step."""
-    ahead, behind = 0.0, 0.0
-    for i in range(depth):
-        out, home = i < depth - 1, i > 0
-        if blocking:
-            ahead = max(ahead, tf[i] + (down[i] if out else 0.0))
-            behind = max(behind, tb[i] + (up[i - 1] if home else 0.0))
-        else:
-            ahead = max(ahead, tf[i], there[i] if out else 0.0)
-            behind = max(behind, tb[i], back[i - 1] if home else 0.0)
-    return ahead + behind
-
-
-@njit(cache=True)
-def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, out):  # type: ignore[no-untyped-def]
-    """Per layer: domain, tp, dp, stage inside the share."""
-    at = 0
-    for i in range(count):
-        k = domain[i]
-        z, q = class_of[k], choice[i]
-        depth = pp[c, z, q]
-        start = at
-        for j in range(depth):
-            while at < start + stage_start_compiled(j + 1, depth, layers[i], i == 0, i + 1 == count):
-                out[at, 0], out[at, 1], out[at, 2], out[at, 3] = k, tp[c, z, q], dp[c], j
-                at += 1
-
-
-@njit(cache=True)
-def _moved(  # type: ignore[no-untyped-def]
-    knob0,
-    count0,
-    domain0,
-    layers0,
-    choice0,
-    knob,
-    count,
-    domain,
-    layers,
-    choice,
-    class_of,
-    pp,
-    tp,
-    dp,
-    size,
-    moved,
-    same,
-):
-    n = len(size)
-    was, now = np.zeros((n, 4), np.int64), np.zeros((n, 4), np.int64)
-    for p in range(len(knob)):
-        _owners(knob0[p], count0[p], domain0[p], layers0[p], choice0[p], class_of, pp, tp, dp, was)
-        _owners(knob[p], count[p], domain[p], layers[p], choice[p], class_of, pp, tp, dp, now)
-        same[p] = knob0[p] == knob[p] and count0[p] == count[p]
-        for i in range(min(count0[p], count[p])):
-            same[p] = same[p] and domain0[p, i] == domain[p, i] and layers0[p, i] == layers[p, i]
-            same[p] = same[p] and choice0[p, i] == choice[p, i]
-        for layer in range(n):
-            i, k = was[layer, 0], now[layer, 0]
-            if i != k:
-                moved[p, i, k] += size[layer]
-            elif (
-                was[layer, 1] != now[layer, 1]
-                or was[layer, 2] != now[layer, 2]
-                or was[layer, 3] != now[layer, 3]
-            ):
-                moved[p, k, k] += size[layer] * dp[knob[p]]

@@ -28,7 +28,8 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     times = st.integers(0, top)
     boundary = st.lists(times, min_size=stages - 1, max_size=stages - 1)
     stage = st.lists(times, min_size=stages, max_size=stages)
-    extra = sorted(draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages)), reverse=True)
+    deeper = draw(st.sampled_from((0, 3)))
+    extra = sorted(draw(st.lists(st.integers(0, deeper), min_size=stages, max_size=stages)), reverse=True)
     return Pipeline.single(
         draw(stage), draw(stage), draw(boundary), draw(boundary), draw(boundary), draw(boundary), draw(stage),
         micro_batches=m,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policy.hippo.clock import exact_ns
+from policy.exact import Lines, exact_ns
 from twin.kernel import DEAD, iteration_ns
 from twin.pipeline import Pipeline, warmup_depths
 from twin.plan import PointToPoint, Schedule
@@ -29,10 +29,8 @@ def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) ->
     latency = rng.uniform(0, 0.3, bandwidth.shape)
     size, tied_bytes = rng.uniform(1e6, 3e8, PLANS), np.where(rng.random(PLANS) < 0.5, 3e8, 0.0)
     got = np.empty((PLANS, STATES), np.int64)
-    exact_ns(
-        stages, m, *times, source, target, *inner, size, bandwidth, latency, tied_bytes, schedule == "gpipe",
-        p2p == "blocking", got,
-    )  # fmt: skip
+    lines = Lines(stages, m, *times, source, target, *inner, size, tied_bytes)
+    exact_ns(lines, bandwidth, latency, schedule == "gpipe", p2p == "blocking", got)
     for p in range(PLANS):
         s = int(stages[p])
         wide = source[p, : s - 1] >= 0

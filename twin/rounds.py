@@ -1,0 +1,142 @@
+"""The recurrences of GPipe and standard 1F1B, compiled: pipelines of one length side by side, round by round.
+
+`twin.kernel` states the semantics. In standard 1F1B exactly one activation waits before each stage when a
+round begins, so that all forwards of a round are independent of each other: one sweep over contiguous
+memory, lanes and stages alike. Backwards are a chain over the stages, with the lanes side by side.
+
+A steady pipeline repeats itself. Once all that one round hands to the next has shifted by one constant within
+the last c rounds, so will it within every c rounds that follow (the recurrences commute with adding a
+constant), and those are skipped. Times are integers, so nothing is lost by it.
+"""
+
+from numba import njit
+
+LANES = 8
+"""Pipelines that run side by side: as many as a full vector register has 64-bit integers."""
+TF, TB, OF, LF, OB, LB, TAIL = range(7)
+"""First axis of `t` (7, S * LANES): durations of a stage, of the boundary behind it, of the one before it,
+and what follows the last backward. The last stage comes first; the lanes of a stage stand together."""
+FREE, WAIT, DOWN, UP, BACK = range(5)
+"""First axis of `s` (5, (S + 1) * LANES): when a stage is free, when what it sent downstream arrives, when
+its links are free, and when what it sent upstream arrives."""
+
+
+@njit(cache=True, nogil=True)
+def fold(depth, lane, t):  # type: ignore[no-untyped-def]
+    """Blocking, a stage computes, sends and waits for the arrival at a stretch: one duration, not three."""
+    for f in range(lane, depth * LANES, LANES):
+        t[TAIL, f] -= t[OB, f] + t[LB, f]
+        t[OF, f] += t[TF, f] + t[LF, f]
+        t[OB, f] += t[TB, f] + t[LB, f]
+
+
+@njit(cache=True, nogil=True)
+def run(depth, m, gpipe, blocking, t, s, saved, total):  # type: ignore[no-untyped-def]
+    """Iteration times (LANES,) of pipelines of `depth` stages with `m` micro-batches into `total`.
+
+    `t` as above, folded if `blocking`; `s` and `saved`, of one shape, need not be cleared.
+    """
+    size = depth * LANES
+    s[:, : size + LANES] = 0
+    if blocking:
+        _blocking(depth, m, gpipe, t[OF], t[OB], s[FREE], s[WAIT], s, saved)
+    else:
+        _overlapped(depth, m, gpipe, t, s, saved)
+    total[:] = 0
+    for f in range(size):
+        total[f % LANES] = max(total[f % LANES], s[FREE, f] + t[TAIL, f])
+
+
+@njit(cache=True, nogil=True)
+def _blocking(depth, m, gpipe, of, ob, free, wait, s, saved):  # type: ignore[no-untyped-def]
+    size, ahead = depth * LANES, m if gpipe else min(m, depth - 1)
+    for k in range(ahead):  # one micro-batch after the other, from stage to stage
+        for i in range(depth - 1, -1 if gpipe else k, -1):
+            for f in range(i * LANES, (i + 1) * LANES):
+                wait[f] = max(free[f], wait[f + LANES]) + of[f]
+                free[f] = wait[f]
+    full = 0 if gpipe else min(m - ahead, m - 1)  # rounds in which every stage still has a forward to run
+    j, since, look = 0, -1, 1
+    while j < m:
+        going = 0 if gpipe else min(depth, m - j) * LANES
+        for f in range(going):
+            wait[f] = max(free[f], wait[f + LANES]) + of[f]
+        if going == 0:
+            for x in range(LANES):
+                free[x] += ob[x]
+        else:
+            for x in range(LANES):
+                free[x] = wait[x] + ob[x]
+            for f in range(LANES, going):
+                free[f] = max(wait[f], free[f - LANES]) + ob[f]
+        for f in range(max(going, LANES), size):
+            free[f] = max(free[f], free[f - LANES]) + ob[f]
+        j += 1
+        if j < full:
+            since, look, j = _steady(j, since, look, full, 2, size, s, saved)
+
+
+@njit(cache=True, nogil=True)
+def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
+    free, wait, down, up, back = s[FREE], s[WAIT], s[DOWN], s[UP], s[BACK]
+    tf, tb, of, lf, ob, lb = t[TF], t[TB], t[OF], t[LF], t[OB], t[LB]
+    size, ahead = depth * LANES, m if gpipe else min(m, depth - 1)
+    for k in range(ahead):
+        for i in range(depth - 1, -1 if gpipe else k, -1):
+            for f in range(i * LANES, (i + 1) * LANES):
+                free[f] = max(free[f], wait[f + LANES]) + tf[f]
+                down[f] = max(free[f], down[f]) + of[f]
+                wait[f] = down[f] + lf[f]
+    full = 0 if gpipe else min(m - ahead, m - 1)
+    j, since, look = 0, -1, 1
+    while j < m:
+        for f in range(0 if gpipe else min(depth, m - j) * LANES):
+            end = max(free[f], wait[f + LANES]) + tf[f]
+            sent = max(end, down[f]) + of[f]
+            free[f] = end
+            down[f] = sent
+            wait[f] = sent + lf[f]
+        for x in range(LANES):
+            free[x] += tb[x]
+            up[x] = max(free[x], up[x]) + ob[x]
+            back[x] = up[x] + lb[x]
+        for f in range(LANES, size):
+            end = max(free[f], back[f - LANES]) + tb[f]
+            sent = max(end, up[f]) + ob[f]
+            free[f] = end
+            up[f] = sent
+            back[f] = sent + lb[f]
+        j += 1
+        if j < full:
+            since, look, j = _steady(j, since, look, full, 4, size, s, saved)
+
+
+@njit(cache=True, nogil=True)
+def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-untyped-def]
+    """Skip what repeats once it is seen to. Returns the round that is kept, the next one to keep, and the
+    round now."""
+    if since >= 0 and _repeats(rows, size, s, saved):
+        turns = (full - j) // (j - since)
+        for r in range(rows):
+            for f in range(size):
+                s[r, f] += turns * (s[r, f] - saved[r, f])
+        return -1, full, j + turns * (j - since)
+    if j == look:
+        saved[:rows, :size] = s[:rows, :size]
+        return j, 2 * j, j
+    return since, look, j
+
+
+@njit(cache=True, nogil=True)
+def _repeats(rows, size, s, saved):  # type: ignore[no-untyped-def]
+    """Whether each lane has shifted by one constant since it was saved."""
+    lead, before = s[FREE], saved[FREE]
+    for r in range(rows):
+        now, then = s[r], saved[r]
+        for first in range(0, size, LANES):
+            differs = 0
+            for lane in range(LANES):
+                differs |= (now[first + lane] - then[first + lane]) ^ (lead[lane] - before[lane])
+            if differs:
+                return False
+    return True
