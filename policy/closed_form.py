@@ -31,6 +31,8 @@ many stages may follow before memory overflows."""
 
 STEPS = np.array([1, 2, 4])
 """Layers that one step of a climb moves."""
+DEPTHS = np.array([1, 2, 4, 1 << 30])
+"""Limits on the stages of a domain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +41,14 @@ class Tables:
 
     `shares` (C, Z, Q, 4, 6, N + 1): the fourth axis says whether the share holds the embedding (1) and the
     head (2), the fifth is `FIRST` to `BEHIND`. Infinite where a stage stays empty.
+
+    `least` (C, Z, D, 4, 3, N + 1): `FIRST`, `LAST` and `MOST` of L layers or more, each with the option that
+    is quickest in it and obeys limit d of `DEPTHS`; never falling along the last axis.
     """
 
     menu: Menu
     shares: Float
+    least: Float
     layers: int
     blocking: bool
 
@@ -70,7 +76,18 @@ def _tables(estimator: Estimator, free_gpus: tuple[int, ...]) -> Tables:
         offered.options, offered.pp, offered.table, offered.spans, offered.memory, offered.micro_batches,
         job.schedule == "gpipe", layers, found,
     )  # fmt: skip
-    return Tables(offered, found, layers, job.p2p == "blocking")
+    return Tables(offered, found, _least(offered, found), layers, job.p2p == "blocking")
+
+
+def _least(offered: Menu, shares: Float) -> Float:
+    least = np.full((*offered.options.shape, len(DEPTHS), 4, 3, shares.shape[-1]), np.inf)
+    for c, z in np.ndindex(*offered.options.shape):
+        depth = offered.pp[c, z, : offered.options[c, z]]
+        for d, limit in enumerate(DEPTHS):
+            quickest = shares[c, z, np.flatnonzero(depth <= limit)][:, :, [FIRST, LAST, MOST]]
+            kept = quickest.min(axis=0, initial=np.inf)[..., ::-1]
+            least[c, z, d] = np.minimum.accumulate(kept, axis=-1)[..., ::-1]
+    return least
 
 
 def climbed(scorer: Scorer, known: Tables, rows: Rows) -> tuple[Float, Rows]:
