@@ -147,6 +147,8 @@ def _climb(args, options, steps, option, share):  # type: ignore[no-untyped-def]
             for q in range(options[c, z]):
                 if q != own and pp[c, z, q] <= share[a]:
                     option[a] = q
+                    if _too_slow(args, a, option, share, best):
+                        continue
                     total, slowest = total_ns(*args, option, share)
                     if total < best:
                         best, worst, own = total, slowest, q
@@ -157,13 +159,25 @@ def _climb(args, options, steps, option, share):  # type: ignore[no-untyped-def]
                 if a != b and share[a] - step >= pp[c, class_of[domain[a]], option[a]]:
                     share[a] -= step
                     share[b] += step
-                    total, slowest = total_ns(*args, option, share)
-                    if total < best:
-                        best, worst = total, slowest
-                    else:
-                        share[a] += step
-                        share[b] -= step
+                    if not _too_slow(args, b, option, share, best):
+                        total, slowest = total_ns(*args, option, share)
+                        if total < best:
+                            best, worst = total, slowest
+                            continue
+                    share[a] += step
+                    share[b] -= step
         improved = best < before * (1 - 1e-6)
+
+
+@njit(cache=True, nogil=True)
+def _too_slow(args, i, option, share, best):  # type: ignore[no-untyped-def]
+    """Whether share i alone sets a pace at which nothing better than `best` is left to find."""
+    _, n, m, _, domain, class_of, pp, slow, down, up, table = args
+    c, k, q = args[0], domain[i], option[i]
+    ends = 3 if n == 1 else (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
+    z = class_of[k]
+    own = slowest(table[c, z, q, ends], share[i], pp[c, z, q], slow[k], down[i], up[i])
+    return (m - 1) * own >= best
 
 
 @njit(cache=True, nogil=True)

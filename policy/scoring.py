@@ -73,7 +73,9 @@ def joined(parts: list[Rows]) -> Rows:
     width = max(part.domain.shape[1] for part in parts)
 
     def padded(array: Int, fill: int) -> Int:
-        return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
+        wide = np.full((len(array), width), fill)
+        wide[:, : array.shape[1]] = array
+        return wide
 
     return Rows(
         np.concatenate([part.size for part in parts]),

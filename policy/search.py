@@ -8,13 +8,13 @@ over cuts.
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.closed_form import STEPS, Tables, climbed, estimated, tables
+from policy.closed_form import Tables, climbed, estimated, tables
+from policy.neighbours import neighbours
 from policy.pacing import paced
 from policy.paths import beams, every_order
 from policy.scoring import Rows, Scorer, joined, row_of
@@ -249,46 +249,3 @@ def _planned(pool: Pool, orders: Sequence[tuple[int, ...]], best_s: float) -> Fo
 
 def _together(found: Sequence[Found]) -> Found:
     return np.concatenate([seconds for seconds, _ in found]), joined([rows for _, rows in found])
-
-
-def neighbours(known: Tables, rows: Rows) -> tuple[Rows, Int]:
-    """What one step leads to, and from which row: 1, 2 or 4 layers from one domain to another (in long
-    pipelines only to the next one), or another (tp, pp) in one of them. Not all of it fits in memory."""
-    parts = [step(known, rows, row) for row in range(len(rows)) for step in (_other_cuts, _other_options)]
-    origin = np.repeat(np.arange(len(rows)), 2)
-    return joined(parts), np.repeat(origin, [len(part) for part in parts])
-
-
-def _other_cuts(known: Tables, rows: Rows, row: int) -> Rows:
-    n = int(rows.count[row])
-    layers = rows.layers[row] + _moves(n, rows.layers.shape[1])
-    z = known.menu.class_of[rows.domain[row, :n]]
-    depth = known.menu.pp[rows.size[row], z, rows.option[row, :n]]
-    layers = layers[(layers[:, :n] >= depth).all(axis=1)]
-    same = rows[np.full(len(layers), row)]
-    return Rows(same.size, same.count, same.domain, same.option, layers)
-
-
-def _other_options(known: Tables, rows: Rows, row: int) -> Rows:
-    menu, size = known.menu, int(rows.size[row])
-    swaps = [
-        (i, q)
-        for i, k in enumerate(rows.domain[row, : int(rows.count[row])].tolist())
-        for q in range(int(menu.options[size, menu.class_of[k]]))
-        if q != rows.option[row, i] and menu.pp[size, menu.class_of[k], q] <= rows.layers[row, i]
-    ]
-    same = rows[np.full(len(swaps), row)]
-    option = same.option.copy()
-    for at, (i, q) in enumerate(swaps):
-        option[at, i] = q
-    return Rows(same.size, same.count, same.domain, option, same.layers)
-
-
-@lru_cache(maxsize=128)
-def _moves(n: int, width: int) -> Int:
-    """Every step between the first `n` of `width` domains, a row each."""
-    pairs = [(a, b) for a in range(n) for b in range(n) if a != b and (n <= 8 or abs(a - b) == 1)]
-    move = np.zeros((len(pairs), width), dtype=np.int64)
-    for at, (source, target) in enumerate(pairs):
-        move[at, source], move[at, target] = -1, 1
-    return np.concatenate([step * move for step in STEPS])
