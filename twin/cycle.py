@@ -94,14 +94,18 @@ def _one_f_one_b(one: _Rows, warmup: list[int], blocking: bool) -> Cycle:
     stages = len(one.tf)
     down = [o + latency for o, latency in zip(one.of, one.lf, strict=True)]
     up = [o + latency for o, latency in zip(one.ob, one.lb, strict=True)]
-    found = []
+    most, micro_batches, ends = 0, 1, (0, 0)
     for i in range(stages):
         length = 0
         for j in range(i, stages):
             length += one.tf[j] + one.tb[j] + (down[j - 1] + up[j - 1] if j > i else 0)
             turns = (down[j] if j < stages - 1 else 0) + (up[i - 1] if i > 0 else 0) if blocking else 0
-            period = Fraction(length + turns, warmup[i] - warmup[j] + 1)
-            found.append(Cycle(period, i, j, "stage" if i == j else "stages"))
+            within = warmup[i] - warmup[j] + 1
+            if (
+                length + turns
+            ) * micro_batches > most * within:  # exact, the first of equals
+                most, micro_batches, ends = length + turns, within, (i, j)
+    found = [Cycle(Fraction(most, micro_batches), *ends, "stage" if ends[0] == ends[1] else "stages")]
     if not blocking:
         for b in range(stages - 1):
             found.append(Cycle(Fraction(one.of[b]), b, b + 1, "link forward"))

@@ -6,6 +6,7 @@ each directed link serialising its own bytes and all links working at once; then
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -44,6 +45,7 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     return tuple(stages[part % len(stages)] for part, layers in enumerate(met) for _ in range(layers))
 
 
+@lru_cache(maxsize=4096)
 def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:
     """For each layer all that hold it, as in `owners`: one in a pipeline, one in each domain for replicas."""
     if plan.sync is None:
@@ -73,6 +75,8 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
     if old is None:
         return moved
     for layer, had, have in zip(job.model.layers(), holders(old), holders(new), strict=True):
+        if had == have:
+            continue
         size = layer.parameters * job.bytes_per_moved_parameter
         by_domain = {owner[0]: owner for owner in had}
         for now in have:
