@@ -3,20 +3,24 @@
 Each mutant changes one place of one file (a comparison turned, `and` for `or`, a `not` dropped, a number one
 larger, a constant flipped, a statement or a raise left out) and lives in a child process only, in which the
 tests below run until the first failure. A mutant that no test notices is listed with its line: it is either
-equal in effect, or a test is missing. `--sample 100` takes a hundred at random (seeded), else all.
+equal in effect, or a test is missing. `--sample 100` takes a hundred at random (seeded), else all; with
+`--tried FILE` an interrupted trial goes on.
 """
 
 import argparse
 import ast
 import copy
+import hashlib
 import importlib.abc
 import importlib.util
+import json
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -25,19 +29,21 @@ import duckdb  # noqa: F401 - imported here once, so that no child does
 import pyarrow.parquet  # noqa: F401
 import pytest
 
+from ingest.durable import replace
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("segment", "recovery", "log", "verification")
-TESTS = (
+TESTS = (  # the quick ones first
     "tests/replay/test_segment.py",
     "tests/replay/test_log.py",
     "tests/replay/test_races.py",
-    "tests/crash/test_growing.py",
-    "tests/crash/test_io_errors.py",
-    "tests/crash/test_power_cut.py",
-    "tests/crash/test_damage.py",
     "tests/crash/test_directory_states.py",
-    "tests/crash/test_compaction.py",
+    "tests/crash/test_power_cut.py",
+    "tests/crash/test_io_errors.py",
     "tests/golden",
+    "tests/crash/test_compaction.py",
+    "tests/crash/test_growing.py",
+    "tests/crash/test_damage.py",
 )
 LONGEST = 5
 """A mutant whose tests take so many times the usual time does not come to an end, which is noticed too."""
@@ -132,26 +138,58 @@ def noticed(name: str, path: Path, tree: ast.Module, longest_s: float = 3600) ->
     return os.waitpid(child, 0)[1] != 0
 
 
+class Tried:
+    """Which mutants were noticed, kept in a file so that an interrupted trial goes on; a changed module is
+    tried anew.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, bool] = json.loads(path.read_text()) if path and path.exists() else {}
+
+    def noticed(self, key: str, attempt: Callable[[], bool]) -> bool:
+        """What came of the mutant `key`, tried now if it was not yet."""
+        if key not in self._known:
+            self._known[key] = attempt()
+            if self._path:
+                replace(self._path, json.dumps(self._known, indent=1).encode())
+        return self._known[key]
+
+
+def every_mutant() -> list[tuple[str, Path, int, str, ast.Module, str]]:
+    """(file, path, line, what was changed, the changed module, a name for it) of all files."""
+    found = []
+    for file in FILES:
+        path = ROOT / "replay" / f"{file}.py"
+        text = path.read_text(encoding="utf-8")
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        for number, (line, what, tree) in enumerate(mutants(ast.parse(text))):
+            found.append((file, path, line, what, tree, f"{file} {digest} {number}"))
+    return found
+
+
+def usual_s() -> float:
+    """How long the tests take on the code as it is."""
+    began = time.perf_counter()
+    assert not noticed("replay.none", ROOT, ast.Module([], [])), "the tests fail on the code as it is"
+    return time.perf_counter() - began
+
+
 def main() -> None:
     """Print each mutant that nothing noticed, and the share that was."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, help="So many at random, else all.")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tried", type=Path, help="Keep what came of each in this file, and go on from it.")
     given = parser.parse_args()
     os.chdir(ROOT)
-    found = []
-    for file in FILES:
-        path = ROOT / "replay" / f"{file}.py"
-        made = list(mutants(ast.parse(path.read_text(encoding="utf-8"))))
-        found += [(file, path, *mutant) for mutant in made]
-    began = time.perf_counter()
-    assert not noticed("replay.none", ROOT, ast.Module([], [])), "the tests fail on the code as it is"
-    usual_s = time.perf_counter() - began
+    found, tried = every_mutant(), Tried(given.tried)
+    longest_s = LONGEST * usual_s()
     chosen = random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
     print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
     began, survivors = time.perf_counter(), 0
-    for file, path, line, what, tree in chosen:
-        if not noticed(f"replay.{file}", path, tree, LONGEST * usual_s):
+    for file, path, line, what, tree, key in chosen:
+        if not tried.noticed(key, partial(noticed, f"replay.{file}", path, tree, longest_s)):
             survivors += 1
             print(f"replay/{file}.py:{line}: {what}: not noticed", flush=True)
     killed, seconds = len(chosen) - survivors, time.perf_counter() - began
