@@ -135,8 +135,6 @@ class Books:
         hourly = sum(n * price for n, price in zip(self._gpus, prices, strict=True))
         self._close(event, "gpu_usd", payload["gpu_usd"], hourly * held_ns / NS_PER_S / 3600)
         self._close(event, "egress_usd", payload["egress_usd"], self._egress_usd(payload))
-        if payload["energy_j"] < 0:
-            self._say(event, f"energy_j is {payload['energy_j']}")
         for name in FLOATS:
             self._sums[name] += payload[name]
         self._sums["gpu_ns"] += payload["gpu_ns"]

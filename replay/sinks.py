@@ -156,16 +156,17 @@ def difference(event: Event, sim_ns: int, kind: str, payload: Json, job: str = "
 
 
 def _first_difference(old: Any, new: Any, where: str) -> str:
+    """Where two values differ that do."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            if key not in old or key not in new:
-                return f"{where}.{key} is only in the {'log' if key in old else 're-execution'}"
-            if canonical(old[key]) != canonical(new[key]):
-                return _first_difference(old[key], new[key], f"{where}.{key}")
+        alone = min(old.keys() ^ new.keys(), default=None)
+        if alone is not None:
+            return f"{where}.{alone} is only in the {'log' if alone in old else 're-execution'}"
+        key = next(key for key in sorted(old) if canonical(old[key]) != canonical(new[key]))
+        return _first_difference(old[key], new[key], f"{where}.{key}")
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
         if len(old) != len(new):
             return f"{where} has {len(old)} entries, made again {len(new)}"
-        for index, (a, b) in enumerate(zip(old, new, strict=True)):
-            if canonical(a) != canonical(b):
-                return _first_difference(a, b, f"{where}[{index}]")
+        pairs = enumerate(zip(old, new, strict=True))
+        index = next(index for index, (a, b) in pairs if canonical(a) != canonical(b))
+        return _first_difference(old[index], new[index], f"{where}[{index}]")
     return f"{where} is {canonical(old)[:80]}, made again {canonical(new)[:80]}"

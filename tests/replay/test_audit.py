@@ -194,3 +194,34 @@ def test_recorded_views_are_held_to_their_digest_number_and_time(store: Path) ->
     assert f"event {decided[0].seq} is decision 7, counted 0" in problems
     assert f"event {decided[1].seq}: the observation is not the one its digest was made of" in problems
     assert any(text.startswith(f"event {decided[1].seq}: the view is of") for text in problems)
+
+
+def test_a_run_whose_measurements_are_gone_is_checked_without_being_executed(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = toy_run(store, "static")
+    monkeypatch.undo()  # from here on links come from the lake, which is empty
+    report = audit.audit(store, done.run_id)
+    assert report.ok and report.events > 0
+    (note,) = report.notes
+    assert note.startswith("not executed again: ") and "link samples" in note
+
+
+def test_a_run_killed_before_its_first_decision_is_audited_as_far_as_it_goes(store: Path) -> None:
+    whole = RunReader(runs.folder(store, toy_run(store, "static").run_id))
+    first = next(whole.events())
+    with RunWriter.create(runs.folder(store, "killed")) as writer:
+        writer.append(first.sim_ns, first.type, first.payload)
+    report = audit.audit(store, "killed")
+    assert report.ok, report.findings
+    assert report.events == 1
+
+
+def computes_too_long(payload: dict[str, Any]) -> None:
+    payload["compute_ns"][0] = payload["active_ns"][0] + 1
+
+
+def test_a_domain_that_computes_longer_than_it_runs_is_named_from_the_events_alone(store: Path) -> None:
+    run_id, seq = forged(store, "iteration_done", computes_too_long, 1)
+    problems = Books().check(RunReader(runs.folder(store, run_id)).events())
+    assert any(f"event {seq} (iteration_done): domain 0 computed" in problem for problem in problems)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import DamageError, LockedError
+from ingest.errors import DamageError, LockedError, NotFoundError
 from replay import drift, health, retrain, runs, schedule, whatif
 from replay.drift import LINKS, SHORTFALL, Reading
 from replay.events import Event
@@ -109,3 +109,22 @@ def test_a_link_that_scatters_more_than_in_training_is_drifting(
     assert found.unhealthy == pytest.approx(1 / 6)
     health_of = {(link.src, link.dst): link for link in health.of(tmp_path, run.run_id).links}
     assert health_of["d0", "d1"].healthy is False and health_of["d1", "d0"].healthy is True
+
+
+def test_a_run_without_its_measurements_has_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lake(monkeypatch)
+    mine = toy_run(tmp_path, "static")
+    monkeypatch.undo()
+    with pytest.raises(NotFoundError, match=f"{mine.run_id}: .*link samples"):
+        drift.reading(tmp_path, mine.run_id)
+
+
+def test_a_run_that_was_killed_before_anything_was_durable_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lake(monkeypatch)
+    mine = toy_run(tmp_path, "static")
+    (tmp_path / "runs" / "killed").mkdir()
+    assert drift.newest(tmp_path, "toy-3") == mine.run_id

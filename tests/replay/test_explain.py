@@ -117,3 +117,22 @@ def assert_flips(rehearsal: decisions.Rehearsal, view: View, point: Tipping, usu
     assert asked(factor * outwards) != usual  # perhaps a third answer: plans follow each other closely
     assert {asked(factor / outwards), asked(np.sqrt(factor))} == {usual}  # just inside, and half way
     assert f"would {point.answer} if B(d{i}->d{j})" in point.sentence(("d0", "d1", "d2"))
+
+
+def test_a_decision_without_any_plan_is_explained_all_the_same(tmp_path: Path, run_id: str) -> None:
+    stage, recorded = decisions.stage_of(tmp_path, run_id), decisions.find(tmp_path, run_id, 1)
+    assert recorded.event.payload["plan"] is None  # it held
+    alone = replace(recorded.view, plan=None, free_gpus=(0, 0, 0))
+    told = explain.of_recorded(stage, replace(recorded, views=(alone,)))
+    assert (told.chosen, told.binding, told.tipping) == (None, None, ())
+    assert set(told.reward.values()) == {None} and np.sum(told.traffic_bytes) == 0
+    assert all(said["iter_s"] is None for said in told.baselines.values())
+    assert any(said["problem"] for said in told.baselines.values())
+
+
+def test_nothing_is_promised_over_a_dead_link(tmp_path: Path, run_id: str) -> None:
+    stage, view = decisions.stage_of(tmp_path, run_id), decisions.find(tmp_path, run_id, 1).view
+    assert view.plan is not None and len(view.plan.order) > 1
+    assert explain.reward(stage, view, view.plan)["efficiency"] is not None
+    i, j = view.plan.order[:2]
+    assert set(explain.reward(stage, scaled(view, (i, j), 0.0), view.plan).values()) == {None}

@@ -154,3 +154,12 @@ def test_logs_that_cannot_speak_are_refused_and_other_code_is_said(
     assert f"{run_id} was made by other code" in found.notes
     assert any("importance sampling cannot say" in note for note in found.notes)
     assert found.of("is").tokens is None
+
+
+def test_tokens_of_the_decisions_are_those_of_the_run_though_a_failure_took_some_back(tmp_path: Path) -> None:
+    faults = [{"domain": "d1", "gpus": 4, "at_s": 305, "for_s": 100}]
+    done = runner.run(tmp_path, policy="greedy", scenario=toy_scenario(gpu_faults=faults))
+    events = list(RunReader(runs.folder(tmp_path, done.run_id)).events())
+    assert any(event.payload.get("lost_tokens") for event in events)
+    steps = read(done.run_id, events)
+    assert sum(step.tokens for step in steps) == done.kpis.tokens

@@ -243,3 +243,10 @@ def test_a_manifest_that_goes_for_good_while_it_is_read_is_named(
     once(monkeypatch, verification, "_chain", gone.unlink)
     findings = verification.verify(run_dir)
     assert gone.name in {finding.file for finding in findings}
+
+
+def test_a_record_that_goes_while_it_is_read_is_named(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compacted_now(run_dir)
+    once(monkeypatch, verification, "_compacted", (run_dir / "compacted.json").unlink)
+    (first, *_) = verification.verify(run_dir)
+    assert str(first) == "compacted.json: went away while it was read"

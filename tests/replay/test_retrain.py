@@ -13,6 +13,7 @@ from ingest.durable import Lock
 from ingest.errors import DamageError, LockedError, NotFoundError, UsageError
 from ingest.progress import Progress
 from replay import audit, champion, judge, lineage, retrain, runs, schedule, status
+from replay.front import points
 from replay.judge import Blocks, Verdict
 from replay.log import RunReader
 from replay.retrain import Trained, Update
@@ -290,3 +291,13 @@ def test_a_pointer_that_is_none_is_damage(store: Path, text: str) -> None:
     (store / champion.POINTER).write_text(text)
     with pytest.raises(DamageError, match="delete it and promote a checkpoint again"):
         champion.active(store)
+
+
+def test_a_damaged_run_is_listed_with_what_is_wrong_and_is_no_point_of_the_front(store: Path) -> None:
+    damaged, sound = toy_run(store, "static").run_id, toy_run(store, "single").run_id
+    path = min(runs.folder(store, damaged).glob("*.json"))
+    path.write_text("{}")
+    lines = {line.run_id: line for line in status.status(store).runs}
+    assert lines[damaged].problem is not None and path.name in lines[damaged].problem
+    assert lines[sound].problem is None and lines[sound].finished
+    assert {point.run_id for point in points(store, sound)} == {sound}

@@ -14,6 +14,7 @@ import pytest
 from ingest.errors import InfeasibleError, NotFoundError, TwinError, UsageError
 from policy import registry
 from policy.protocol import Decision
+from policy.static import Static
 from replay import champion, header, runner, runs, sql
 from replay.coordinator import Coordinator
 from replay.log import RunReader
@@ -256,3 +257,29 @@ def test_an_empty_directory_stands_for_no_run(store: Path) -> None:
     first = toy_run(store, "static")
     runs.folder(store, f"{first.run_id}-2").mkdir()
     assert toy_run(store, "static", reuse=True).run_id == first.run_id
+
+
+def test_where_no_plan_fits_at_all_a_run_cannot_start() -> None:
+    _, view = first_view()
+    asked, _, _ = coordinator(Decision(None, "hold"))
+    with pytest.raises(InfeasibleError, match="no plan fits the model"):
+        asked.answer(0, replace(view, free_gpus=(0, 0, 0)))
+    asked, _, _ = coordinator(Decision(None, "hold"), may_wait=True)
+    decision, _ = asked.answer(0, replace(view, free_gpus=(0, 0, 0)))
+    assert decision.plan is None  # a job of several waits for room
+
+
+def test_a_policy_that_finds_nothing_falls_back_unless_it_cannot_even_start() -> None:
+    class Helpless(Static):
+        def decide(self, view: View) -> Decision:
+            raise InfeasibleError("no plan of mine fits")
+
+    estimator, view = first_view()
+    setup = toy_setup()
+    context = runner.context_of(header.Header(setup.header(), "static", "kernel", None, False), setup)
+    asked = Coordinator(Helpless(), context, deadline_s=1.0)
+    with pytest.raises(InfeasibleError, match="of mine"):
+        asked.answer(0, view)
+    plan = estimator.make((0, 1), (17, 17), 2, ((2, 1), (2, 1)), 1)
+    decision, _ = asked.answer(1, replace(view, plan=plan))
+    assert decision.plan is None and decision.fallback == "nothing fits: no plan of mine fits"
