@@ -9,7 +9,7 @@ import csv
 import io
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,11 @@ def as_csv(rows: Sequence[LayerProfile] | Sequence[GpuSample]) -> bytes:
     return text.getvalue().encode()
 
 
-def dataset_toml(name: str, table: str, title: str, command: str) -> bytes:
+def dataset_toml(name: str, table: str, title: str) -> bytes:
     """The `dataset.toml` that tells `twin ingest` what lies beside it."""
     return (
         f'name = "{name}"\nreader = "columns"\ntable = "{table}"\ntitle = "{title}"\n'
-        f'licence = "Apache-2.0"\ncitation = "recorded with: {command}"\nsynthetic = false\n'
+        f'licence = "Apache-2.0"\ncitation = "recorded with: twin profile"\nsynthetic = false\n'
     ).encode()
 
 
@@ -128,7 +128,6 @@ def profile(
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     repetitions: int = 20,
     device: str | None = None,
-    command: str = "twin profile",
     progress: Progress = SILENT,
 ) -> list[LayerProfile]:
     """Measure every shape at every micro-batch size and write two data sets under `out`.
@@ -142,34 +141,36 @@ def profile(
     progress.start(len(shapes) * len(micro_batches), f"profile {device_name(device)}")
     with telemetry(device == "cuda") as samples:
         for shape in shapes:
-            for done, micro_batch in enumerate(micro_batches):
-                try:
-                    rows.append(measure(shape, micro_batch, device, repetitions))
-                except torch.OutOfMemoryError:
-                    progress.advance(
-                        len(micro_batches) - done, f"{shape.label} mbs {micro_batch}: out of memory"
-                    )
-                    break
-                finally:
-                    if device == "cuda":
-                        torch.cuda.empty_cache()
-                progress.advance(1, f"{shape.label} mbs {micro_batch}")
+            rows += _sizes(shape, micro_batches, device, repetitions, progress)
     slug = device_name(device).lower().replace(" ", "-")
     title = f"Transformer layers measured on {device_name(device)}"
-    write(out / f"profile-{slug}", rows, "layer_profiles", title, command)
+    write(out / f"profile-{slug}", rows, "layer_profiles", title)
     if samples:
-        write(out / f"telemetry-{slug}", samples, "gpu_samples", f"GPU telemetry of: {title}", command)
+        write(out / f"telemetry-{slug}", samples, "gpu_samples", f"GPU telemetry of: {title}")
     return rows
 
 
-def write(folder: Path, rows: Sequence[Any], table: str, title: str, command: str) -> None:
+def _sizes(
+    shape: LayerShape, micro_batches: Sequence[int], device: str, repetitions: int, progress: Progress
+) -> Iterator[LayerProfile]:
+    """One shape at every size before the first that does not fit into the device."""
+    import torch
+
+    for done, micro_batch in enumerate(micro_batches):
+        what = f"{shape.label} mbs {micro_batch}"
+        try:
+            yield measure(shape, micro_batch, device, repetitions)
+        except torch.OutOfMemoryError:
+            progress.advance(len(micro_batches) - done, f"{what}: out of memory")
+            return
+        finally:
+            if device == "cuda":
+                torch.cuda.empty_cache()
+        progress.advance(1, what)
+
+
+def write(folder: Path, rows: Sequence[Any], table: str, title: str) -> None:
     """One data set: the table and its `dataset.toml`."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / f"{table}.csv", as_csv(rows))
-    replace(folder / "dataset.toml", dataset_toml(folder.name, table, title, command))
-
-
-if __name__ == "__main__":
-    import sys
-
-    profile(Path(sys.argv[1]), command="python -m twin.profile traces")
+    replace(folder / "dataset.toml", dataset_toml(folder.name, table, title))
