@@ -57,12 +57,12 @@ results: $(READY)
 
 # The figures of every change, as docs/reliability.md: a quarter of an hour.
 reliability: $(READY)
-	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py
+	$(BIN)/python -m benchmarks.reliability
 
 # The figures of a night: kills, faults, flips and cuts times 100, a run of ten million events, the queries on it.
 soak: $(READY)
-	PYTHONPATH=. $(BIN)/python benchmarks/reliability.py --effort 100 --events 10000000 --out .twin/soak.md
-	PYTHONPATH=. $(BIN)/python benchmarks/sql.py --events 10000000
+	$(BIN)/python -m benchmarks.reliability --effort 100 --events 10000000 --out .twin/soak.md
+	$(BIN)/python -m benchmarks.sql --events 10000000
 
 clean:
 	rm -rf .venv .twin

@@ -1,8 +1,9 @@
 """Runs the reliability tests with their figures for every change and writes docs/reliability.md.
 
-python benchmarks/reliability.py [--effort 5] [--out docs/reliability.md] [--parts FILE]; `make reliability`
-does this, `make soak` the figures of a night. Each group is one pytest run with TWIN_CRASH_EFFORT. With
-`--parts` what is finished is kept, and an interrupted run goes on.
+python -m benchmarks.reliability [--effort 5] [--out docs/reliability.md] [--parts FILE]; `make reliability`
+does this, `make soak` the figures of a night. Speed is measured first and alone; then each group is one
+pytest run with TWIN_CRASH_EFFORT, as many at a time as there are cores. With `--parts` what is finished is
+kept, and an interrupted run of the same code goes on.
 """
 
 import argparse
@@ -14,177 +15,50 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
-import log as rates
 import numpy as np
-import upgrade
 
+from benchmarks import log as rates
+from benchmarks import upgrade
+from benchmarks.reliability_groups import GROUPS, HEAD, Group, row
 from ingest.durable import replace
+from replay.crew import cores
+from replay.header import code_version
 from replay.log import FLUSH_EVENTS, RunReader, RunWriter, recover
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True)
-class Group:
-    """A row of the matrix: what is tried, which promise it is about, where the tests are."""
-
-    name: str
-    promises: str
-    what: str
-    tests: str
-    aim: str  # figure for every change in the matrix
-
-
-CRASH, REPLAY = "tests/crash/test_", "tests/replay/test_"
-GROUPS = (
-    Group("T1 kill", "P1 P2 P3", "kill -9 at a random moment", f"{CRASH}kill.py", "200"),
-    Group(
-        "T2 system calls",
-        "P1 P10",
-        "each call of every commit killed, EIO, ENOSPC",
-        f"{CRASH}syscalls.py",
-        "all",
-    ),
-    Group(
-        "T3 I/O errors", "P1 P10", "each call to the disk fails, seven ways", f"{CRASH}io_errors.py", "720"
-    ),
-    Group(
-        "T4 power cut", "P1 P2", "states that a power cut can leave", f"{CRASH}power_cut.py", "141 + 5,000"
-    ),
-    Group("T5 truncation", "P4", "files cut short", f"{CRASH}damage.py -k cut", "5,500"),
-    Group("T6 bit flips", "P4", "flipped bits", f"{CRASH}damage.py -k flipped", "13,200"),
-    Group(
-        "T7 zeros, garbage", "P4", "zeroed, appended, replaced bytes", f"{CRASH}damage.py -k zeros", "1,000"
-    ),
-    Group("T8 directory states", "P3 P4 P5", "hands in the directory", f"{CRASH}directory_states.py", "105"),
-    Group("T9 disk full", "P1 P10", "limits on file size", f"{CRASH}disk_full.py", "20"),
-    Group(
-        "T10 concurrency", "P6", "one writer, four readers, second writers", f"{CRASH}concurrency.py", "20 s"
-    ),
-    Group("growing", "P4 P6", "audits and readings while a run changes", f"{CRASH}growing.py", "-"),
-    Group(
-        "compaction",
-        "P1-P6",
-        "failed calls and power cuts while files are merged",
-        f"{CRASH}compaction.py",
-        "-",
-    ),
-    Group(
-        "T11 determinism",
-        "P7",
-        "hash seeds, threads, processes, policies",
-        f"{CRASH}determinism.py -k process",
-        "24",
-    ),
-    Group("T12 resume", "P7", "killed anywhere and resumed", f"{CRASH}determinism.py -k killed", "20"),
-    Group(
-        "T13 replay = log",
-        "P7",
-        "altered numbers that the re-execution must name",
-        f"{CRASH}determinism.py -k altered",
-        "50",
-    ),
-    Group("T14 rebuild", "P8", "derived files deleted and damaged", f"{REPLAY}sql.py", "120"),
-    Group(
-        "T15 codec",
-        "P9",
-        "events that are and are not valid",
-        f"{REPLAY}codec.py {REPLAY}events.py {REPLAY}screening.py",
-        "10,000",
-    ),
-    Group("T16 old versions", "P9", "golden logs", "tests/golden", "all"),
-    Group(
-        "T17 T18 readers",
-        "ingest",
-        "malformed rows, archives, twice in any order",
-        "tests/contract",
-        "5,000 a reader",
-    ),
-    Group(
-        "T19 promotion",
-        "P1",
-        "retrainings and rollbacks killed, flipped checkpoints",
-        f"{REPLAY}service.py -k killed or flipped",
-        "40 + 200",
-    ),
-    Group("T20 scheduler", "P1", "misfires, overlaps, clocks, restarts", f"{REPLAY}schedule.py", "30"),
-    Group(
-        "T21 CLI contract",
-        "-",
-        "commands done, mistaken, damaged, locked, interrupted",
-        "tests/test_cli_contract.py",
-        "60",
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one group did."""
-
-    passed: int
-    failed: int
-    skipped: int
-    tried: int
-    seconds: float
-
-
-def run(group: Group, effort: int) -> Outcome:
-    """One pytest run; `tried` is what its tests counted, else how many passed."""
-    with tempfile.TemporaryDirectory() as folder:
-        tally, report = Path(folder) / "tally", Path(folder) / "report.xml"
-        where, _, chosen = group.tests.partition(" -k ")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command += [*where.split(), *(["-k", chosen] if chosen else [])]
-        environment = {**os.environ, "TWIN_CRASH_EFFORT": str(effort), "TWIN_TALLY": str(tally)}
-        began = time.perf_counter()
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        seconds = time.perf_counter() - began
-        if done.returncode:
-            print(done.stdout[-3000:], file=sys.stderr)
-        suite = ElementTree.parse(report).getroot().find("testsuite")
-        assert suite is not None
-        count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-        failed = count["failures"] + count["errors"]
-        passed = count["tests"] - failed - count["skipped"]
-        counted = [int(line.split()[-1]) for line in tally.read_text().splitlines()] if tally.exists() else []
-        return Outcome(passed, failed, count["skipped"], sum(counted) or passed, seconds)
-
-
-def row(group: Group, effort: int) -> str:
-    """The line of one group, after running it."""
-    done = run(group, effort)
-    bad = f"{done.failed} tests failed" if done.failed else "0"
-    tests = f"{done.passed}" + (f" ({done.skipped} skipped)" if done.skipped else "")
-    cells = (f"[{group.name}](../{group.tests.split()[0]})", group.promises, group.what, group.aim)
-    return f"| {' | '.join(cells)} | {done.tried:,} | {bad} | {tests} | {done.seconds:.0f} |"
-
-
-HEAD = """| test | promises | what is tried | aim | tried | lost or undetected | tests | s |
-|---|---|---|---:|---:|---:|---:|---:|"""
+Makers = dict[str, Callable[[], str]]
 
 
 class Parts:
-    """Finished parts of the page, kept in a file so that an interrupted run goes on where it was."""
+    """Finished parts of the page, kept in a file so that an interrupted run of the same code goes on."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._made = json.loads(path.read_text()) if path and path.exists() else {}
+    def __init__(self, path: Path | None, made_by: str, total: int) -> None:
+        self._path, self._made_by, self._total = path, made_by, total
+        known = json.loads(path.read_text()) if path and path.exists() else {}
+        self._made: dict[str, str] = known["parts"] if known.get("made_by") == made_by else {}
+        self._turn = Lock()
 
     def part(self, name: str, make: Callable[[], str]) -> str:
         """The part `name`, made now if it is not there yet."""
-        if name not in self._made:
-            self._made[name] = make()
-            print(self._made[name], flush=True)
+        if name in self._made:
+            return self._made[name]
+        print(f"{name}: begins", flush=True)
+        began = time.perf_counter()
+        text = make()
+        with self._turn:
+            self._made[name] = text
+            print(f"{text}\n{name}: {time.perf_counter() - began:.0f} s, ", end="")
+            print(f"{len(self._made)} of {self._total} parts done", flush=True)
             if self._path:
-                replace(self._path, json.dumps(self._made, indent=1).encode())
-        return str(self._made[name])
+                value = {"made_by": self._made_by, "parts": self._made}
+                replace(self._path, json.dumps(value, indent=1).encode())
+        return text
 
 
 def in_folder(make: Callable[[Path], str]) -> str:
@@ -265,6 +139,7 @@ def coverage() -> str:
 
     The compiled loop of the screening is counted where it is interpreted.
     """
+    failed = []
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules"
         replace(rules, COVERAGE.encode())
@@ -273,14 +148,16 @@ def coverage() -> str:
         pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
         for tests, more in ((TESTS, {}), (("tests/replay/test_screening.py",), {"NUMBA_DISABLE_JIT": "1"})):
             command = [*base, "run", f"--rcfile={rules}", *pytest, *tests]
-            subprocess.run(command, cwd=ROOT, env=data | more, capture_output=True)
+            done = subprocess.run(command, cwd=ROOT, env=data | more, capture_output=True, text=True)
+            failed += [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         subprocess.run([*base, "combine", f"--rcfile={rules}"], cwd=ROOT, env=data, capture_output=True)
         report = [*base, "report", f"--rcfile={rules}"]
         text = subprocess.run(report, cwd=ROOT, env=data, capture_output=True, text=True).stdout
     rows = [line.split() for line in text.splitlines() if line.startswith("replay/")]
     total = next(line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL"))
     below = ", ".join(f"`{row[0]}` {row[-1]}" for row in rows if row[-1] != "100%") or "none"
-    return f"Branch coverage of `replay/`: {total} (aim: 100 %). Below 100 %: {below}."
+    broken = f" {len(failed)} tests failed, so that less was counted: {'; '.join(failed)}." if failed else ""
+    return f"Branch coverage of `replay/`: {total} (aim: 100 %). Below 100 %: {below}.{broken}"
 
 
 def mutation(sample: int) -> str:
@@ -294,9 +171,9 @@ def mutation(sample: int) -> str:
 
 PAGE = """# Reliability: what was tried
 
-Generated by `make reliability` (`benchmarks/reliability.py`, effort {effort}) on {machine}. The figures
-called aim are those of the test matrix for every change; where fewer were tried the row shows it. A group
-alone: `TWIN_CRASH_EFFORT=5 python -m pytest tests/crash/test_kill.py`.
+Generated by `make reliability` (`benchmarks/reliability.py`, effort {effort}) in {minutes:.0f} minutes on
+{machine}. The figures called aim are those of the test matrix for every change; where fewer were
+tried the row shows it. A group alone: `TWIN_CRASH_EFFORT=5 python -m pytest tests/crash/test_kill.py`.
 
 {table}
 
@@ -334,22 +211,25 @@ def main() -> None:
     parser.add_argument("--parts", type=Path, help="Keep finished parts in this file, and use those in it.")
     parser.add_argument("--only", help="Make only the parts with this in their names, and no page.")
     given = parser.parse_args()
-    parts = Parts(given.parts)
-    makers: dict[str, Callable[[], str]] = {
+    began = time.perf_counter()
+    alone: Makers = {  # nothing else runs while speed is measured
         "speed": lambda: in_folder(speed),
         "T22 soak": lambda: in_folder(lambda folder: soak(folder, given.events)),
-        **{group.name: partial(row, group, given.effort) for group in GROUPS},
-        "T23 mutation": lambda: mutation(8 * given.effort),
-        "T25 upgrade": upgrade.table,
-        "T24 coverage": coverage,
     }
-    chosen = {name: make for name, make in makers.items() if (given.only or "") in name}
-    made = {name: parts.part(name, make) for name, make in chosen.items()}
+    beside: Makers = {  # the longest first
+        "T24 coverage": coverage,
+        "T23 mutation": lambda: mutation(8 * given.effort),
+        **{group.name: partial(row, group, given.effort) for group in sorted(GROUPS, key=_length)},
+        "T25 upgrade": upgrade.table,
+    }
+    made_by = f"{code_version()['sources']} effort {given.effort} events {given.events}"
+    made = make_all(alone, beside, given.only or "", Parts(given.parts, made_by, len(alone | beside)))
     if given.only:
         return
     page = PAGE.format(
         effort=given.effort,
         machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        minutes=(time.perf_counter() - began) / 60,
         table="\n".join([HEAD, *(made[group.name] for group in GROUPS)]),
         mutation=made["T23 mutation"],
         upgrade=made["T25 upgrade"],
@@ -358,6 +238,24 @@ def main() -> None:
         soak=made["T22 soak"],
     )
     replace(given.out, page.encode())
+
+
+LONG = ("T6", "T10", "T4", "T3", "T2", "T1 ", "T12", "T11", "T15", "T17")
+
+
+def _length(group: Group) -> int:
+    """Groups that take long come first, so that no core is idle at the end."""
+    return next((k for k, name in enumerate(LONG) if group.name.startswith(name)), len(LONG))
+
+
+def make_all(alone: Makers, beside: Makers, only: str, parts: Parts) -> dict[str, str]:
+    """The parts with `only` in their names: first those that are measured, then the others on all cores."""
+    made = {name: parts.part(name, make) for name, make in alone.items() if only in name}
+    with ThreadPoolExecutor(cores()) as crew:
+        under_way = {
+            name: crew.submit(parts.part, name, make) for name, make in beside.items() if only in name
+        }
+    return made | {name: part.result() for name, part in under_way.items()}
 
 
 if __name__ == "__main__":
