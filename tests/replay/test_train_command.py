@@ -31,16 +31,8 @@ class Interrupting:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingResult]:
-    store = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        toys.without_lake(patch)
-        return store, training.train(store, toy_scenario(), algorithm="toy")
-
-
-def test_a_finished_training_is_in_use_and_its_curve_in_the_log(whole: tuple[Path, TrainingResult]) -> None:
-    store, done = whole
+def test_a_finished_training_is_in_use_and_its_curve_in_the_log(trained: tuple[Path, TrainingResult]) -> None:
+    store, done = trained
     assert done.finished and done.active and done.run_id is not None
     assert champion.active(store) == done.checkpoint
     reader = RunReader(runs.folder(store, done.run_id))
@@ -52,7 +44,7 @@ def test_a_finished_training_is_in_use_and_its_curve_in_the_log(whole: tuple[Pat
 
 
 def test_an_interrupted_training_resumes_to_the_same_weights(
-    whole: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toys.without_lake(monkeypatch)
     first = training.train(tmp_path, toy_scenario(), algorithm="toy", progress=Interrupting(40))
@@ -61,27 +53,27 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
     with pytest.raises(UsageError, match="another configuration"):
         training.train(tmp_path, toy_scenario(), algorithm="design", resume=True)
     second = training.train(tmp_path, toy_scenario(), algorithm="toy", resume=True)
-    assert second.finished and second.checkpoint == whole[1].checkpoint
+    assert second.finished and second.checkpoint == trained[1].checkpoint
 
 
 def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_training(
-    whole: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from policy.hippo import config
 
     shipped = config.shipped
     monkeypatch.setattr(config, "shipped", lambda name: shipped("toy"))
-    start = champion.path_of(whole[0], whole[1].checkpoint)
+    start = champion.path_of(trained[0], trained[1].checkpoint)
     made = retrain.hippo_trainer(
         toys.prepare(toy_scenario(), tmp_path), start, tmp_path / "checkpoints", SILENT
     )
-    assert champion.verified(champion.path_of(tmp_path, made.digest)) == made.digest != whole[1].checkpoint
+    assert champion.verified(champion.path_of(tmp_path, made.digest)) == made.digest != trained[1].checkpoint
     assert made.updates and all(update.metrics for update in made.updates)
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", retrain.WORK}
 
 
-def test_a_training_is_in_the_lineage(whole: tuple[Path, TrainingResult]) -> None:
-    store, done = whole
+def test_a_training_is_in_the_lineage(trained: tuple[Path, TrainingResult]) -> None:
+    store, done = trained
     (record,) = lineage.records(store)
     assert (record.run_id, record.checkpoint, record.parent) == (done.run_id, done.checkpoint, None)
 

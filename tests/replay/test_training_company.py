@@ -22,22 +22,14 @@ from tests.replay import toys
 from tests.worlds import toy_scenario, toy_setup
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingResult]:
-    store = tmp_path_factory.mktemp("plain")
-    with pytest.MonkeyPatch.context() as patch:
-        toys.without_lake(patch)
-        return store, training.train(store, toy_scenario(), algorithm="toy")
-
-
 def test_workers_change_nothing_and_learners_do(
-    plain: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toys.without_lake(monkeypatch)
     collected = training.train(tmp_path / "a", toy_scenario(), algorithm="toy", team=Team(workers=2))
-    assert collected.checkpoint == plain[1].checkpoint
+    assert collected.checkpoint == trained[1].checkpoint
     shared = training.train(tmp_path / "b", toy_scenario(), algorithm="toy", team=Team(distributed=2))
-    assert shared.finished and shared.checkpoint != plain[1].checkpoint
+    assert shared.finished and shared.checkpoint != trained[1].checkpoint
     assert len(list((tmp_path / "b" / "checkpoints").glob("[0-9a-f]*/hippo-*.pt"))) == 1  # one of them wrote
 
 
@@ -49,13 +41,15 @@ def test_only_one_kind_of_company() -> None:
     assert CliRunner().invoke(cli.twin, ["train", "--workers", "-1"]).exit_code == 2
 
 
-def test_the_curve_is_read_back_from_tensorboard(plain: tuple[Path, TrainingResult], tmp_path: Path) -> None:
+def test_the_curve_is_read_back_from_tensorboard(
+    trained: tuple[Path, TrainingResult], tmp_path: Path
+) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     from replay.tensorboard import export
 
-    store, done = plain
+    store, done = trained
     assert done.run_id is not None
     path = export(store, done.run_id, tmp_path)
     assert export(store, done.run_id, tmp_path) == path
@@ -104,8 +98,8 @@ def test_logged_decisions_become_lessons(tmp_path: Path, monkeypatch: pytest.Mon
     assert first.checkpoint != without.checkpoint
 
 
-def test_lessons_need_finished_runs_with_decisions(plain: tuple[Path, TrainingResult]) -> None:
-    store, done = plain
+def test_lessons_need_finished_runs_with_decisions(trained: tuple[Path, TrainingResult]) -> None:
+    store, done = trained
     assert done.run_id is not None
     with pytest.raises(InputError, match="decisions"):
         logged(store, [done.run_id])
