@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.durable import replace
-from replay import front, report_decisions, report_kpis, report_time, report_versus, runs
+from replay import front, report_decisions, report_kpis, report_time, report_training, report_versus, runs
 from replay import report_charts as charts
 from replay import report_page as page
 from replay.log import RunReader
@@ -49,11 +49,12 @@ def render(
     reader = RunReader(runs.folder(store, run_id))
     reader.header()  # says what is wrong where nothing is stored
     story, kpis = tell(reader.events())
-    blocks = report_kpis.blocks(store, run_id, story.end_s)
+    spreads = report_kpis.intervals(store, run_id, story.end_s, story.header["seed"]) if story.played else {}
     looked = looks(store, reader, len(story.choices))
     sections = (
         page.head(story, run_id),
-        page.cards(kpis),
+        page.cards(kpis) if story.played else "",
+        report_training.curves(story),
         page.comparison(comparison, run_id, report_kpis.saved(store, comparison)),
         report_versus.versus(versus, story.names),
         report_versus.front(front.points(store, run_id), run_id, _bound(comparison)),
@@ -64,7 +65,7 @@ def render(
         charts.links(story),
         charts.traffic(story),
         charts.money(story),
-        report_kpis.table(kpis, report_kpis.intervals(blocks, story.end_s, story.header["seed"])),
+        report_kpis.table(kpis, spreads) if story.played else "",
         report_decisions.decisions(story),
         page.proof(story, run_id, reader.digest(), reader.chain_head()),
     )

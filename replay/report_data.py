@@ -90,6 +90,7 @@ class Story:
     time_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # where the time went
     computing_s: float = 0.0  # of the time in iterations, mean over the domains in the plan
     choices: list[Choice] = field(default_factory=list)
+    updates: list[Json] = field(default_factory=list)  # of a policy's weights: stage, update, steps, metrics
     outages: list[tuple[Pair, float, float]] = field(default_factory=list)
     faults: list[tuple[float, str]] = field(default_factory=list)
     alarms: dict[Pair, list[float]] = field(default_factory=dict)
@@ -103,6 +104,11 @@ class Story:
     def jobs(self) -> list[str]:
         """Names of the jobs that had a plan, as they began; [""] for one without a name."""
         return list(dict.fromkeys(span.job for span in self.spans))
+
+    @property
+    def played(self) -> bool:
+        """Whether anything was trained or decided; logs of trainings hold neither."""
+        return bool(self.spans or self.choices)
 
     @property
     def dataset(self) -> str:
@@ -181,6 +187,9 @@ class _Teller:
         for pairs in payload["reasons"].get("alarm", ()):
             for i, j in pairs:
                 self.story.alarms.setdefault((i, j), []).append(event.sim_ns / 1e9)
+
+    def _policy_updated(self, event: Event, payload: Json) -> None:
+        self.story.updates.append(payload)
 
     def _decided(self, event: Event, payload: Json) -> None:
         shown = {key: value for key, value in payload.items() if key != "observation"}

@@ -44,8 +44,9 @@ def blocks(store: Path, run_id: str, end_s: float) -> Blocks:
     return judge.blocks_of(RunReader(runs.folder(store, run_id)).events(), round(end_s * 1e9))
 
 
-def intervals(done: Blocks, end_s: float, seed: int) -> dict[str, Verdict]:
+def intervals(store: Path, run_id: str, end_s: float, seed: int) -> dict[str, Verdict]:
     """Intervals of the key figures that are ratios over time, by the name of the figure."""
+    done = blocks(store, run_id, end_s)
     length_s = end_s / len(done.tokens)
     whole = (
         ("time_per_token_s", done.tokens * 0 + length_s, done.tokens),

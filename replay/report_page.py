@@ -19,9 +19,15 @@ def head(story: Story, run: str) -> str:
     header = story.header
     scenario = header["scenario"]
     scale, unit = time_unit(story.end_s)
+    title, length = (
+        f"{scenario['name']} under {header['policy']}",
+        f"{story.end_s / scale:.3g} {unit} of training ",
+    )
+    if not story.played:
+        title, length = f"{scenario['name']}: log of {header['policy']}", ""
     parts = [
-        f"<h1>{escape(scenario['name'])} under {escape(header['policy'])}</h1>",
-        f'<p class="soft">{story.end_s / scale:.3g} {unit} of training '
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{length}'
         f"{escape(scenario['model'])} over {len(story.names)} domains ({escape(', '.join(story.names))}); "
         f"links from <b>{escape(story.dataset)}</b>, window {escape(header['window'])}, "
         f"seed {header['seed']}, {escape(header['engine'])} engine. "

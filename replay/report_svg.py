@@ -12,11 +12,13 @@ WIDTH, HEIGHT = 1000.0, 300.0
 
 @dataclass
 class Chart:
-    """A plot over time: x from 0 to `end_s` seconds, y from 0 to `top`."""
+    """A plot: x from 0 to `end_s` seconds, or of what `axis` names, y from `low` to `top`."""
 
     end_s: float
     top: float
     unit: str
+    low: float = 0.0
+    axis: str = ""
     marks: list[str] = field(default_factory=list)
 
     def x(self, time_s: float) -> float:
@@ -25,7 +27,10 @@ class Chart:
 
     def y(self, value: float) -> float:
         """Inner coordinate of a value."""
-        return round(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)), 2) if self.top > 0 else HEIGHT
+        if not self.top > self.low:
+            return HEIGHT
+        share = (value - self.low) / (self.top - self.low)
+        return round(HEIGHT * (1 - min(max(share, 0.0), 1.0)), 2)
 
     def line(self, points: Iterable[Sequence[float]], css: str, *, step: bool = False) -> None:
         """A line through (time, value, ...) points; with `step` each value holds until the next point."""
@@ -67,15 +72,15 @@ class Chart:
     def html(self, caption: str, *, small: bool = False, label: str = "") -> str:
         """The chart with axes and caption (HTML); `label` is what a screen reader says."""
         grid, labels = [], []
-        for value in ticks(self.top, 3 if small else 4):
+        for value in ticks(self.top, 3 if small else 4, self.low):
             y = self.y(value)
             grid.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
             labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{number(value)}</span>')
-        scale, unit = time_unit(self.end_s)
+        scale, unit = (1.0, self.axis) if self.axis else time_unit(self.end_s)
         for value in ticks(self.end_s / scale, 3 if small else 6):
             x = self.x(value * scale)
             edge = " last" if x > 0.97 * WIDTH else ""
-            labels.append(f'<span class="tx{edge}" style="left:{x / WIDTH:.2%}">{value:g}</span>')
+            labels.append(f'<span class="tx{edge}" style="left:{x / WIDTH:.2%}">{value:,.10g}</span>')
         svg = (
             f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
             f'aria-label="{escape(label or caption)}">{"".join(grid)}{"".join(self.marks)}</svg>'
@@ -87,18 +92,18 @@ class Chart:
         return f'<figure class="{size}">{title}{plot}</figure>'
 
 
-def ticks(top: float, wanted: int) -> list[float]:
-    """0 and about `wanted` round numbers up to `top`."""
-    return between(0.0, top, wanted) if top > 0 else [0.0]
+def ticks(top: float, wanted: int, low: float = 0.0) -> list[float]:
+    """0, or what is at least `low`, and about `wanted` round numbers up to `top`."""
+    return between(low, top, wanted) if top > low else [low]
 
 
 def between(low: float, high: float, wanted: int) -> list[float]:
-    """About `wanted` round numbers from `low`, which is not negative, to `high`."""
+    """About `wanted` round numbers from `low` to `high`."""
     raw = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [round(step * n, 12) for n in range(first, int(high / step + 1e-9) + 1)]
+    return [round(step * n, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -111,7 +116,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 def number(value: float) -> str:
     """Three digits and a metric letter: 1.25 M, 830, 0.04."""
-    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 0.9995 * factor:
             return f"{value / factor:.3g} {letter}"
     return f"{value:.3g}"

@@ -208,6 +208,7 @@ def test_numbers_and_times_are_short() -> None:
         "2.5 G",
         "70 T",
     ]
+    assert number(1.2133e15) == "1.21 P"
     assert [time_unit(s)[1] for s in (5, 600, 10_000, 200_000)] == ["seconds", "minutes", "hours", "days"]
 
 
@@ -347,7 +348,7 @@ def test_the_bound_stands_in_the_front_and_may_be_missing() -> None:
 
 def test_key_figures_have_intervals_around_the_figures_of_the_events(store: Path, page: str) -> None:
     kpis = of_events(RunReader(store / "runs" / RUN).events())
-    found = report_kpis.intervals(report_kpis.blocks(store, RUN, 3600.0), 3600.0, seed=0)
+    found = report_kpis.intervals(store, RUN, 3600.0, seed=0)
     for name in ("time_per_token_s", "utilisation", "usd_per_token"):
         verdict, figure = found[name], kpis.to_json()[name]
         assert verdict.mean == pytest.approx(figure, rel=1e-6)
@@ -446,3 +447,35 @@ def test_axes_need_not_begin_at_nothing() -> None:
 
 def test_sizes_have_a_space_before_their_unit() -> None:
     assert [size(v) for v in (0, 999, 2.31e13)] == ["0 B", "999 B", "23.1 TB"]
+
+
+def test_a_training_shows_its_curves_and_no_figures_of_a_run(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "t") as log:
+        log.append(0, "run_started", {**started(), "policy": "train"})
+        for n in range(3):
+            update = {"stage": "imitation", "update": 10 * n, "steps": 0, "metrics": {"loss": 5.0 - n}}
+            log.append(0, "policy_updated", update)
+        for n in range(1, 4):
+            metrics = {"reward": -0.1 * n, "validation_score": 0.2}
+            log.append(
+                0, "policy_updated", {"stage": "ppo", "update": n, "steps": 64 * n, "metrics": metrics}
+            )
+        log.finish({})
+    text = report.render(tmp_path, "t")
+    balance = Balance()
+    balance.feed(text)
+    assert balance.open == [] and "<h1>made-up: log of train</h1>" in text
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles == ["Training: imitation", "Training: ppo", "How to check this"]
+    assert [text.count(f'aria-label="{name} over updates"') for name in ("loss", "reward", "moves")] == [
+        1,
+        1,
+        0,
+    ]
+    assert "3 updates, 192 steps of the environment" in text and 'class="card"' not in text
+
+
+def test_a_chart_may_begin_below_nothing() -> None:
+    chart = Chart(3.0, 0.1, "", low=-0.3, axis="updates")
+    assert (chart.y(-0.3), chart.y(0.1), chart.y(-0.1)) == (300.0, 0.0, 150.0)
+    assert "updates" in chart.html("x") and ticks(0.1, 4, -0.3) == [-0.3, -0.2, -0.1, 0.0, 0.1]
