@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from policy.exact import Lines
 from policy.hippo.config import PenaltyConfig, RolloutConfig
 from policy.hippo.features import TRIGGERS, Features, Situation
 from policy.hippo.footage import Footage
@@ -147,7 +148,7 @@ class Twins:
         work = np.clip(edges[1:] - np.maximum(edges[:-1], paused[:, None]), 0.0, None)
         iterations = (pace * work).sum(1)
         components = self._components(rows, iterations, moved_usd, self.base_iterations[at])
-        violations = self._violations(rows, paused, film.true_bps[at, 0])
+        violations = self._violations(rows.lines, paused, film.true_bps[at, 0])
         self.at, self.age, self.since_s = at + 1, self.age + 1, self.since_s + self.period_s
         truncated = (self.age >= self.rollout.episode_steps) | (self.at >= film.segment_end[at])
         signs = np.array([1.0, 1.0, -1.0])
@@ -186,20 +187,20 @@ class Twins:
         cost = np.clip(usd / self.base_usd if self.base_usd > 0 else usd, 0.0, HIGHEST_COST)
         return np.stack([efficiency, utilisation, cost], axis=1)
 
-    def _violations(self, rows: Rows, paused: Float, bandwidth_bps: Float) -> Float:
+    def _violations(self, lines: Lines, paused: Float, bandwidth_bps: Float) -> Float:
         """Share of boundaries over weak links, compute imbalance over delta, share of the period paused."""
         e = np.arange(self.size)[:, None]
-        wide = rows.source >= 0
-        if rows.source.shape[1]:
+        wide = lines.source >= 0
+        if lines.source.shape[1]:
             both = np.minimum(
-                bandwidth_bps[e, rows.source, rows.target], bandwidth_bps[e, rows.target, rows.source]
+                bandwidth_bps[e, lines.source, lines.target], bandwidth_bps[e, lines.target, lines.source]
             )
             weak = (wide & (both < self.penalties.weak_link_bps)).sum(1) / np.maximum(wide.sum(1), 1)
         else:
             weak = np.zeros(self.size)
-        live = np.arange(rows.forward.shape[1]) < rows.stages[:, None]
-        work = (rows.forward + rows.backward).astype(np.float64)
-        mean = np.where(live, work, 0.0).sum(1) / rows.stages
+        live = np.arange(lines.forward.shape[1]) < lines.stages[:, None]
+        work = (lines.forward + lines.backward).astype(np.float64)
+        mean = np.where(live, work, 0.0).sum(1) / lines.stages
         spread = np.where(live, work, 0.0).max(1) - np.where(live, work, np.inf).min(1)
         imbalance = np.clip(spread / mean - self.penalties.imbalance_delta, 0.0, 3.0)
         return np.stack([weak, imbalance, paused / self.period_s], axis=1)
