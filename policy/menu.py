@@ -142,7 +142,7 @@ class _Stages:
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
         n = estimator.n_layers
-        self._spans = np.array([(a, b) for a in range(n) for b in range(a + 1, n + 1)], dtype=np.int64)
+        self._spans = np.stack(np.triu_indices(n + 1, 1), axis=1)  # every [a, b)
         self._number: dict[tuple[int, int, int, int, tuple[int, ...]], int] = {}
         self._tables: list[Float] = []
 

@@ -11,9 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ingest.units import BITS_PER_BYTE, NS_PER_S
+from ingest.units import NS_PER_S
 from policy.exact import Lines, empty, exact_ns
-from policy.hippo.moved import moved_bytes
+from policy.hippo.moves import price_moves
 from policy.hippo.paced import paced_ns
 from policy.hippo.problem import Codes, Problem
 from twin.kernel import DEAD
@@ -88,32 +88,13 @@ class Timer:
         -1 seconds where nothing changes at all. Plans are packed, so a layer stays where it is if domain,
         tp, dp and the stage inside the share stay.
         """
-        moved = np.zeros(bandwidth_bps.shape)
-        same = np.zeros(len(new), np.bool_)
-        tables = self.problem.tables
-        moved_bytes(
+        t, seconds, usd = self.problem.tables, np.empty(len(new)), np.empty(len(new))
+        price_moves(
             old.knob, old.count, old.domain, old.layers, old.choice, new.knob, new.count, new.domain,
-            new.layers, new.choice, tables.class_of, tables.pp, tables.tp, self._dp, self._moved_bytes, moved,
-            same,
+            new.layers, new.choice, t.class_of, t.pp, t.tp, self._dp, self._moved_bytes, self._usd_per_gb,
+            self._fabric_bps, self._per_node, bandwidth_bps, latency_s, seconds, usd,
         )  # fmt: skip
-        diagonal = np.einsum("pkk->pk", moved).copy()
-        np.einsum("pkk->pk", moved)[:] = 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            wan = np.where(moved > 0, latency_s + moved * BITS_PER_BYTE / bandwidth_bps, 0.0).max((1, 2))
-        seconds = np.maximum(wan, self._inside(new, diagonal))
-        usd = (moved * self._usd_per_gb).sum((1, 2)) / 1e9
-        return np.where(same, -1.0, seconds), usd
-
-    def _inside(self, new: Codes, moved: Float) -> Float:
-        """Seconds of the slowest resharding inside a domain, (P,)."""
-        tables, used = self.problem.tables, new.domain >= 0
-        at = (new.knob[:, None], tables.class_of[new.domain], new.choice)
-        gpus = self._dp[new.knob][:, None] * tables.tp[at] * tables.pp[at]
-        far = (gpus > self._per_node[new.domain]).astype(np.int64)
-        size = np.take_along_axis(moved, np.maximum(new.domain, 0), axis=1)
-        seconds = size * BITS_PER_BYTE / (np.maximum(gpus, 1) * self._fabric_bps[new.domain, far])
-        result: Float = np.where(used, seconds, 0.0).max(1)
-        return result
+        return seconds, usd
 
 
 def rate(ns: Int) -> Float:
