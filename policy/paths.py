@@ -51,7 +51,8 @@ def _weights(scorer: Scorer, known: Tables, size: int, alive: Sequence[int]) -> 
     held = known.shares[size, :, :, 0, MOST, spread].min(axis=1, initial=np.inf)
     cost = np.where(menu.class_of >= 0, held[menu.class_of], np.inf)
     each = cost * scorer.slow / spread
-    there = np.where(sent.occupancy[size] < 0, np.inf, (sent.occupancy[size] + sent.latency).astype(float))
+    dead = sent.occupancy[size] < 0
+    there = np.where(dead, 0.0, (sent.occupancy[size] + sent.latency).astype(float))
     speed = np.where(np.isfinite(each), 1.0 / each, 0.0)
     edge = there * speed[:, None] + there.T * speed[None, :]
     usable = np.zeros(len(each), np.bool_)
@@ -59,7 +60,8 @@ def _weights(scorer: Scorer, known: Tables, size: int, alive: Sequence[int]) -> 
     usable &= speed > 0
     ends = np.where(sent.tied[size] < 0, np.inf, sent.tied[size] / menu.micro_batches[size])
     np.fill_diagonal(ends, 0.0)
-    return np.where(usable[:, None] & usable[None, :], edge, np.inf), np.where(usable, speed, 0.0), ends
+    joined = usable[:, None] & usable[None, :] & ~dead & ~dead.T
+    return np.where(joined, edge, np.inf), np.where(usable, speed, 0.0), ends
 
 
 class Beam:
