@@ -1,20 +1,26 @@
-"""The first decision of every policy on every shipped scenario: how long it takes, and what it is worth.
+"""How long the search for the best plan takes, and every policy's first decision: when, and what it is worth.
 
-    python benchmarks/planners.py [--store .twin/results] [--only planet] [--policies sailor,dtfm]
+    python -m benchmarks.planners [--states 20] [--store .twin/results] [--only planet] [--policies sailor]
 
-Prints a line a policy: wall seconds of its first decision (compiling and tables included) and of the same
-decision again by a new policy in the same process, microseconds a token under the links of that moment, the
-distance to the best plan of `policy.search`, and the plan; or why there is none. `make results` fills the
-store.
+The search runs on the clusters of four shipped scenarios, of 3, 4, 8 and 60 domains, under random links: a
+line with the seconds that its tables take once, and milliseconds for each of `states` link states.
+
+With a store that `make results` has filled there is a line a policy for each shipped scenario: wall seconds
+of its first decision (compiling and tables included) and of the same decision again by a new policy in the
+same process, microseconds a token under the links of that moment, the distance to the best plan of
+`policy.search`, and the plan; or why there is none.
 """
 
 import argparse
 import time
 from pathlib import Path
 
+import numpy as np
+
 from ingest.errors import InfeasibleError
 from policy import registry
 from policy.hippo.agent import shipped_checkpoint
+from policy.hippo.course import _links
 from policy.protocol import Context, Policy
 from policy.search import best_plans
 from twin import scenario as scenarios
@@ -22,9 +28,27 @@ from twin.cluster import World
 from twin.estimate import Estimator
 from twin.facts import Trigger
 from twin.plan import Plan
-from twin.scenario import Setup
+from twin.scenario import Setup, assemble
 from twin.seeds import generator
 from twin.view import View
+
+SEARCHED = ("tri-7b", "quad-70b", "octo-175b", "planet-405b")
+
+
+def searched(name: str, states: int) -> str:
+    """One row of the table of search times."""
+    scenario, period_s = scenarios.load(name), 300.0
+    size = len(scenario.cluster.domains)
+    wan, filters = _links(generator(0, "planners"), size, 3 * states * period_s)
+    setup = assemble(scenario, wan, window="all", seed=0, filters=filters)
+    estimator, free = setup.estimator(), tuple(domain.gpus for domain in setup.cluster.domains)
+    times = []
+    for number in range(states + 1):  # the first one compiles and makes the tables
+        links, began = wan.at(round(3 * number * period_s * 1e9)), time.perf_counter()
+        assert best_plans(estimator, links, free_gpus=free, top=1), "random links are never dead"
+        times.append(1e3 * (time.perf_counter() - began))
+    p50, most = np.median(times[1:]), max(times[1:])
+    return f"{name:12s} K = {size:2d}  tables {times[0] / 1e3:6.2f} s  p50 {p50:7.1f} ms  max {most:7.1f} ms"
 
 
 def first_view(setup: Setup) -> View:
@@ -75,28 +99,34 @@ def microseconds(estimator: Estimator, view: View, plan: Plan) -> float:
     return ns / 1e3 / estimator.tokens(plan)
 
 
+def first_decisions(store: Path, only: str, policies: str) -> None:
+    """Print a line a policy for every scenario with `only` in its name."""
+    for scenario in map(scenarios.load, scenarios.names()):
+        if only not in scenario.name or scenario.jobs:
+            continue
+        setup = scenarios.prepare(scenario, store, window="test", seed=0)
+        view, estimator = first_view(setup), setup.estimator()
+        (best, _), *_ = best_plans(
+            estimator, view.forecast.links(), free_gpus=view.free_gpus, slowdown=view.slowdown, top=1
+        )
+        best_us = microseconds(estimator, view, best)
+        print(f"{scenario.name:12s} {'(search)':14s} {'':19s} {best_us:9.2f} us/token")
+        for name in policies.split(","):
+            print(line(name, setup, view, best_us), flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--store", type=Path, default=Path(".twin/results"))
+    parser.add_argument("--states", type=int, default=20, help="link states that are searched")
+    parser.add_argument("--store", type=Path, help="a filled one: first decisions, too")
     parser.add_argument("--only", default="", help="scenarios with this in their names")
     parser.add_argument("--policies", default=",".join(registry.names()))
     given = parser.parse_args()
-    for scenario in map(scenarios.load, scenarios.names()):
-        if given.only not in scenario.name or scenario.jobs:
-            continue
-        setup = scenarios.prepare(scenario, given.store, window="test", seed=0)
-        view, estimator = first_view(setup), setup.estimator()
-        for _ in range(2):
-            began = time.perf_counter()
-            (best, _), *_ = best_plans(
-                estimator, view.forecast.links(), free_gpus=view.free_gpus, slowdown=view.slowdown, top=1
-            )
-            seconds = time.perf_counter() - began
-        best_us = microseconds(estimator, view, best)
-        print(f"{scenario.name:12s} {'(search)':14s} {'':8s} {seconds:8.3f} s {best_us:9.2f} us/token")
-        for name in given.policies.split(","):
-            print(line(name, setup, view, best_us), flush=True)
+    for name in SEARCHED:
+        print(searched(name, given.states), flush=True)
+    if given.store:
+        first_decisions(given.store, given.only, given.policies)
 
 
 if __name__ == "__main__":
