@@ -31,7 +31,7 @@ def logged(store: Path, run_ids: Sequence[str]) -> list[Logged]:
     """
     steps: list[Step] = []
     gains: list[NDArray[np.float64]] = []
-    for run_id in run_ids:
+    for run_id in (runs.find(store, name) for name in run_ids):
         reader = RunReader(runs.folder(store, run_id))
         mine = read(run_id, reader.events())
         if not mine or not reader.finished:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ingest.errors import NotFoundError, TwinError
+from ingest.errors import NotFoundError, TwinError, UsageError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
@@ -231,7 +231,13 @@ def restage(store: Path, header: Header, stored: Iterable[Event]) -> tuple[Stage
 
     Raises:
         NotFoundError: its data set or checkpoint is no longer in the store.
+        UsageError: it is the log of a training or a promotion, in which no policy decided.
     """
+    if header.policy not in registry.POLICIES:
+        raise UsageError(
+            f"this is a log of {header.policy}: no policy decided in it, and there is no world to compute "
+            "again; `twin report` shows it, `twin audit` checks it"
+        )
     setup = shortened(
         scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed), header
     )

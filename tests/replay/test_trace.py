@@ -13,7 +13,7 @@ from ingest.errors import UsageError
 from ingest.ingestion import ingest
 from replay import runner, runs, trace
 from replay.events import Event
-from replay.log import RunReader
+from replay.log import RunReader, RunWriter
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
 from twin import scenario as scenarios
@@ -251,3 +251,13 @@ def test_the_rules_find_what_is_wrong(store: Path) -> None:
         assert list(problems({**body, "traceEvents": [*events, event]})), event
     unnamed = [e for e in events if e["name"] != "thread_name"]
     assert list(problems({**body, "traceEvents": unnamed}))
+
+
+def test_the_log_of_a_training_has_no_trace_and_says_what_it_is(tmp_path: Path) -> None:
+    done = toy_run(tmp_path, "static")
+    header = RunReader(runs.folder(tmp_path, done.run_id)).header()
+    with RunWriter.create(runs.folder(tmp_path, "t")) as log:
+        log.append(0, "run_started", {**header, "policy": "train"})
+        log.finish({})
+    with pytest.raises(UsageError, match=r"this is a log of train: .*`twin report` shows it"):
+        trace.write(tmp_path, "t", tmp_path / "x.json", from_s=0, to_s=30)
