@@ -1,0 +1,223 @@
+"""What people read of results that are not the usual ones: nothing read, nothing found, halves missing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace as Found
+from typing import Any
+
+import pytest
+
+from ingest.fetch import Fetched
+from ingest.follow import Followed
+from ingest.ingestion import FileResult, IngestReport
+from replay import show_data, show_decision, show_estimate, show_run, show_status, show_training, show_whatif
+from replay.console import Console
+from replay.offpolicy import Estimate, OffPolicy
+from replay.rerun import Rerun
+from replay.whatif import Divergence
+from twin.cases import Failure
+
+Shown = Callable[..., str]
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
+    def show(how: Callable[..., None], *what: Any) -> str:
+        how(Console(), *what)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_files_that_were_not_read_or_held_nothing_are_named_a_dozen_of_each(shown: Shown) -> None:
+    refused = tuple(FileResult(f"r{k}.csv", "set", skipped_reason="no reader knows it") for k in range(14))
+    empty = tuple(FileResult(f"e{k}.csv", "set", "columns") for k in range(13))
+    text = shown(show_data.ingest, IngestReport((*refused, *empty), 0.5, ("bandwidth was computed",)))
+    assert "r11.csv" in text and "r12.csv" not in text and "... and 2 more; --json lists all" in text
+    assert "e11.csv" in text and "e12.csv" not in text and "... and 1 more; in --json" in text
+    assert "bandwidth was computed" in text and "0 rows added" in text
+    few = shown(show_data.ingest, IngestReport((refused[0], empty[0]), 0.5))
+    assert "r0.csv" in few and "e0.csv" in few and "more" not in few
+
+
+def test_an_empty_lake_says_what_to_do(shown: Shown) -> None:
+    assert "twin ingest traces/" in shown(show_data.traces, {"columns": ["dataset"], "rows": []})
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [((), ""), (("a.zip",), "a.zip; --mirror"), (("a.zip", "b.zip", "c.zip"), "a.zip and 2 more; --mirror")],
+)
+def test_a_fetch_says_what_has_no_address(shown: Shown, left_out: tuple[str, ...], words: str) -> None:
+    text = shown(show_data.fetched, Fetched("set", Path("there"), 3, 1, left_out, 2_000_000))
+    assert "3 files came, 1 were there, 2.0 MB" in text and "twin ingest there" in text
+    assert words in text and ("--mirror" in text) == bool(left_out)
+
+
+def test_a_following_says_what_it_could_not_read(shown: Shown) -> None:
+    text = shown(show_data.followed, Followed(2, 3, 1_000, 4, {"x.csv": "gone"}))
+    assert "1,000 rows added, 4 rejected" in text and "not read: x.csv: gone" in text
+
+
+def decision(**changes: Any) -> Any:
+    usual = {
+        "at_s": 60.0, "trigger": "period", "action": "hold", "reason": "nothing better", "chosen": None,
+        "binding": None, "fallback": None, "tipping_text": (), "reward": {"total": None}, "candidates": (),
+        "baselines": {}, "domains": ("a", "b"), "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
+    }  # fmt: skip
+    told = Found(**usual | changes)
+    return Found(
+        run_id="run", number=3, explanation=told, reproduced=True, difference=None, aftermath={"tokens": 5}
+    )
+
+
+def test_a_decision_with_nothing_beside_it_is_short(shown: Shown) -> None:
+    text = shown(show_decision.decision, decision())
+    assert "run decision 3 at 60 s (period): made again, equal" in text and "bound by: -" in text
+    assert "candidates" not in text and "baselines" not in text and "fallback" not in text
+
+
+def test_a_decision_that_came_out_otherwise_says_so(shown: Shown) -> None:
+    found = decision(
+        fallback="deadline missed",
+        tipping_text=("would move if B(a->b) < 2 Gb/s",),
+        candidates=({"plan": "a:34L", "score": 0.5},),
+        baselines={"static": {"answer": "hold", "problem": None}},
+    )
+    found.reproduced, found.difference = False, "payload.plan"
+    text = shown(show_decision.decision, found)
+    for words in ("not reproduced: payload.plan", "fallback: deadline missed", "B(a->b)", "a:34L", "static"):
+        assert words in text, words
+
+
+def test_rows_without_an_answer_are_told_with_their_line_and_column(shown: Shown) -> None:
+    failures = (Failure(1, 2, "tp", "not a number"), Failure(2, 3, "", "does not fit"))
+    for how, found in (
+        (show_estimate.answers, Found(rows=(), path=Path("cases.csv"), failures=failures)),
+        (show_estimate.solutions, Found(rows=(), path=Path("cases.csv"), failures=failures)),
+    ):
+        text = shown(how, found)
+        assert "2 rows without an answer" in text and "cases.csv:2 tp: not a number" in text
+        assert "cases.csv:3: does not fit" in text and "bound by" not in text
+
+
+def test_a_case_in_one_place_has_no_boundaries_to_show(shown: Shown) -> None:
+    body = {"case": {"tp": 1}, "defaults": ["pp"], "answer": {"iter_s": 1.0}, "stages": [{"stage": 0}]}
+    text = shown(show_estimate.explained, {**body, "boundaries": []})
+    assert "stages" in text and "boundaries" not in text and "defaults taken: pp" in text
+
+
+def compared(bound: Any, *problems: str) -> Any:
+    rows = [Found(policy=f"p{k}", problem=problem, kpis=None) for k, problem in enumerate(problems)]
+    return Found(
+        scenario="s", dataset="d", window="test", wall_s=3600.0, rows=rows, bound=bound, note="synthetic"
+    )
+
+
+def bound(tokens: float, synchronous: float, static: float = 5e5) -> Any:
+    return Found(
+        tokens=tokens, synchronous_tokens=synchronous, static_tokens=static, exact=False, utilisation=0.5,
+        egress_usd=1.0, timeline=((0, None), (1, None)),
+    )  # fmt: skip
+
+
+def test_a_comparison_names_who_could_not_run_and_the_bound_without_local_sgd(shown: Shown) -> None:
+    text = shown(show_run.comparison, compared(bound(1e6, 8e5), "too little memory"))
+    assert "p0: too little memory" in text and "bound (candidates)" in text and "bound, no local SGD" in text
+    assert "note: synthetic" in text
+    same = shown(show_run.comparison, compared(bound(1e6, 1e6, static=0.0)))
+    assert "no local SGD" not in same and "bound" in same
+    nothing = shown(show_run.comparison, compared(bound(0.0, 0.0)))  # every link is dead
+    assert "bound" in nothing and "local SGD" not in nothing
+
+
+def test_an_audit_with_findings_lists_them(shown: Shown) -> None:
+    report = Found(
+        ok=False, run_id="run", events=7, findings=("chain: cut",), notes=("other code",), digest=None,
+        chain_head=None,
+    )  # fmt: skip
+    text = shown(show_run.audit, report)
+    assert "run: 1 finding, 7 events" in text and "chain: cut" in text and "note: other code" in text
+
+
+def status_of(**changes: Any) -> dict[str, Any]:
+    empty = {"runs": [], "active": None, "datasets": [], "lake_digest": "ab", "health": None}
+    return {**empty, "health_problem": None, **changes}
+
+
+def test_an_empty_store_says_what_to_do(shown: Shown) -> None:
+    text = shown(show_status.status, status_of())
+    assert (
+        "none: the shipped one" in text and "none: twin ingest traces/" in text and "newest run" not in text
+    )
+
+
+def test_a_run_without_iterations_or_filters_has_its_other_figures(shown: Shown) -> None:
+    figures = {"bias": None, "mape": None, "inside_80": None, "inside_95": None, "nis": None, "healthy": None}
+    health = {
+        "run": "r", "links": [{"src": "a", "dst": "b", "count": 0, **figures}], "horizons": [],
+        "domains": [], "iteration": {"iterations": 0, "bias": None, "mape": None},
+        "problem": "its data set has left the lake",
+    }  # fmt: skip
+    text = shown(show_status.status, status_of(health=health))
+    assert "no NIS" in text and "left the lake" in text and "whole iterations" not in text
+    damaged = shown(show_status.status, status_of(health_problem="00.json: was changed"))
+    assert "newest run         00.json: was changed" in damaged and "NIS" not in damaged
+
+
+@pytest.mark.parametrize(
+    ("healthy", "nis", "word"), [(True, 1.0, "steady"), (False, 9.0, "drifting"), (False, 0.1, "calmer")]
+)
+def test_a_filter_is_steady_drifting_or_calmer(shown: Shown, healthy: bool, nis: float, word: str) -> None:
+    row = {"src": "a", "dst": "b", "count": 1, "bias": 0.0, "mape": 0.0, "inside_80": 1.0, "inside_95": 1.0}
+    health = {
+        "run": "r", "links": [{**row, "nis": nis, "healthy": healthy}], "horizons": [], "domains": [],
+        "iteration": {"iterations": 5, "bias": 0.1, "mape": 0.1}, "problem": None,
+    }  # fmt: skip
+    assert word in shown(show_status.status, status_of(health=health)).replace("steady from", "")
+
+
+def test_policies_are_listed_with_and_without_checkpoints(shown: Shown) -> None:
+    listed = {"policies": [{"name": "static", "summary": "stays"}], "checkpoints": []}
+    assert "checkpoints" not in shown(show_training.policies, listed)
+    one = {
+        "digest": "ab" * 32, "active": False, "records": [],
+        "lineage": {"problem": "damaged", "data": [["x", 1], ["y", 1], ["z", 1]]},
+    }  # fmt: skip
+    text = shown(show_training.policies, {**listed, "checkpoints": [one]})
+    assert "abababababab" in text and "damaged" in text and "x, y and 1 more" in text
+    record = {
+        "parent": None, "run_id": "s-retrain", "verdict": "promoted", "code": {"sources": "cd" * 32},
+        "scores": {"challenger": {"tokens": 9.0}}, "data": {"window": "train", "traces": {"wan": "ef" * 32}},
+    }  # fmt: skip
+    text = shown(show_training.policies, {**listed, "checkpoints": [{**one, "records": [record]}]})
+    for words in ("from scratch", "s-retrain", "promoted", "train efefefef", "cdcdcdcd"):
+        assert words in text, words
+
+
+def test_the_first_event_that_differs_is_told(shown: Shown) -> None:
+    text = shown(show_whatif.rerun, Rerun("run", 5, 5, "payload.plan is 1, made again 2", ("other code",)))
+    assert "event 5 is the first that differs: payload.plan" in text and "note: other code" in text
+    assert "equal in every byte" in shown(show_whatif.rerun, Rerun("run", 9, None, None, ()))
+
+
+def test_two_runs_part_where_their_plans_do(shown: Shown) -> None:
+    split = Divergence(2, 60.0, "period", "a:34L", "a:34L gains 0.1", "", "holds")
+    kpis = Found(to_json=lambda: {"tokens": 100})
+    found = Found(
+        base_policy="mpc", policy="mpc", base_run="r", run_id="q", divergence=split, base=kpis, other=kpis,
+        differences={"tokens": 0}, verdicts=(), notes=("what if",),
+    )  # fmt: skip
+    text = shown(show_whatif.what_if, found)
+    assert "they part at decision 2, 60 s (period):" in text and "note: what if" in text
+    assert "mpc, as it was: a:34L gains 0.1" in text  # the reason names the plan: not told twice
+    assert "mpc, what if: no plan: holds" in text
+
+
+def test_an_estimate_that_cannot_be_made_is_a_dash(shown: Shown) -> None:
+    estimates = (Estimate("weighted", None, None, None), Estimate("direct", 110.0, 90.0, 130.0))
+    found = OffPolicy(("r",), "mpc", 100.0, 4, False, 0.5, 0.25, 1.0, estimates, ("one log",))
+    lines = shown(show_whatif.offpolicy, found).splitlines()
+    (missing,) = [line for line in lines if line.startswith("weighted")]
+    assert missing.split()[1:] == ["-"] * 4
+    assert any("+10.00 %" in line for line in lines) and "note: one log" in lines
