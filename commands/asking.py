@@ -113,8 +113,10 @@ def calibrate(out: Output) -> None:
     """
     from replay import show_estimate as show
     from twin.calibrate import calibrate as fit
+    from twin.unfitted import unfitted
 
     found = fit(out.store)
     found.save(out.store)
-    body = {**found.to_json(), "digest": found.digest}
+    left = [one.to_json() for one in unfitted(out.store, found)]
+    body = {**found.to_json(), "digest": found.digest, "unfitted": left}
     out.show(body, lambda console: show.calibration(console, body))

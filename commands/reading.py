@@ -116,7 +116,11 @@ def compact(out: Output, run: str) -> None:
 @command
 @click.argument("run")
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
-@click.option("--compare/--alone", default=False, help="Set the baselines and the bound beside it [no].")
+@click.option(
+    "--compare/--alone",
+    default=False,
+    help="Set the store's runs of this world and the bound beside it [no].",
+)
 @click.option("--vs", "other", metavar="RUN", help="Set one other run beside it, figure by figure.")
 @with_output
 def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:

@@ -85,5 +85,8 @@ def calibration(console: Console, body: dict[str, Any]) -> None:
     console.table("mean error of each row against the built-in constants, and after the fit", columns, rows)
     for kind, blocks in body["blocks"].items():
         console.line(f"{kind}: {len(blocks)} measured blocks are interpolated: {', '.join(blocks)}")
+    if body["unfitted"]:
+        left = [(one["gpu"], one["what"], one["rows"], one["why"]) for one in body["unfitted"]]
+        console.table("not fitted, so the built-in constants stay", ("GPU", "profiles", "rows", "why"), left)
     console.line(f"lake digest  {body['lake_digest']}")
     console.line(f"calibration  {body['digest']}")

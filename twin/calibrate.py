@@ -82,14 +82,14 @@ def calibrate(store: Path) -> Calibration:
     Raises:
         NotFoundError: the lake has no row that a constant could be fitted to.
     """
-    found = _read(store)
-    kinds = sorted({name for name in map(_known, found.names()) if name})
+    found = profiles(store)
+    kinds = sorted({name for name in map(model_of, found.names()) if name})
     gpus: dict[str, dict[str, Fit]] = {}
     layers: dict[str, dict[str, list[list[float]]]] = {}
     for kind in kinds:
-        rows = [row for row in found.layers if _known(row["gpu_model"]) == kind]
+        rows = [row for row in found.layers if model_of(row["gpu_model"]) == kind]
         fitted = {**_rates(kind, rows), **_power(kind, found.power)}
-        fitted |= {f"{where} all-reduce": fit for where, fit in _collectives(kind, found.collectives)}
+        fitted |= dict(_collectives(kind, found.collectives))
         if fitted:
             gpus[kind] = fitted
         measured = _blocks(rows)
@@ -98,14 +98,13 @@ def calibrate(store: Path) -> Calibration:
     if not gpus:
         raise NotFoundError(
             f"the lake in {store} has no profile to fit: run `twin ingest traces/` (H200) or ingest your "
-            f"own, "
-            "made with `twin profile`"
+            "own, made with `twin profile`"
         )
     return Calibration(lake.digest(store), gpus, layers)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lake:
+class Profiles:
     """Rows of the lake that matter here."""
 
     layers: list[Row]
@@ -113,6 +112,7 @@ class _Lake:
     power: list[Row]
 
     def names(self) -> set[str]:
+        """GPU models as the lake writes them."""
         return {row["gpu_model"] for rows in (self.layers, self.collectives, self.power) for row in rows}
 
 
@@ -128,7 +128,8 @@ _QUERIES = (
 )
 
 
-def _read(store: Path) -> _Lake:
+def profiles(store: Path) -> Profiles:
+    """What the lake has to fit to."""
     from ingest import query  # brings duckdb, needed here only
 
     with query.connect(store) as connection:
@@ -137,10 +138,10 @@ def _read(store: Path) -> _Lake:
             result = connection.execute(text)
             names = [column[0] for column in result.description or ()]
             tables.append([dict(zip(names, row, strict=True)) for row in result.fetchall()])
-    return _Lake(*tables)
+    return Profiles(*tables)
 
 
-def _known(name: str) -> str | None:
+def model_of(name: str) -> str | None:
     """Our name of a GPU model of the lake, None where it is none of ours."""
     try:
         return gpu.canonical(name)
@@ -224,13 +225,8 @@ def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
     usual = gpu.fabric(kind)
     intra = Link(usual.intra_node_bps, usual.intra_node_latency_s)
     inter = Link(usual.inter_node_bps, usual.inter_node_latency_s)
-    groups: dict[tuple[bool, int], list[Row]] = {}
-    for row in rows:
-        local, rest = divmod(row["ranks"], row["nodes"] or 1)
-        if _known(row["gpu_model"]) == kind and rest == 0:
-            far = (row["nodes"] or 1) > 1
-            groups.setdefault((far, local if far else 0), []).append(row)
-    for (far, local), chosen in sorted(groups.items()):
+    for name, local, chosen in levels(kind, rows):
+        far = local > 0
         if len(chosen) < LEAST_ROWS:
             continue
         fit = fits.all_reduce(_reductions(chosen, intra if far else None), inter if far else intra)
@@ -238,7 +234,20 @@ def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
             continue
         if not far and fit.better:
             intra = Link(fit.values["bandwidth_bps"], fit.values["alpha_s"])
-        yield ("intra-node" if not far else f"inter-node, {local} a node,"), fit
+        yield name, fit
+
+
+def levels(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
+    """All-reduces of a GPU model by where they run: name of the fit, ranks in each node if between nodes, else
+    0, and the rows. Inside a node comes first."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        local, rest = divmod(row["ranks"], row["nodes"] or 1)
+        if model_of(row["gpu_model"]) == kind and rest == 0:
+            groups.setdefault(local if (row["nodes"] or 1) > 1 else 0, []).append(row)
+    for local, chosen in sorted(groups.items()):
+        where = f"inter-node, {local} a node," if local else "intra-node"
+        yield f"{where} all-reduce", local, chosen
 
 
 def _reductions(rows: Sequence[Row], intra: Link | None) -> fits.Reductions:
@@ -255,7 +264,7 @@ def _reductions(rows: Sequence[Row], intra: Link | None) -> fits.Reductions:
 
 def _power(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:
     """Power against activity, SM activity where it is measured."""
-    mine = [row for row in rows if _known(row["gpu_model"]) == kind]
+    mine = [row for row in rows if model_of(row["gpu_model"]) == kind]
     activity, watts = (np.array([float(row[name]) for row in mine]) for name in ("activity", "power_w"))
     if len(mine) < LEAST_ROWS or np.ptp(activity) < 0.1:
         return {}

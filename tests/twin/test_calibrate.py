@@ -14,11 +14,12 @@ from ingest.errors import DamageError, NotFoundError
 from ingest.ingestion import ingest
 from twin import calibration
 from twin.ask import constants_of, estimate
-from twin.calibrate import calibrate, timed
+from twin.calibrate import Profiles, calibrate, timed
 from twin.calibration import Calibration, shape_of
 from twin.compute import layer_times
 from twin.domain import Domain
 from twin.gpu import preset
+from twin.unfitted import unfitted
 
 H200 = Domain("d", preset("H200"), 8, 8, 3.6e12, 4e11, 3e-6, 8e-6, 0.0)
 
@@ -115,3 +116,26 @@ def test_rows_of_other_profiles() -> None:
     vidur = {**row, "model": "llama2-7b", "layer": "mlp_down_proj", "param_bytes": None, "seq": 10, "tp": 2}
     assert [one.flops for one in timed(vidur)] == [2.0 * 2 * 10 * 4096 * 11008 / 2]
     assert list(timed({**row, "param_bytes": None, "seq": None})) == []
+
+
+def test_rows_without_a_fit_are_told_with_the_reason(
+    store: Path, fitted: Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert unfitted(store, fitted) == ()
+    layer = {"gpu_model": "V100-16"}
+    sent = {"gpu_model": "H200", "ranks": 16, "nodes": 2}
+    found = Profiles(
+        [layer] * 3 + [{"gpu_model": "abacus"}],
+        [sent] * 9 + [{**sent, "nodes": 1}] * 2 + [{**sent, "gpu_model": "abacus"}],
+        [],
+    )
+    monkeypatch.setattr("twin.unfitted.profiles", lambda _: found)
+    assert [(one.gpu, one.what, one.rows, one.why.split()[0]) for one in unfitted(store, fitted)] == [
+        ("V100-16", "layers", 3, "no"),
+        ("abacus", "layers", 1, "the"),
+        ("H200", "intra-node all-reduce", 2, "fewer"),
+        ("H200", "inter-node, 8 a node, all-reduce", 9, "no"),
+        ("abacus", "all-reduces", 1, "the"),
+    ]
+    shown = CliRunner().invoke(cli.twin, ["--store", str(store), "calibrate"]).output
+    assert "not fitted" in shown and "abacus" in shown
