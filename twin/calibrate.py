@@ -238,8 +238,8 @@ def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
 
 
 def levels(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
-    """All-reduces of a GPU model by where they run: name of the fit, ranks in each node if between nodes, else
-    0, and the rows. Inside a node comes first."""
+    """All-reduces of a GPU model by where they run: name of the fit, ranks in each node (0: all in one), rows.
+    Inside a node comes first."""
     groups: dict[int, list[Row]] = {}
     for row in rows:
         local, rest = divmod(row["ranks"], row["nodes"] or 1)
