@@ -154,7 +154,9 @@ def test_interrupt_exits_with_130(store: Path) -> None:
         [*TWIN, "--store", str(store), *long_run],
         cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(1.5)
+    end = time.monotonic() + 60
+    while not list(store.glob("runs/quad-70b-mpc-*")) and time.monotonic() < end:
+        time.sleep(0.05)  # until it is under way: what comes while Python starts is Python's matter
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
