@@ -130,11 +130,11 @@ MEMORY_SETS = (
     DataSet("Galvatron: peak of 1 and 2 layers, fully sharded", galvatron, "model states + activation peak."),
     DataSet(
         "H200, our own iterations: peak", h200_memory, "with PyTorch's own cross entropy, which keeps some "
-        "16 bytes "
-        "a logit where Megatron's keeps 6, the peaks were 10 % higher than predicted.",
+        "16 bytes a logit where Megatron's keeps 6, the peaks were 10 % higher than predicted.",
     ),
-    DataSet("Sailor: stored by one block", sailor, "fp32; no dropout (hypothesis); OPT's ReLU keeps less "
-    "than "
-            "the GELU assumed."),
+    DataSet(
+        "Sailor: stored by one block", sailor, "fp32; no dropout (hypothesis); OPT's ReLU keeps less than "
+        "the GELU assumed.",
+    ),
     DataSet("H200: stored by one block", h200, "our own layer profile."),
 )  # fmt: skip

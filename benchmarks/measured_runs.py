@@ -301,8 +301,7 @@ class DataSet:
 DATA_SETS = (
     DataSet(
         "vTrain, 1-8 A100", vtrain, "rows 0, 10, 20, ... set the three numbers of `twin.compute.Host` and "
-        "the "
-        "interval; the others judge. Vocabulary padded to 50,304 (hypothesis).", 10,
+        "the interval; the others judge. Vocabulary padded to 50,304 (hypothesis).", 10,
     ),
     DataSet(
         "Megatron SC'21, 32-3,072 A100", sc21, "micro-batch sizes and chunks of the published scripts; "
@@ -327,14 +326,12 @@ DATA_SETS = (
     ),
     DataSet(
         "H200, our own iterations", h200, "one GPU, recorded after the predictions were written down; "
-        "nothing is "
-        "fitted to it. An earlier recording under autocast (norms in fp32 and not fused) was 11.6 % off in "
-        "time.",
+        "nothing is fitted to it. An earlier recording under autocast (norms in fp32 and not fused) was "
+        "11.6 % off in time.",
     ),
     DataSet(
         "Perseus, measured stage times", perseus, "the schedule alone is judged; stage times are medians "
-        "over "
-        "micro-batches and contain some waiting.",
+        "over micro-batches and contain some waiting.",
     ),
     DataSet(
         "ByteDance, measured stage times", bytedance, "the schedule alone is judged, gradient reduction and "
@@ -345,7 +342,6 @@ ENERGY_SETS = (
     DataSet("H200, our own iterations, energy", h200_energy, "power of the board, each 100 ms."),
     DataSet(
         "Perseus, energy", perseus_energy, "A100 PCIe of 300 W and A40; power of a busy and of a waiting "
-        "GPU as in "
-        "`twin/energy.py`, from H100 telemetry.",
+        "GPU as in `twin/energy.py`, from H100 telemetry.",
     ),
 )  # fmt: skip

@@ -133,12 +133,10 @@ def page(outputs: tuple[str, ...]) -> str:
         "newer GPUs, uses fused attention.",
         "",
         "**What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 "
-        "reduces "
-        "gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and "
-        "weights are "
-        "gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per "
-        "parameter), in "
-        "fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.",
+        "reduces gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward "
+        "and weights are gathered beside the next forward. The optimiser is Adam in mixed precision (18 "
+        "bytes per parameter), in fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree "
+        "between nodes, as NCCL does.",
         "",
         "**Tied embeddings** (the GPT family). The first and the last stage hold a copy each and exchange "
         "its gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16:"
@@ -156,23 +154,17 @@ def page(outputs: tuple[str, ...]) -> str:
         "## Calibration",
         "",
         "`twin calibrate` fits constants to the profiles in the lake and keeps them in the store: per GPU "
-        "model the "
-        "share of the peak that products (half precision and fp8) and fused attention reach and how long a "
-        "product "
-        "takes to start, the host's floor under small blocks, the links inside a node (alpha, beta), power "
-        "against "
-        "activity, and the ratio of measured to modelled stored activations. Blocks that `twin profile` "
-        "measured "
-        "(tp 1, half precision, fused attention) are interpolated in the micro-batch. `twin estimate` with "
-        "the same "
-        "`--store` then uses every fit that explains its rows better than the built-in constant, and names "
-        "the "
-        "calibration in `basis`. The fit of a network between nodes is printed, not used: give "
-        "inter_node_bps. "
-        "The interval stays that of the calibration rows above. Runs use the fits where the scenario says "
-        "`calibration: latest`, or names a digest: compute times and power are then the fitted ones, links "
-        "those that the scenario states, and the run's first event holds the digest, under which a run is "
-        "computed again whatever is fitted later.",
+        "model the share of the peak that products (half precision and fp8) and fused attention reach and "
+        "how long a product takes to start, the host's floor under small blocks, the links inside a node "
+        "(alpha, beta), power against activity, and the ratio of measured to modelled stored activations. "
+        "Blocks that `twin profile` measured (tp 1, half precision, fused attention) are interpolated in "
+        "the micro-batch. `twin estimate` with the same `--store` then uses every fit that explains its "
+        "rows better than the built-in constant, and names the calibration in `basis`. The fit of a "
+        "network between nodes is printed, not used: give inter_node_bps. The interval stays that of the "
+        "calibration rows above. Runs use the fits where the scenario says `calibration: latest`, or names "
+        "a digest: compute times and power are then the fitted ones, links those that the scenario states, "
+        "and the run's first event holds the digest, under which a run is computed again whatever is "
+        "fitted later.",
         "",
         "## The inverse",
         "",
