@@ -238,7 +238,7 @@ def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
 
 
 def levels(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]]]:
-    """All-reduces of a GPU model by where they run: name of the fit, ranks in each node (0: all in one), rows.
+    """All-reduces of a GPU model by where they run: name of the fit, ranks a node (0: all in one), rows.
     Inside a node comes first."""
     groups: dict[int, list[Row]] = {}
     for row in rows:
