@@ -10,8 +10,8 @@ from ingest.ingestion import ingest
 from ingest.units import NS_PER_S
 from twin import measured, scenario
 from twin.samples import Series
-from twin.settings import WanSettings
 from twin.variation import varied
+from twin.wan_settings import WanSettings
 
 S = NS_PER_S
 HEADER = "ts,src,dst,bandwidth_bps,rtt_s,streams,kind,duration_s\n"

@@ -8,8 +8,8 @@ from ingest.errors import NotFoundError, UsageError
 from ingest.ingestion import ingest
 from ingest.units import NS_PER_S
 from twin import measured
-from twin.settings import WanSettings
 from twin.wan import LinkSeries, trace
+from twin.wan_settings import WanSettings
 
 S = NS_PER_S
 
