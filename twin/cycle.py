@@ -101,9 +101,7 @@ def _one_f_one_b(one: _Rows, warmup: list[int], blocking: bool) -> Cycle:
             length += one.tf[j] + one.tb[j] + (down[j - 1] + up[j - 1] if j > i else 0)
             turns = (down[j] if j < stages - 1 else 0) + (up[i - 1] if i > 0 else 0) if blocking else 0
             within = warmup[i] - warmup[j] + 1
-            if (
-                length + turns
-            ) * micro_batches > most * within:  # exact, the first of equals
+            if (length + turns) * micro_batches > most * within:  # exact, the first of equals
                 most, micro_batches, ends = length + turns, within, (i, j)
     found = [Cycle(Fraction(most, micro_batches), *ends, "stage" if ends[0] == ends[1] else "stages")]
     if not blocking:
