@@ -12,12 +12,11 @@ import rich.table
 from rich.cells import cell_len
 
 from ingest.progress import SILENT, Progress
+from replay.words import parts
 
 PIPE_WIDTH = 400
 READABLE = 32
 """Letters of a text that are left on a line when a table has to be narrow."""
-GAP = 2
-"""Spaces between two columns."""
 
 
 class Bars:
@@ -70,8 +69,8 @@ class Console:
             return
         cells = [[cell(value) for value in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-        parts = _parts([min(width, READABLE) for width in widths], keys, self._out.width)
-        for number, part in enumerate(parts):
+        narrow = [min(width, READABLE) for width in widths]
+        for number, part in enumerate(parts(narrow, keys, self._out.width)):
             if number:
                 self.line()
             table = rich.table.Table(box=None, pad_edge=False)
@@ -102,21 +101,6 @@ class Console:
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
             yield Bars(bars)
-
-
-def _parts(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Columns by number, in as few tables of at most `room` letters as they need; each has the keys first."""
-    first = list(range(keys))
-    begun = sum(widths[:keys]) + GAP * (keys - 1)
-    parts, used = [list(first)], begun
-    for index in range(keys, len(widths)):
-        wide = widths[index] + GAP
-        if used + wide > room and len(parts[-1]) > keys:
-            parts.append(list(first))
-            used = begun
-        parts[-1].append(index)
-        used += wide
-    return parts
 
 
 def cell(value: Any) -> str:

@@ -27,6 +27,7 @@ from replay.events import UPCAST, canonical, upcast
 from replay.log import RunReader
 from replay.runs import RUNS
 from replay.views import View
+from replay.words import counted, parts
 
 Format = Literal["table", "json", "csv", "parquet", "arrow"]
 Note = Callable[[str], object]
@@ -229,8 +230,11 @@ def _literal(path: Path) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def render(answer: pa.Table, form: Format) -> bytes:
-    """The answer as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream."""
+def render(answer: pa.Table, form: Format, room: int | None = None) -> bytes:
+    """The answer as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream.
+
+    A table wider than `room` letters becomes several, each with the first column; texts are cut at `WIDEST`.
+    """
     if form == "parquet":
         sink = io.BytesIO()
         pq.write_table(answer, sink, compression="zstd")
@@ -241,7 +245,9 @@ def render(answer: pa.Table, form: Format) -> bytes:
             writer.write_table(answer)
         return sink.getvalue()
     rows = [list(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True)]
-    text = {"table": _table, "json": _json, "csv": _csv}[form](answer.schema.names, rows)
+    if form == "table":
+        return _table(answer.schema.names, rows, room).encode()
+    text = {"json": _json, "csv": _csv}[form](answer.schema.names, rows)
     return text.encode()
 
 
@@ -271,18 +277,19 @@ def _csv(names: list[str], rows: list[list[Any]]) -> str:
     return sink.getvalue()
 
 
-def _table(names: list[str], rows: list[list[Any]]) -> str:
-    """Columns aligned, numbers to the right, one line a row."""
+def _table(names: list[str], rows: list[list[Any]], room: int | None) -> str:
+    """Columns aligned, numbers to the right, one line a row and table."""
     cells = [names, *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     numeric = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(names))]
-    lines = [_line(row, widths, numeric) for row in cells]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*lines, f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})"]) + "\n"
+    cells.insert(1, ["-" * width for width in widths])
+    columns = [list(range(len(names)))] if room is None else parts(widths, 1, room)
+    tables = ["".join(f"{_line(row, widths, numeric, part)}\n" for row in cells) for part in columns]
+    return "\n".join(tables) + f"({counted(len(rows), 'row')})\n"
 
 
-def _line(row: list[str], widths: list[int], numeric: list[bool]) -> str:
-    padded = (c.rjust(w) if right else c.ljust(w) for c, w, right in zip(row, widths, numeric, strict=True))
+def _line(row: list[str], widths: list[int], numeric: list[bool], part: list[int]) -> str:
+    padded = (row[i].rjust(widths[i]) if numeric[i] else row[i].ljust(widths[i]) for i in part)
     return "  ".join(padded).rstrip()
 
 
@@ -291,4 +298,5 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
-    return " ".join(str(value).split())[:WIDEST]
+    text = " ".join(str(value).split())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

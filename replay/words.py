@@ -1,5 +1,10 @@
 """Figures as people read them in a table; a dash for what there is none of."""
 
+from collections.abc import Sequence
+
+GAP = 2
+"""Spaces between two columns."""
+
 
 def percent(share: float | None) -> str:
     """A share as people read it."""
@@ -24,3 +29,18 @@ def per_billion(usd: float | None) -> str:
 def counted(count: int, what: str) -> str:
     """1 finding, 2 findings."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def parts(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Columns by number, in as few tables of at most `room` letters as they need; each has the keys first."""
+    first = list(range(keys))
+    begun = sum(widths[:keys]) + GAP * (keys - 1)
+    found, used = [list(first)], begun
+    for index in range(keys, len(widths)):
+        wide = widths[index] + GAP
+        if used + wide > room and len(found[-1]) > keys:
+            found.append(list(first))
+            used = begun
+        found[-1].append(index)
+        used += wide
+    return found

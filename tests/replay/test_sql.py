@@ -222,6 +222,16 @@ def test_formats(store: Path) -> None:
     assert set(rule) == {"-", " "}
     assert row.split() == ["1", 'a,"b"', "0.3", "[1,", "2]", "2024-01-02"]
     assert count == "(1 row)"
+    narrow = render(answer, "table", 20).decode().splitlines()
+    assert max(map(len, narrow)) <= 20 and narrow[0].split() == ["n", "t", "nothing"]
+    assert narrow[4].split() == ["n", "f", "l"] and narrow[-1] == "(1 row)"
+
+
+def test_a_text_that_is_cut_in_a_table_shows_it(store: Path) -> None:
+    answer = query(store, "SELECT repeat('x', 100) AS whole, repeat('y', 101) AS cut")
+    row = render(answer, "table").decode().splitlines()[2]
+    assert row.split() == ["x" * 100, "y" * 99 + "…"]
+    assert "y" * 101 in render(answer, "csv").decode()
 
 
 def test_columns_of_one_name_and_no_rows(store: Path) -> None:
