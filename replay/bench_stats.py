@@ -33,13 +33,11 @@ class Versus:
     ties: int  # exactly as many tokens
     mean: Verdict | None
     middle: Verdict | None
-    over_time: Verdict | None
+    over_time: Verdict
 
     @property
     def verdict(self) -> str:
         """`better`, `worse` or `equal`: whether the interval over time leaves out zero."""
-        if self.over_time is None:
-            return "unknown"
         return "better" if self.over_time.better else "worse" if self.over_time.worse else "equal"
 
     def to_json(self) -> Json:

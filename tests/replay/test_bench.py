@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.errors import UsageError
+from ingest.errors import InfeasibleError, UsageError
+from policy.protocol import Decision
 from replay import bench_front, options, pareto, runner, runs
 from replay.bench import bench
 from replay.bench_result import Bench
@@ -29,6 +30,7 @@ from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
 from twin.scenario import Setup
 from twin.settings import Noise, Weights
+from twin.view import View
 
 POLICIES = ("static", "single", "mpc")
 Found = tuple[Path, Bench]
@@ -291,6 +293,16 @@ def test_processes_keep_the_order(tmp_path: Path) -> None:
     assert cores() >= 1
 
 
+def _refused(store: Path, item: int) -> int:
+    raise UsageError(f"item {item} is wrong")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_mistake_in_one_of_many_ends_them_all(tmp_path: Path, jobs: int) -> None:
+    with pytest.raises(UsageError, match="is wrong"):
+        Crew(tmp_path, jobs).each(_refused, list(range(20)), "items")
+
+
 def _echo(store: Path, item: int) -> int:
     return item
 
@@ -316,3 +328,23 @@ def test_front_and_hypervolume_equal_those_of_pymoo(objectives: int) -> None:
         theirs = points[sorting.NonDominatedSorting().do(points, only_non_dominated_front=True)]
         assert {tuple(row) for row in own} == {tuple(row) for row in theirs}
         assert pareto.hypervolume(points, corner) == pytest.approx(hv.HV(ref_point=corner)(points), rel=1e-12)
+
+
+def test_a_policy_that_cannot_run_is_an_outcome_with_the_reason_and_no_bound_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+
+    def never(self: toys.Threshold, view: View) -> Decision:
+        raise InfeasibleError("no plan of mine fits")
+
+    toys.register(monkeypatch, "threshold", "Threshold")
+    monkeypatch.setattr(toys.Threshold, "decide", never)
+    result = bench(tmp_path, ("threshold",), [World.of(toy_scenario())], jobs=1)
+    (chapter,) = result.chapters
+    (played,) = chapter.worlds
+    (one,) = played.outcomes
+    assert one.run_id is None and "no plan of mine fits" in str(one.problem) and played.bound is None
+    assert bench_front.objectives(one) is None and bench_front.objectives(outcome(0)) is None
+    show(Console(), result)
+    assert "threshold: no plan of mine fits" in capsys.readouterr().out

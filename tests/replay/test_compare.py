@@ -1,15 +1,16 @@
 """Policies in one world: ratios by definition, the bound above them all, and why somebody could not run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ingest.errors import InfeasibleError
 from policy.protocol import Decision
-from replay import compare, runs
+from replay import compare, runs, whatif
 from replay.bench_world import World
-from tests.replay.toys import Threshold, register, without_lake
+from tests.replay.toys import Threshold, register, toy_run, without_lake
 from tests.worlds import toy_scenario
 from twin.view import View
 
@@ -73,3 +74,19 @@ def test_a_policy_that_cannot_run_is_a_row_with_the_reason(
     found = compare.compare(tmp_path, ("threshold", "static"), World.of(toy_scenario()), with_bound=False)
     assert found.rows[0].problem == "needs 99 GiB" and found.rows[0].kpis is None
     assert found.rows[1].kpis and found.bound is None and found.rows[1].regret is None
+
+
+def test_runs_of_the_same_world_are_set_beside_each_other(
+    compared: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lake(monkeypatch)
+    store = Path(shutil.copytree(compared[0], tmp_path / "store"))
+    base = next(row.run_id for row in compared[1].rows if row.policy == "greedy")
+    assert base is not None
+    branch = whatif.what_if(store, base, "single", from_decision=2).run_id
+    newer = toy_run(store, "static", seed=9).run_id  # in another world
+    found = compare.beside(store, base)
+    assert [row.policy for row in found.rows] == list(POLICIES)
+    assert not {branch, newer} & {row.run_id for row in found.rows}
+    assert found.bound and compared[1].bound and found.bound.tokens == compared[1].bound.tokens
+    assert [row.regret for row in found.rows] == [row.regret for row in compared[1].rows]
