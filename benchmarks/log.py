@@ -1,4 +1,4 @@
-"""The run log beside SQLite (WAL, FULL): durable events a second, and their cost: python benchmarks/log.py
+"""The run log beside SQLite (WAL, FULL): durable events a second, and their cost: python -m benchmarks.log
 
 Both write the same payload texts, made by the same function, into one temporary folder on the same disk,
 one transaction or segment a commit, and both are durable when a commit returns. Then: 99th percentile of a

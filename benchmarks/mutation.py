@@ -1,4 +1,4 @@
-"""T23: how many small faults in the log's code its tests notice: PYTHONPATH=. python benchmarks/mutation.py
+"""T23: how many small faults in the log's code its tests notice: python -m benchmarks.mutation
 
 Each mutant changes one place of one file (a comparison turned, `and` for `or`, a `not` dropped, a number one
 larger, a constant flipped, a statement or a raise left out) and lives in a child process only, in which the

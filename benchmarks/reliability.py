@@ -162,10 +162,8 @@ def coverage() -> str:
 
 def mutation(sample: int) -> str:
     """T23: how many of so many small faults the tests notice."""
-    command = [sys.executable, "benchmarks/mutation.py", "--sample", str(sample)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "benchmarks.mutation", "--sample", str(sample)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip() or done.stderr.strip()[-500:]
 
 

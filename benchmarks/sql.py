@@ -1,4 +1,4 @@
-"""The ten worked queries of docs/sql.md on a store of many events: python benchmarks/sql.py --events 10000000
+"""The ten worked queries of docs/sql.md on a store of many events: python -m benchmarks.sql --events 10000000
 
 The store is made up: two finished runs of the same world under two policies, with telemetry every 30 s and a
 decision every 300 s, written through the log itself and compacted; the rows of their views are kept, as at

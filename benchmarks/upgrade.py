@@ -1,6 +1,6 @@
 """T25: logs written by older commits of this repository, read by this one.
 
-`PYTHONPATH=. python benchmarks/upgrade.py`: for every commit that changed how a log is written, its own code
+`python -m benchmarks.upgrade`: for every commit that changed how a log is written, its own code
 (out of `git archive`) writes the made-up run of its own tests; this code verifies every byte of it, reads all
 events, asks the views, compacts it and verifies again. A commit whose code writes no such run (its tests have
 none, or the libraries are too new) is listed as such.
