@@ -1,7 +1,7 @@
 """What is in the store: asked in SQL, audited, compacted, told as a page, a trace or a summary."""
 
 import json
-import shutil
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ def sql(out: Output, statement: str, form: Any) -> None:
         rows = json.loads(engine.render(answer, "json"))
         click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
         return
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    room = (os.get_terminal_size().columns or None) if sys.stdout.isatty() else None
     sys.stdout.buffer.write(engine.render(answer, form, room))
     sys.stdout.buffer.flush()
 
