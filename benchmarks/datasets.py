@@ -13,7 +13,8 @@ from typing import Any
 import duckdb
 
 from ingest import query
-from ingest.ingestion import IngestReport, ingest
+from ingest.ingestion import ingest
+from ingest.report import IngestReport
 from ingest.summary import Line, summarise
 
 HERE = Path(__file__).resolve().parents[1]

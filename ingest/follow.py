@@ -17,7 +17,8 @@ from pathlib import Path
 from ingest import discover, lake
 from ingest.discover import DataSet
 from ingest.errors import InputError
-from ingest.ingestion import FileResult, ingest_set, ingest_sources
+from ingest.ingestion import ingest_set, ingest_sources
+from ingest.report import FileResult
 from ingest.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
 
 POLL_S = 1.0

@@ -4,105 +4,19 @@ A file is known by its content, its reader with version, and its data set's opti
 already is left alone; the same name with other content, or a newer reader, replaces the old rows in one step.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from ingest import archive, derive, discover, durable, lake, registry
 from ingest.dataset import DatasetOptions
 from ingest.discover import DataSet
 from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
-from ingest.reader import Reader, Reject, identified
+from ingest.reader import Reader, identified
+from ingest.report import FileResult, IngestReport
 from ingest.source import Source, file_of, from_file
 from ingest.unit import Taken, Unit
-
-SCHEMA = "twin.ingest/1"
-
-
-@dataclass(frozen=True, slots=True)
-class FileResult:
-    """What became of one file (or archive member).
-
-    rows_in = rows stored + rejected, always; a file that was stored before, or is a copy, is `already`, with
-    no rows of its own; one that could not be read has a `skipped_reason`.
-    """
-
-    path: str
-    dataset: str
-    reader: str | None = None
-    rows_in: int = 0
-    stored: dict[str, int] = field(default_factory=dict)
-    rejected: int = 0
-    skipped_reason: str | None = None
-    already: bool = False
-    examples: tuple[Reject, ...] = ()
-    """The first rejects, for the eye; all are in the table `rejects`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "path": self.path,
-            "dataset": self.dataset,
-            "reader": self.reader,
-            "rows_in": self.rows_in,
-            "stored": self.stored,
-            "rejected": self.rejected,
-            "skipped": self.skipped_reason,
-            "already": self.already,
-            "examples": [asdict(reject) for reject in self.examples],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class IngestReport:
-    """What an ingest did, file by file."""
-
-    files: tuple[FileResult, ...]
-    seconds: float
-    notes: tuple[str, ...] = ()
-    """What was assumed for data sets that were computed."""
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Rows added to each table."""
-        total: Counter[str] = Counter()
-        for result in self.files:
-            total.update(result.stored)
-        return dict(sorted(total.items()))
-
-    @property
-    def rejected(self) -> int:
-        """Rows rejected."""
-        return sum(result.rejected for result in self.files)
-
-    @property
-    def empty(self) -> tuple[FileResult, ...]:
-        """Files that were read and held no row at all."""
-        return tuple(r for r in self.files if not (r.rows_in or r.already or r.skipped_reason))
-
-    @property
-    def skipped(self) -> tuple[FileResult, ...]:
-        """Files that were not read."""
-        return tuple(result for result in self.files if result.skipped_reason)
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values, schema `twin.ingest/1`."""
-        return {
-            "schema": SCHEMA,
-            "files": [result.to_json() for result in self.files],
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "rows_in": sum(result.rows_in for result in self.files),
-            "already": sum(result.already for result in self.files),
-            "skipped": len(self.skipped),
-            "empty": len(self.empty),
-            "seconds": round(self.seconds, 3),
-            "notes": list(self.notes),
-        }
 
 
 def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None) -> IngestReport:

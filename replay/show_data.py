@@ -8,7 +8,7 @@ from replay.console import Console
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.fetch import Fetched
     from ingest.follow import Followed
-    from ingest.ingestion import FileResult, IngestReport
+    from ingest.report import FileResult, IngestReport
 
 LISTED = 12
 """Rows of a table of files before the rest is summed up."""

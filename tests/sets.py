@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ingest import query
-from ingest.ingestion import FileResult, ingest
+from ingest.ingestion import ingest
+from ingest.report import FileResult
 
 
 class Sets:

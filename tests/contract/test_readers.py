@@ -9,7 +9,8 @@ from formats import KITS, Kit, tarred
 
 from ingest import lake, query, registry
 from ingest.errors import InputError
-from ingest.ingestion import IngestReport, ingest
+from ingest.ingestion import ingest
+from ingest.report import IngestReport
 from ingest.schema import TABLES
 from ingest.source import HEAD_BYTES
 

@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 from ingest import lake, query
-from ingest.ingestion import IngestReport, ingest
+from ingest.ingestion import ingest
+from ingest.report import IngestReport
 
 pytestmark = pytest.mark.shared
 

@@ -9,7 +9,7 @@ import pytest
 
 from ingest.fetch import Fetched
 from ingest.follow import Followed
-from ingest.ingestion import FileResult, IngestReport
+from ingest.report import FileResult, IngestReport
 from replay import show_data, show_decision, show_estimate, show_run, show_status, show_training, show_whatif
 from replay.console import Console
 from replay.offpolicy import Estimate, OffPolicy
