@@ -34,6 +34,8 @@ def twin(ctx: click.Context) -> None:
       twin ingest traces/
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
+
+    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin status` lists them.
     """
     ctx.ensure_object(Output)
 
