@@ -19,23 +19,38 @@ LINK_POINTS = 200
 class Series:
     """(time, values...) points in order; beyond 2 x `kept` neighbours are merged, extremes kept.
 
-    Of each pair of neighbours the one further from the mean of the series stays, so a short dip is not lost.
+    Of the samples that one point stands for, as many everywhere, the one furthest from the mean of the series
+    stays, so a short dip is not lost.
     """
 
     def __init__(self, kept: int = SERIES_POINTS) -> None:
         self.points: list[tuple[float, ...]] = []
         self._most = 2 * kept
+        self._stride = 1  # samples a point stands for
+        self._open = 0  # samples that the last point stands for so far
+        self._count, self._sum = 0, 0.0
 
     def add(self, *point: float) -> None:
         """One more point; `point[0]` is the time in seconds."""
+        self._count, self._sum = self._count + 1, self._sum + point[1]
+        if self.points and self._open < self._stride:
+            self.points[-1] = self._further(self.points[-1], point)
+            self._open += 1
+            return
         self.points.append(point)
+        self._open = 1
         if len(self.points) >= self._most:
             self._halve()
 
+    def _further(self, *points: tuple[float, ...]) -> tuple[float, ...]:
+        mean = self._sum / self._count
+        return max(points, key=lambda point: abs(point[1] - mean))
+
     def _halve(self) -> None:
-        mean = sum(point[1] for point in self.points) / len(self.points)
-        pairs = zip(self.points[::2], self.points[1::2], strict=False)
-        self.points = [max(pair, key=lambda point: abs(point[1] - mean)) for pair in pairs]
+        pairs = zip(self.points[::2], self.points[1::2], strict=True)
+        self.points = [self._further(*pair) for pair in pairs]
+        self._open += self._stride
+        self._stride *= 2
 
 
 def _of_link() -> Series:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from replay.front import Point
 from replay.report_kpis import FIGURES
-from replay.report_svg import HEIGHT, WIDTH, between, named, number, plain
+from replay.report_svg import HEIGHT, WIDTH, between, named, plain
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.whatif import WhatIf
@@ -97,11 +97,11 @@ def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = 
     for value in between(left, right, 4):
         x = place(value / 1e9, 0)[0]
         marks.append(f'<path class="grid" d="M{x} 0V{HEIGHT}"/>')
-        labels.append(f'<span class="tx" style="left:{x / WIDTH:.2%}">{number(value)}</span>')
+        labels.append(f'<span class="tx" style="left:{x / WIDTH:.2%}">{value:,.10g}</span>')
     for value in between(low, top, 5):
         y = place(0, value / 1e6)[1]
         marks.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
-        labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:g}</span>')
+        labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:,.10g}</span>')
     best = "L".join("{} {}".format(*place(p.usd_per_token, p.seconds_per_token)) for p in found if p.best)
     marks.append(f'<path class="line" d="M{best}"/>')
     for spot in spots:

@@ -188,6 +188,16 @@ def test_a_long_series_is_thinned_and_keeps_a_short_dip() -> None:
     assert (31_234.0, 1.0) in series.points
     times = [point[0] for point in series.points]
     assert times == sorted(times)
+    steps = np.diff(times)  # a point stands for 32 samples, wherever it lies
+    assert max(steps) < 64 and all(n * 32 <= time < (n + 1) * 32 for n, time in enumerate(times))
+
+
+def test_a_sum_that_grows_keeps_its_last_value_however_long_it_is() -> None:
+    for length in (3, 399, 400, 401, 5_003):
+        series = Series(100)
+        for n in range(length):
+            series.add(float(n), float(n * n))
+        assert series.points[-1] == (length - 1, (length - 1) ** 2)
 
 
 def test_ticks_are_round() -> None:
@@ -443,6 +453,9 @@ def test_the_line_of_a_filter_stops_where_the_link_is_dead(store: Path) -> None:
 def test_axes_need_not_begin_at_nothing() -> None:
     assert between(83.0, 157.0, 5) == [100.0, 120.0, 140.0]
     assert between(0.0, 10.0, 4) == ticks(10.0, 4)
+    near = [Point("a", "mpc", (), 1e-4, 1.6105e-5, True), Point("b", "static", (), 2e-4, 1.619e-5)]
+    labels = re.findall(r'class="tx"[^>]*>([^<]*)<', report_versus.front(near, "a"))
+    assert labels and len(set(labels)) == len(labels)  # close together, still told apart
 
 
 def test_sizes_have_a_space_before_their_unit() -> None:
