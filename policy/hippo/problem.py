@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError, UsageError
+from ingest.units import GB
 from policy.hippo.lower import CHOICE
 from policy.hippo.masks import Masks, Space, merge_classes
 from policy.hippo.option_costs import Knob, OptionCosts
@@ -273,12 +275,24 @@ class Problem:
 
     def usd(self, codes: Codes) -> Float:
         """Egress in USD of one iteration of each plan, (P,)."""
-        there, back = codes.domain[:, :-1], codes.domain[:, 1:]
-        used = back >= 0
-        price = np.where(used, self._usd_per_gb[there, back] + self._usd_per_gb[back, there], 0.0).sum(1)
-        size = self.tables.message_bytes[codes.knob] * self.tables.micro_batches[codes.knob]
-        first, last = codes.domain[:, 0], codes.domain[np.arange(len(codes)), codes.count - 1]
-        ends = np.where(first != last, self._usd_per_gb[first, last] + self._usd_per_gb[last, first], 0.0)
-        tied_bytes = tied.STEPS * self.tables.tied_bytes[codes.knob]
-        result: Float = (price * size + ends * tied_bytes) / 1e9
-        return result
+        usd, t = np.empty(len(codes)), self.tables
+        _usd(
+            codes.knob, codes.count, codes.domain, t.message_bytes, t.tied_bytes, t.micro_batches,
+            self._usd_per_gb, usd,
+        )  # fmt: skip
+        return usd
+
+
+@njit(cache=True, nogil=True)
+def _usd(knob, count, domain, message_bytes, tied_bytes, micro_batches, usd_per_gb, out):  # type: ignore[no-untyped-def]
+    """Price of what every boundary between domains sends there and back, and of a tied embedding."""
+    for p in range(len(out)):
+        c, n, price = knob[p], count[p], 0.0
+        for i in range(n - 1):
+            a, b = domain[p, i], domain[p, i + 1]
+            price += usd_per_gb[a, b] + usd_per_gb[b, a]
+        total = price * (message_bytes[c] * micro_batches[c])
+        if n > 1:
+            a, b = domain[p, 0], domain[p, n - 1]
+            total += (usd_per_gb[a, b] + usd_per_gb[b, a]) * (tied.STEPS * tied_bytes[c])
+        out[p] = total / GB
