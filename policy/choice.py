@@ -1,6 +1,6 @@
 """From scored plans to a decision: the same rule for every planner that looks ahead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,13 +12,18 @@ SHOWN = 16
 
 
 def choose(
-    view: View, candidates: Sequence[Candidate], kept: Mapping[Plan, float], margin: float
+    view: View,
+    candidates: Sequence[Candidate],
+    kept: Mapping[Plan, float],
+    margin: float,
+    paid: Callable[[Plan], bool],
 ) -> Decision:
     """The best of `candidates`, whose scores allow for leaving them later; `kept` is their worth if they are
     kept. The running plan is among them where it may be held.
 
     A move has to pay by more than `margin` if both plans were kept. Scores would not say so: a plan to leave
-    soon is worth about as much as the one to leave it for.
+    soon is worth about as much as the one to leave it for. And it has to be one that would have `paid`
+    already.
     """
     ranked = sorted(candidates, key=lambda c: -c.score)
     best, shown = ranked[0], tuple(ranked[:SHOWN])
@@ -27,11 +32,18 @@ def choose(
     held = next((c for c in ranked if c.plan == view.plan), None)
     if held is None:
         return Decision(best.plan, f"best expected plan: {best.plan}", shown, best.iter_s)
-    gain = kept[best.plan] - kept[held.plan] if kept[best.plan] > float("-inf") else 0.0
+    gains = {c.plan: kept[c.plan] - kept[held.plan] for c in ranked if kept[c.plan] > float("-inf")}
+    better = [c for c in ranked if c.score > held.score and gains.get(c.plan, 0.0) > margin]
+    chosen = next((c for c in better if paid(c.plan)), None)
+    gain = gains.get((chosen or best).plan, 0.0)
     extra = {"gain": gain if np.isfinite(gain) else None, "margin": margin}
+    if chosen is not None:
+        reason = f"expected to gain {gain:.4f}: {chosen.plan}"
+        return Decision(chosen.plan, reason, shown, chosen.iter_s, extra=extra)
     if best.score <= held.score:
-        return Decision(None, "no plan is expected to bring more", shown, held.iter_s, extra=extra)
-    if gain <= margin:
+        reason = "no plan is expected to bring more"
+    elif not better:
         reason = f"the best move gains {gain:.4f}, not more than the margin of {margin:g}"
-        return Decision(None, reason, shown, held.iter_s, extra=extra)
-    return Decision(best.plan, f"expected to gain {gain:.4f}: {best.plan}", shown, best.iter_s, extra=extra)
+    else:
+        reason = f"the best move is expected to gain {gain:.4f}, but would not have paid by now"
+    return Decision(None, reason, shown, held.iter_s, extra=extra)

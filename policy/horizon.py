@@ -67,6 +67,12 @@ class Horizon:
         return tuple(map(LinkState, median, self.glimpse.latency_s))
 
     @property
+    def cautious(self) -> LinkState:
+        """The links of the last slice, each at the lower third of its scenarios."""
+        low = np.sort(self.glimpse.bandwidth_bps[self.slices :], axis=0)[SCENARIOS // 3]
+        return LinkState(low, self.glimpse.latency_s[-1])
+
+    @property
     def length_s(self) -> float:
         """Seconds ahead."""
         return float(self.edges_s[-1])
@@ -149,7 +155,7 @@ class Asked:
         best = prospects.leading(objective)
         later = np.array([self._moves(plan, [plans[q] for q in best]) for plan in plans])
         brought = prospects.brought(best, later[:, 0], later[:, 1], objective)
-        return outcomes_of(brought, seconds), outcomes_of(prospects.prudent(), seconds)
+        return outcomes_of(brought, seconds), outcomes_of(prospects.kept(), seconds)
 
     def _prospects(self, plans: Sequence[Plan]) -> Prospects:
         estimator, horizon = self.estimator, self.horizon

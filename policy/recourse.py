@@ -11,7 +11,7 @@ Without this, plans are chosen that hedge against everything that could happen i
 nothing that does.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -21,10 +21,6 @@ from policy.objective import Objective
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-
-PRUDENCE = 2.0
-"""What a move costs is sure, what it brings is not: it has to pay so many times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,11 +33,6 @@ class Prospects:
     moved_usd: Float  # (P,) egress of that move
     busy_s: Float  # (P,) compute seconds of an iteration, mean over the plan's domains
     usd: Float  # (P,) egress of an iteration
-
-    def prudent(self) -> Float:
-        """As `kept`, with `PRUDENCE` times the pause and the egress of going over."""
-        dearer = replace(self, pause_s=PRUDENCE * self.pause_s, moved_usd=PRUDENCE * self.moved_usd)
-        return dearer.kept()
 
     def kept(self) -> Float:
         """Iterations, compute seconds and USD that each is expected to bring if it is kept, (P, 3)."""

@@ -52,6 +52,11 @@ class Rows:
         """(P, 2 + 3 W) everything about a row; equal rows are equal plans."""
         return np.column_stack([self.size, self.count, self.domain, self.option, self.layers])
 
+    @property
+    def shapes(self) -> Int:
+        """(P, 2 + 2 W) everything about a row but how its layers are cut."""
+        return np.column_stack([self.size, self.count, self.domain, self.option])
+
     def shape(self, menu: Menu, row: int) -> Shape:
         """Everything of a row but its cuts."""
         n, size = int(self.count[row]), menu.sizes[int(self.size[row])]
@@ -84,6 +89,12 @@ def joined(parts: list[Rows]) -> Rows:
         np.concatenate([padded(part.option, 0) for part in parts]),
         np.concatenate([padded(part.layers, 0) for part in parts]),
     )
+
+
+def nothing(width: int) -> Rows:
+    """No rows."""
+    none, wide = np.zeros(0, np.int64), np.zeros((0, width), np.int64)
+    return Rows(none, none, wide, wide, wide)
 
 
 def row_of(menu: Menu, plan: Plan) -> Rows | None:

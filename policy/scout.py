@@ -1,38 +1,50 @@
-"""What a planner keeps up: the best plans of several forecasts, searched again only when links changed, and
-since when links are dead.
+"""What a planner keeps up: plans worth comparing, searched again only when links changed, and since when
+links are dead.
+
+A search knows one link state; the plan that is best in it leans on links that may fall. So plans are searched
+for two states, the links as they are and as they may well be at the end of the horizon (below their
+forecast), and whatever these searches came across is ranked by what it brings in expectation, over all slices
+and scenarios of the horizon, by the closed form.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S
-from policy.horizon import Horizon, Outages, per_iteration
+from policy.closed_form import Tables, estimated, tables
+from policy.horizon import SCENARIOS, Horizon, Outages, per_iteration
 from policy.objective import Objective, Outcome
-from policy.search import Pool, Ranked, build, explore
+from policy.scoring import Rows, Scorer, joined
+from policy.search import Pool, build, explore, first_of_each
 from twin.domain import LinkState, Matrix
 from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.view import View
 
+Float = NDArray[np.float64]
+
 SAME = 0.05
 """Links and machines that differ by less than this share are not searched again,"""
 DRIFTED = 0.3
 """and only around what was found when they differ by less than this from those of the last whole search."""
+KEPT = 400
+"""Plans kept from each search."""
+VARIED = 6
+"""Where more than speed counts, so many times the plans asked for are looked at, and the best of each order:
+prices differ by order, not by speed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """What the last search of one part of the horizon found, the links it was for, and those of the last
-    whole one.
-    """
+    """What the last search found, the links it was for, and those of the last whole one."""
 
     links: LinkState
     whole: LinkState
     free_gpus: tuple[int, ...]
     slowdown: Matrix
-    plans: tuple[Plan, ...]
+    rows: Rows
 
     def suits(self, view: View) -> bool:
         """Whether the machines are still those of the search, and about as fast."""
@@ -42,69 +54,74 @@ class _Searched:
 
 
 class Scout:
-    """The `each` best plans of parts of the horizon, at most one for each shape, by the objective without
-    moving.
-    """
+    """The `most` best plans over a horizon, at most one for each shape, by the objective without moving."""
 
-    def __init__(self, estimator: Estimator, each: int) -> None:
-        self._estimator, self._each = estimator, each
-        self._searched: dict[int, _Searched] = {}
+    def __init__(self, estimator: Estimator, most: int) -> None:
+        self._estimator, self._most = estimator, most
+        self._searched: dict[str, _Searched] = {}
 
-    def plans(
-        self,
-        view: View,
-        horizon: Horizon,
-        parts: Sequence[int],
-        objective: Objective,
-        running: Plan | None,
-    ) -> list[Plan]:
-        """Those of the slices `parts`, without repetition; searches also start from `running`."""
-        plans: dict[Plan, None] = {}
-        for part in dict.fromkeys(parts):
-            plans |= dict.fromkeys(self._best(view, part, horizon.middle[part], objective, running))
-        return list(plans)
+    def plans(self, view: View, horizon: Horizon, objective: Objective, running: Plan | None) -> list[Plan]:
+        """Best first; searches also start from `running`."""
+        known = tables(self._estimator, view.free_gpus)
+        links = {"now": horizon.middle[0], "later": horizon.cautious}
+        found = [rows for name in links if len(rows := self._rows(view, name, links[name], running))]
+        if not found:
+            return []
+        rows = joined(found)
+        rate = _expected_rates(self._estimator, known, horizon, view, rows)
+        order = np.lexsort((np.arange(len(rate)), -rate))
+        order = order[rate[order] > 0]
+        first = np.sort(first_of_each(rows.shapes[order]))
+        return self._chosen(view, known, rows[order[first]], rate[order[first]], objective)
 
-    def _best(
-        self, view: View, part: int, links: LinkState, objective: Objective, running: Plan | None
-    ) -> tuple[Plan, ...]:
-        known = [one for one in self._searched.values() if one.suits(view)]
-        own = self._searched.get(part)
+    def _rows(self, view: View, name: str, links: LinkState, running: Plan | None) -> Rows:
+        own = self._searched.get(name)
+        known = [one for one in self._searched.values() if len(one.rows) and one.suits(view)]
         if own in known and _differ(links, own.links) <= SAME:
-            return own.plans
+            return own.rows
         before = min(known, key=lambda one: _differ(links, one.whole), default=None)
         if before is not None and _differ(links, before.whole) <= DRIFTED:
             whole, pool = before.whole, Pool(self._estimator, links, view.free_gpus, view.slowdown)
-            for plan in dict.fromkeys([*before.plans, *([running] if running else [])]):
-                pool.climb_from(plan)
+            pool.add(before.rows)
+            pool.climb(pool.finalists())
+            if running is not None:
+                pool.climb_from(running)
         else:
             whole = links
             pool = explore(
                 self._estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
             )
-        plans = self._chosen(pool, objective, view)
-        self._searched[part] = _Searched(links, whole, tuple(view.free_gpus), view.slowdown, plans)
-        return plans
+        rows = pool.fastest(KEPT)
+        self._searched[name] = _Searched(links, whole, tuple(view.free_gpus), view.slowdown, rows)
+        return rows
 
-    def _chosen(self, pool: Pool, objective: Objective, view: View) -> tuple[Plan, ...]:
+    def _chosen(self, view: View, known: Tables, rows: Rows, rate: Float, objective: Objective) -> list[Plan]:
+        """Of shapes by falling rate (P,) those that bring most."""
         if objective.weights[1:] == (0.0, 0.0):  # nothing but speed counts
-            ranked = pool.best_by_shape(self._each)
-            return tuple(build(self._estimator, shape, cuts) for _, shape, cuts in ranked)
+            return [self._plan(known, rows, row) for row in range(min(self._most, len(rows)))]
+        leaders = first_of_each(rows.domain)
+        looked = np.unique(np.concatenate([np.arange(min(VARIED * self._most, len(rows))), leaders]))
         found: list[tuple[float, int, Plan]] = []
-        for ns, shape, cuts in _varied(pool, 6 * self._each):
-            plan = build(self._estimator, shape, cuts)
+        for row in looked.tolist():
+            plan, seconds = self._plan(known, rows, row), 1.0 / float(rate[row])
             busy_s, usd = per_iteration(self._estimator, plan, view.slowdown)
-            seconds = ns / NS_PER_S
-            found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), len(found), plan))
-        return tuple(plan for _, _, plan in sorted(found)[: self._each])
+            found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), row, plan))
+        return [plan for _, _, plan in sorted(found)[: self._most]]
+
+    def _plan(self, known: Tables, rows: Rows, row: int) -> Plan:
+        return build(self._estimator, rows.shape(known.menu, row), rows.cuts(row))
 
 
-def _varied(pool: Pool, fastest: int) -> list[Ranked]:
-    """The fastest shapes, and the fastest one of every order: prices differ by order, not by speed."""
-    ranked = pool.best_by_shape()
-    by_order: dict[tuple[int, ...], Ranked] = {}
-    for entry in ranked:
-        by_order.setdefault(entry[1].order, entry)
-    return list(dict.fromkeys([*ranked[:fastest], *by_order.values()]))
+def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view: View, rows: Rows) -> Float:
+    """Iterations per second (P,) by the closed form, mean over the slices and scenarios of the horizon."""
+    weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
+    rate = np.zeros(len(rows))
+    for part, bps, latency_s in zip(
+        weight.tolist(), horizon.states.bandwidth_bps, horizon.states.latency_s, strict=True
+    ):
+        scorer = Scorer(estimator, known.menu, LinkState(bps, latency_s), view.slowdown)
+        rate += part / estimated(scorer, known, rows)
+    return rate
 
 
 def _differ(a: LinkState, b: LinkState) -> float:

@@ -17,7 +17,7 @@ from policy.closed_form import Tables, climbed, estimated, tables
 from policy.neighbours import neighbours
 from policy.pacing import paced
 from policy.paths import beams, every_order
-from policy.scoring import Rows, Scorer, joined, row_of
+from policy.scoring import Rows, Scorer, joined, nothing, row_of
 from policy.shapes import Shape
 from twin.domain import LinkState
 from twin.estimate import DEAD, Estimator
@@ -101,6 +101,11 @@ class Pool:
         """The fastest cuts of every shape that runs, fastest shape first."""
         return self._described(self._distinct(cuts=False)[:top])
 
+    def fastest(self, most: int) -> Rows:
+        """The `most` fastest distinct plans."""
+        chosen = self._distinct(cuts=True)[:most]
+        return self._all()[0][chosen] if len(chosen) else nothing(self.estimator.cluster.size)
+
     def finalists(self) -> Rows:
         """The plans to climb from: the best shapes, and the best one of each number of domains."""
         rows, _ = self._all()
@@ -124,9 +129,8 @@ class Pool:
             return np.zeros(0, np.int64)
         rows, ns = self._all()
         order = np.argsort(ns, kind="stable")
-        width = rows.domain.shape[1]
-        keys = rows.keys[order] if cuts else rows.keys[order, : 2 + 2 * width]
-        return order[np.sort(_first_of_each(keys))]
+        keys = rows.keys[order] if cuts else rows.shapes[order]
+        return order[np.sort(first_of_each(keys))]
 
     def _described(self, chosen: Int) -> list[Ranked]:
         if not len(chosen):
@@ -199,7 +203,7 @@ def _every_order(pool: Pool, orders: Sequence[tuple[int, ...]]) -> Rows:
 def _fastest(seconds: NDArray[np.float64], most: int, keys: Int) -> Int:
     """Numbers of the `most` fastest rows, and of the fastest one for each distinct row of `keys`."""
     order = np.argsort(seconds, kind="stable")
-    first = _first_of_each(keys[order])
+    first = first_of_each(keys[order])
     chosen: Int = order[np.unique(np.concatenate([np.arange(min(most, len(order))), first]))]
     return chosen
 
@@ -211,7 +215,7 @@ def _first_in_each(seconds: NDArray[np.float64], group: Int, most: int) -> Int:
     return np.sort(order[(place < most) & np.isfinite(seconds[order])])
 
 
-def _first_of_each(keys: Int) -> Int:
+def first_of_each(keys: Int) -> Int:
     """Where each distinct row of `keys` is met first, in no particular order."""
     whole = np.ascontiguousarray(keys)
     return np.unique(whole.view(np.dtype((np.void, whole.shape[1] * 8))).ravel(), return_index=True)[1]

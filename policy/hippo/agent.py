@@ -12,6 +12,7 @@ from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
 from policy.choice import choose
 from policy.greedy import nothing_runs
+from policy.hindsight import Hindsight
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
 from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
@@ -34,8 +35,8 @@ OUTAGE_S = 600.0
 """A dead link is expected back after this, or after as long again as it has been dead (as in `mpc`)."""
 WIDE = ("start", "change", "alarm", "failure", "repair")
 """Triggers after which the twin searches; at the others it scores what was found then, and its neighbours."""
-SEARCHED = 6
-"""Plans taken from each search, as many as `mpc` takes."""
+SEARCHED = 18
+"""Plans taken from the search, as many as `mpc` takes."""
 PLANS_KEPT = 1024
 """Plans made from codes that are kept: most come again."""
 SHIPPED = Path(__file__).with_name("shipped")
@@ -100,11 +101,13 @@ class HiPpo:
         self._legal: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._scout = Scout(context.estimator, SEARCHED)
         self._watch = Watch(context.cluster.size, OUTAGE_S)
+        self._hindsight = Hindsight(context.estimator, context.restart_s)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan that the network proposed and the twin found best."""
         self.latency.mark("begin")
+        self._hindsight.see(view)
         estimator = self.context.estimator
         try:
             coordinator = self._coordinator(tuple(view.free_gpus))
@@ -189,7 +192,9 @@ class HiPpo:
             for plan, out in zip(plans, found, strict=True)
         ]
         alone = dict(zip(plans, map(objective.value, kept), strict=True))
-        return choose(view, scored, alone, self.config.margin)
+        return choose(
+            view, scored, alone, self.config.margin, lambda p: self._hindsight.paid(view, p, objective)
+        )
 
     def _plan(self, problem: Problem, codes: Codes, row: int) -> Plan:
         """`Problem.plan`, kept for the next decision."""
@@ -201,9 +206,9 @@ class HiPpo:
         return self._plans[key]
 
     def _searched(self, view: View, horizon: Horizon, problem: Problem, objective: Objective) -> Codes | None:
-        """What the planners' own search finds best for the first and the last part of the horizon."""
+        """What promises most to the planners' own search."""
         running = view.plan if self._usable(view) else None
-        found = self._scout.plans(view, horizon, (0, horizon.slices - 1), objective, running)
+        found = self._scout.plans(view, horizon, objective, running)
         codes = [codes for plan in found if (codes := problem.encode(plan)) is not None]
         return concatenate(codes) if codes else None
 

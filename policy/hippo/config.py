@@ -114,7 +114,7 @@ class CoordinatorConfig(Config):
     proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples
     rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
     wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
-    horizon_s: Annotated[float, Field(gt=0)] = 3600.0  # over which a move must pay
+    horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay
     margin: Annotated[float, Field(ge=0)] = 0.01  # relative gain that a move must promise beyond its cost
 
 

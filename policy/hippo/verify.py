@@ -42,7 +42,7 @@ class Question:
         seconds, usd = (x.reshape(len(codes), -1) for x in self._moves(codes.take(p), codes.take(best[q])))
         brought = prospects.brought(best, seconds, usd, objective)
         length_s = self.horizon.length_s
-        return outcomes_of(brought, length_s), outcomes_of(prospects.prudent(), length_s)
+        return outcomes_of(brought, length_s), outcomes_of(prospects.kept(), length_s)
 
     def kept(self, codes: Codes) -> list[Outcome]:
         """What each brings if it is kept."""

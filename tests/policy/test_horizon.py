@@ -91,6 +91,24 @@ def test_holding_under_constant_links_brings_what_the_estimator_says() -> None:
         assert held.usd == pytest.approx(now.usd)
 
 
+def test_uncertain_links_bring_less() -> None:
+    estimator, plans = case()
+    spanning = [plan for plan in plans if len(plan.shares) > 1]
+    sure, vague = (
+        Asked(estimator, ahead(forecast([2e9] * 3, sd), 1000.0, NONE), None, 11.35, None).kept(spanning)
+        for sd in (0.0, 0.8)
+    )
+    assert spanning and all(a.iter_s < b.iter_s for a, b in zip(sure, vague, strict=True))
+
+
+def test_cautious_links_are_below_the_median_where_they_are_uncertain() -> None:
+    sure, vague = (ahead(forecast([1e9, 2e9, 3e9], sd), 3600.0, NONE) for sd in (0.0, 0.8))
+    assert sure.cautious.bandwidth_bps[0, 1] == pytest.approx(3e9)
+    below = np.exp(0.8 * NormalDist().inv_cdf(2.5 / SCENARIOS))
+    assert vague.cautious.bandwidth_bps[0, 1] == pytest.approx(3e9 * below, rel=0.2)
+    assert vague.cautious.bandwidth_bps[0, 1] < 3e9
+
+
 def test_a_move_costs_its_pause_and_its_bytes() -> None:
     estimator, plans = case()
     made = ahead(forecast([2e9, 2e9, 2e9]), 1000.0, NONE)

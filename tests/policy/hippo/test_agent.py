@@ -119,10 +119,10 @@ def test_a_running_plan_of_another_policy_is_held_or_left_for_a_reason(untrained
     packed = estimator.make((0,), (34,), 1, ((4, 1),), 1)
     odd = replace(packed, shares=(replace(packed.shares[0], gpus=(3, 2, 1, 0)),))  # not as we place it
     assert estimator.problems(odd) == ()
-    decision = policy.decide(view_of(setup, odd, (4, 4, 4)))
-    assert "gain" in decision.extra and (decision.plan is not None) == (
-        decision.extra["gain"] > decision.extra["margin"]
-    )
+    seen = view_of(setup, odd, (4, 4, 4))
+    at_once, later = (policy.decide(replace(seen, now_ns=now_ns)) for now_ns in (0, 10**13))
+    assert at_once.plan is None and "would not have paid" in at_once.reason
+    assert (later.plan is not None) == (later.extra["gain"] > later.extra["margin"])
 
 
 def test_a_model_too_large_is_infeasible(untrained: Path) -> None:
