@@ -3,37 +3,25 @@
 from collections.abc import Generator, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from simpy import Event
 
 from ingest.errors import UsageError
-from twin.estimate import Estimator
-from twin.jitter import Jitter
 from twin.links import Pair
 from twin.microbatches import Run
-from twin.network import Network
 from twin.plan import Plan
 from twin.timing import PlanTiming
-from twin.training import Iterated, Training, Unfinished
+from twin.training import Site, Training, Unfinished
 
 
 class MicrobatchTraining(Training):
     """Event engine: every micro-batch runs through SimPy. `disturbed` is also the end of an iteration."""
 
-    def __init__(
-        self,
-        network: Network,
-        estimator: Estimator,
-        slowdown: NDArray[np.float64],
-        iterated: Iterated,
-        jitter: Jitter | None = None,
-    ) -> None:
-        super().__init__(network, estimator, slowdown, iterated, jitter)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._run: Run | None = None
         self._seen_ns = 0
         self._stalls = self._paced = False
-        network.links.watchers.append(self._links_changed)
+        site.network.links.watchers.append(self._links_changed)
 
     def start(self, plan: Plan) -> None:
         """Begin the first iteration under `plan` now."""

@@ -16,28 +16,20 @@ from numpy.typing import NDArray
 from simpy import Event
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from twin.estimate import Estimator
 from twin.jitter import Jitter
 from twin.links import Pair
-from twin.network import Flow, Network
+from twin.network import Flow
 from twin.pace import Work
 from twin.plan import Plan
 from twin.replica_timing import Timing, timing_of
-from twin.training import Iterated, Training, Unfinished
+from twin.training import Site, Training, Unfinished
 
 
 class RateTraining(Training):
     """Kernel engine: progress at the rate that the iteration-time model gives for the present link state."""
 
-    def __init__(
-        self,
-        network: Network,
-        estimator: Estimator,
-        slowdown: NDArray[np.float64],
-        iterated: Iterated,
-        jitter: Jitter | None = None,
-    ) -> None:
-        super().__init__(network, estimator, slowdown, iterated, jitter)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._flows: dict[Pair, Flow] = {}
         self._ahead: dict[int, int | None] = {}
         self._credit: NDArray[np.float64] | None = None  # computed (K,) ns at an earlier speed

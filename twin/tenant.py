@@ -25,7 +25,7 @@ from twin.settings import Scenario
 from twin.slowness import Slowness
 from twin.submission import Submission
 from twin.telemetry import Telemetry, moved_links
-from twin.training import Training
+from twin.training import Site, Training
 from twin.view import View
 
 Tell = Callable[[str, dict[str, Any], str], None]
@@ -72,12 +72,13 @@ class Tenant:
         self.ledger = Ledger(self.estimator, self._tell, self._computed)
         period_ns = to_ns(scenario.control.period_s)
         self.controller = Controller(self._env, period_ns, self._decide, rank)
+        slowdown = around.machines.slowdown
         self._training = around.training(
-            around.network, self.estimator, around.machines.slowdown, self.ledger.iterated, self._jitter()
+            Site(around.network, self.estimator, slowdown, self.ledger.iterated, self._jitter())
         )
         self.execution = Execution(
             self._env, around.network, self.free_gpus, self.estimator, self._training, self.ledger,
-            scenario.moving, slowdown=around.machines.slowdown, may_wait=bool(self.name),
+            scenario.moving, slowdown=slowdown, may_wait=bool(self.name),
         )  # fmt: skip
         self._env.process(self._checkpoint(to_ns(scenario.moving.checkpoint_s)))
         if submission.tokens is not None:

@@ -29,26 +29,28 @@ class Unfinished:
     done: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """Where a job trains: `slowdown` (K,) is updated in place by the world, `jitter` makes every iteration
+    another one, `iterated` is told of complete ones."""
+
+    network: Network
+    estimator: Estimator
+    slowdown: NDArray[np.float64]
+    iterated: Iterated
+    jitter: Jitter | None = None
+
+
 class Training(ABC):
-    """The iterating job; `slowdown` (K,) is updated in place by the world.
+    """The iterating job."""
 
-    `jitter` makes every iteration another one.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        estimator: Estimator,
-        slowdown: NDArray[np.float64],
-        iterated: Iterated,
-        jitter: Jitter | None = None,
-    ) -> None:
-        self._env = network.env
-        self._network = network
-        self._estimator = estimator
-        self._slowdown = slowdown
-        self._iterated = iterated
-        self._jitter = jitter
+    def __init__(self, site: Site) -> None:
+        self._env = site.network.env
+        self._network = site.network
+        self._estimator = site.estimator
+        self._slowdown = site.slowdown
+        self._iterated = site.iterated
+        self._jitter = site.jitter
         self._factors: NDArray[np.float64] | None = None  # of the running iteration, drawn from `jitter`
         self._plan: Plan | None = None
         self._began_ns = self._stalled_ns = 0
