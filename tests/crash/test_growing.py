@@ -8,6 +8,7 @@ goes meanwhile it shows whatever the test says, in the worst order that POSIX al
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 import workload
@@ -22,7 +23,7 @@ from replay.log import RunReader
 
 EVENTS = 24
 STARTS, STEPS = st.integers(0, 110), st.lists(st.integers(0, 40), max_size=20)
-SHOWN = st.lists(st.booleans(), max_size=60)
+CHANCES = st.integers(0, 2**32 - 1)
 Change = tuple[str, bytes | None]
 """A name, and the bytes that it has from now on; None: it went."""
 
@@ -117,10 +118,16 @@ class Directory:
             yield
 
 
-def given_by(answers: Sequence[int]) -> Callable[..., int]:
+def given_by(answers: Sequence[int]) -> Callable[[], int]:
     """Says the answers one after the other, and nothing when they are spent."""
     left = iter(answers)
-    return lambda *_: next(left, 0)
+    return lambda: next(left, 0)
+
+
+def drawn(seed: int) -> Callable[[str], bool]:
+    """Shows one name in two."""
+    chance = Random(seed)
+    return lambda _: chance.random() < 0.5
 
 
 def committed(folder: Path) -> int:
@@ -133,16 +140,16 @@ def index(life: Life, name: str) -> int:
     return 1 + max(place for place, (known, data) in enumerate(life) if known == name and data is not None)
 
 
-@given(STARTS, STEPS, SHOWN)
+@given(STARTS, STEPS, CHANCES)
 @settings(deadline=None, max_examples=300 * workload.EFFORT)
 def test_an_audit_beside_a_living_run_finds_no_damage(
     life: Life,
     tmp_path_factory: pytest.TempPathFactory,
     start: int,
     steps: list[int],
-    shown: list[bool],
+    chances: int,
 ) -> None:
-    directory = Directory(tmp_path_factory.mktemp("audit") / "run", life, given_by(steps), given_by(shown))
+    directory = Directory(tmp_path_factory.mktemp("audit") / "run", life, given_by(steps), drawn(chances))
     directory.go_on(start)
     there = committed(directory.folder)
     with directory.alive():
@@ -152,16 +159,16 @@ def test_an_audit_beside_a_living_run_finds_no_damage(
     workload.tally("growing", 1)
 
 
-@given(STARTS, STEPS, SHOWN)
+@given(STARTS, STEPS, CHANCES)
 @settings(deadline=None, max_examples=300 * workload.EFFORT)
 def test_a_reader_beside_a_living_run_reads_a_whole_beginning(
     life: Life,
     tmp_path_factory: pytest.TempPathFactory,
     start: int,
     steps: list[int],
-    shown: list[bool],
+    chances: int,
 ) -> None:
-    directory = Directory(tmp_path_factory.mktemp("read") / "run", life, given_by(steps), given_by(shown))
+    directory = Directory(tmp_path_factory.mktemp("read") / "run", life, given_by(steps), drawn(chances))
     directory.go_on(start)
     there = committed(directory.folder)
     with directory.alive():
@@ -185,6 +192,9 @@ OLD, NEW = f"{0:020d}-{4:020d}.parquet", f"{0:020d}-{9:020d}.parquet"
 @pytest.mark.parametrize(
     ("until", "to", "shown"),
     [
+        pytest.param(
+            f"{0:020d}.json", f"{10:020d}.json", {f"{10:020d}.json"}, id="a manifest without those before"
+        ),
         pytest.param(f"{22:020d}.parquet", OLD, {OLD}, id="a merged file without the last manifest"),
         pytest.param(OLD, "compacted.json", {OLD, "compacted.json"}, id="the record and a file long gone"),
         pytest.param(NEW, None, set(), id="neither the record nor what it replaces"),
@@ -192,7 +202,7 @@ OLD, NEW = f"{0:020d}-{4:020d}.parquet", f"{0:020d}-{9:020d}.parquet"
     ],
 )
 @pytest.mark.parametrize("looks_before", [0, 1])
-def test_a_compaction_that_comes_during_a_look_is_no_damage(
+def test_what_comes_during_a_look_is_no_damage(
     life: Life, tmp_path: Path, until: str, to: str | None, shown: set[str], looks_before: int
 ) -> None:
     first = index(life, until)
