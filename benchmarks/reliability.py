@@ -238,7 +238,7 @@ def main() -> None:
     replace(given.out, page.encode())
 
 
-LONG = ("T6", "T10", "T4", "T3", "T2", "T1 ", "T12", "T11", "T15", "T17")
+LONG = ("T6 ", "T10 ", "T4 ", "T3 ", "T2 ", "T1 ", "T12 ", "T11 ", "T15 ", "T17 ")
 
 
 def _length(group: Group) -> int:
