@@ -55,12 +55,19 @@ TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 def mutants(tree: ast.Module) -> Iterator[tuple[int, str, ast.Module]]:
     """(line, what was changed, the changed module) for every place that can be."""
+    decorating = {id(part) for node in ast.walk(tree) for part in _decorators(node)}
     for number, node in enumerate(ast.walk(tree)):
-        for what in changes(node):
+        for what in changes(node) if id(node) not in decorating else ():
             changed = copy.deepcopy(tree)
             twin = next(n for k, n in enumerate(ast.walk(changed)) if k == number)
             apply(twin, what)
             yield getattr(node, "lineno", 0), what, ast.fix_missing_locations(changed)
+
+
+def _decorators(node: ast.AST) -> Iterator[ast.AST]:
+    """All below the decorators of a class or function: that data are frozen is no behaviour to be noticed."""
+    for decorator in getattr(node, "decorator_list", ()):
+        yield from ast.walk(decorator)
 
 
 def changes(node: ast.AST) -> list[str]:
