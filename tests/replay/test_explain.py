@@ -11,6 +11,7 @@ from replay import decisions, explain, runs
 from replay.explain import Tipping, bisect, scaled
 from replay.log import RunReader
 from replay.observation import plan_to_json
+from tests.replay import toys
 from tests.replay.toys import Threshold, register, toy_run, without_lake
 from twin.view import View
 
@@ -82,15 +83,24 @@ def test_asking_leaves_the_rehearsal_as_it_was(tmp_path: Path, run_id: str) -> N
     assert rehearsal.ask(recorded.view) == first
 
 
-@pytest.mark.parametrize("policy", ["greedy", "mpc", "hippo"])
+@pytest.mark.parametrize(
+    ("policy", "steps"),
+    [
+        ("greedy", toys.STEPS),
+        # For good: the moves of these two have to prove themselves first.
+        ("mpc", {(0, 1): [(60.0, 1e9)], (0, 2): [(60.0, 1e9)]}),
+        ("hippo", {(0, 1): [(100.0, 2e9)]}),
+    ],
+)
 def test_the_thresholds_of_real_policies_flip_their_decisions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, steps: toys.Steps
 ) -> None:
     """As it was the policy answers as logged; at each threshold as said; short of it as logged again."""
     without_lake(monkeypatch)
+    monkeypatch.setattr(toys, "STEPS", steps)
     played, checked = toy_run(tmp_path, policy), 0
     stage = decisions.stage_of(tmp_path, played.run_id)
-    for number in range(4, played.kpis.decisions):  # 0 -> 1 steps down before decision 4
+    for number in range(4, played.kpis.decisions):  # the step was before decision 4
         recorded = decisions.find(tmp_path, played.run_id, number)
         rehearsal = decisions.again(stage, recorded)
         usual = rehearsal.ask(recorded.view)

@@ -26,8 +26,11 @@ from twin import scenario as scenarios
 from twin.scenario import Scenario, Setup
 from twin.view import View
 
+Steps = dict[tuple[int, int], list[tuple[float, float]]]
+"""For each link when its bandwidth changes, s, and to what, bits/s."""
+
 BPS = 2e10
-STEPS = {(0, 1): [(200.0, 3e9), (400.0, 2e10)]}
+STEPS: Steps = {(0, 1): [(200.0, 3e9), (400.0, 2e10)]}
 
 
 def prepare(
