@@ -88,7 +88,8 @@ def links(story: Story) -> str:
     if not first:
         return ""
     intro = (
-        '<p class="small-text soft">Grey: what telemetry reported. Line and band: the filter at each '
+        '<p class="small-text soft">Grey: what telemetry reported, of many samples those furthest from '
+        "the mean. Line and band: the filter at each "
         "decision and its 80 % interval. Red area: link down. Dashed: an alarm, the filter starts anew. "
         "Busiest links first.</p>"
     )
