@@ -62,7 +62,7 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
     Plans that do not fit in memory are left out.
     """
     free = [domain.gpus for domain in estimator.cluster.domains]
-    if len(free) > ENUMERATE_UP_TO:
+    if not _enumerable(estimator):
         return []
     found: list[Plan] = []
     for order in orders(tuple(range(estimator.cluster.size))):
@@ -83,10 +83,10 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
 
 
 def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
-    """The best fixed plan; `known` is one to start from, and the answer where there are too many domains."""
+    """The best fixed plan; `known` is one to start from, and the answer where not all can be enumerated."""
     lengths = made.lengths_s
     best, value = known, float(lengths @ made.rate(estimator, known))
-    if estimator.cluster.size > ENUMERATE_UP_TO:
+    if not _enumerable(estimator):
         return Fixed(best, value, 0, False)
     shapes = every_shape(estimator)
     covered = sum(_count(shape, estimator.n_layers) for shape in shapes)
@@ -99,6 +99,12 @@ def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
         if work > value:
             best, value = plan, work
     return Fixed(best, value, covered, complete)
+
+
+def _enumerable(estimator: Estimator) -> bool:
+    """Few domains, and a schedule that every shape can follow: interleaved stages have to divide the
+    micro-batches, with layers enough for all chunks."""
+    return estimator.cluster.size <= ENUMERATE_UP_TO and estimator.job.chunks == 1
 
 
 def _count(shape: Shape, layers: int) -> int:

@@ -70,6 +70,8 @@ class Rows:
         return (0, *np.cumsum(self.layers[row, : int(self.count[row])]).tolist())
 
 
+STANDARD = ("gpipe", "1f1b")
+"""Schedules that have a closed form and recurrences for many plans at once."""
 _FIELDS = ("size", "count", "domain", "option", "layers")
 
 
@@ -160,7 +162,7 @@ class Scorer:
         used link is dead. Equal to `Estimator.iter_ns_cuts`.
         """
         job = self._estimator.job
-        if job.schedule not in ("gpipe", "1f1b") or job.extra_warmup:
+        if job.schedule not in STANDARD or job.extra_warmup:
             return self._one_by_one(rows)
         menu, total = self.menu, np.full(len(rows), DEAD)
         used = np.arange(rows.domain.shape[1]) < rows.count[:, None]

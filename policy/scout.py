@@ -16,7 +16,8 @@ from ingest.units import NS_PER_S
 from policy.closed_form import Tables, estimated, tables
 from policy.horizon import SCENARIOS, Horizon, Outages, per_iteration
 from policy.objective import Objective, Outcome
-from policy.scoring import Rows, Scorer, joined
+from policy.rates import per_second
+from policy.scoring import STANDARD, Rows, Scorer, joined
 from policy.search import Pool, build, explore, first_of_each
 from twin.domain import LinkState, Matrix
 from twin.estimate import Estimator
@@ -113,9 +114,15 @@ class Scout:
 
 
 def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view: View, rows: Rows) -> Float:
-    """Iterations per second (P,) by the closed form, mean over the slices and scenarios of the horizon."""
-    weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
+    """Iterations per second (P,), mean over the slices and scenarios of the horizon by the closed form; of
+    schedules that have none, exactly, mean over the two states that were searched."""
     rate = np.zeros(len(rows))
+    if estimator.job.schedule not in STANDARD:
+        for links in (horizon.middle[0], horizon.cautious):
+            scorer = Scorer(estimator, known.menu, links, view.slowdown)
+            rate += per_second(scorer.iter_ns(rows)) / 2
+        return rate
+    weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
     for part, bps, latency_s in zip(
         weight.tolist(), horizon.states.bandwidth_bps, horizon.states.latency_s, strict=True
     ):

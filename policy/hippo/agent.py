@@ -34,7 +34,10 @@ from twin.view import View
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after as long again as it has been dead (as in `mpc`)."""
 WIDE = ("start", "change", "alarm", "failure", "repair")
-"""Triggers after which the twin searches; at the others it scores what was found then, and its neighbours."""
+"""Triggers after which the twin searches; at the others it scores what was found then, and its neighbours,"""
+AGAIN_NS = 1800 * NS_PER_S
+"""unless the last search is so old. On training windows of geant-70b, where hours change links more than
+events do, that is worth a per cent."""
 SEARCHED = 18
 """Plans taken from the search, as many as `mpc` takes."""
 PLANS_KEPT = 1024
@@ -97,6 +100,7 @@ class HiPpo:
         self._base: Outcome | None = None
         self._seeds: Codes | None = None
         self._seeded: tuple[int, ...] = ()
+        self._seeded_ns = 0
         self._plans: dict[Any, Plan] = {}
         self._legal: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._scout = Scout(context.estimator, SEARCHED)
@@ -115,7 +119,7 @@ class HiPpo:
             return nothing_runs(estimator, view)
         legal = self._usable(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
-        fresh = view.trigger in WIDE or self._seeds is None or self._seeded != tuple(view.free_gpus)
+        fresh = view.trigger in WIDE or self._outdated(view)
         count = self.config.proposals if self.config.verify and fresh else 1
         proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
         self.latency.mark("proposed")
@@ -125,6 +129,11 @@ class HiPpo:
             decision = self._own(view, coordinator, proposal)
         self.latency.mark("decided")
         return decision
+
+    def _outdated(self, view: View) -> bool:
+        """Whether what was found is for other GPUs, or for links of long ago."""
+        old = view.now_ns - self._seeded_ns >= AGAIN_NS
+        return self._seeds is None or old or self._seeded != tuple(view.free_gpus)
 
     def _usable(self, view: View) -> bool:
         """Whether the running plan is legal with the GPUs that live; kept for the next decision."""
@@ -159,7 +168,7 @@ class HiPpo:
         question = coordinator.question(seen, horizon, self.context.restart_s)
         objective = self._objective(question, base)
         if fresh:
-            self._seeded = tuple(view.free_gpus)
+            self._seeded, self._seeded_ns = tuple(view.free_gpus), view.now_ns
             self._seeds = self._searched(view, horizon, coordinator.problem, objective)
         known = [codes for codes in (proposal.codes, base, self._seeds) if codes is not None]
         may_hold = view.plan is not None and bool(seen.may_hold[0])

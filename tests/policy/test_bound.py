@@ -211,6 +211,17 @@ def test_more_domains_than_can_be_enumerated() -> None:
     assert tokens <= bound.static_tokens <= bound.tokens * (1 + 1e-12)
 
 
+def test_interleaved_stages_that_do_not_divide_micro_batches_are_no_candidates() -> None:
+    made = toy_setup(3, bps=5e10, latency_s=0.005)
+    setup = replace(made, job=replace(made.job, schedule="interleaved", chunks=2))
+    tokens, used = run(setup, "mpc")
+    bound = bound_of(setup, used)
+    assert not bound.static_exact and bound.enumerated == 0
+    assert 0 < tokens <= bound.tokens * (1 + 1e-12)
+    stages = sum(share.pp for share in bound.static_plan.shares)
+    assert stages > 1 and bound.static_plan.micro_batches % stages == 0
+
+
 def test_a_domain_alone_in_its_plans_needs_no_links() -> None:
     setup = toy_setup(2, bps=1e6)
     bound = bound_of(setup, [])
