@@ -2,12 +2,14 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from ingest.errors import DamageError, ExistsError
 from replay import segment
+from replay.events import MAX_INTEGER
 from replay.segment import COMMITTED, GENESIS, Manifest
 from replay.streams import Streams
 
@@ -97,3 +99,25 @@ def test_anything_else_is_no_manifest(tmp_path: Path, text: bytes) -> None:
     path.write_bytes(text)
     with pytest.raises(DamageError, match="not a manifest"):
         segment.read_manifest(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sound"),
+    [
+        ({}, True),
+        ({"size_bytes": 1}, True),
+        ({"size_bytes": 0}, False),
+        ({"first_seq": -1, "last_seq": 0, "rows": 2}, False),
+        ({"first_seq": 1, "last_seq": 0, "rows": 0}, False),
+        ({"first_seq": MAX_INTEGER, "last_seq": MAX_INTEGER, "rows": 1}, True),
+        ({"first_seq": MAX_INTEGER + 1, "last_seq": MAX_INTEGER + 1, "rows": 1}, False),
+        ({"rows": 2}, False),
+        ({"final": 1}, False),
+        ({"stream": "0" * 63}, False),
+    ],
+)
+def test_a_manifest_is_one_up_to_the_very_bounds(changes: dict[str, Any], sound: bool) -> None:
+    digests = dict.fromkeys(("sha256", "previous", "stream", "walls"), "0" * 64)
+    counts = {"first_seq": 0, "last_seq": 0, "rows": 1, "size_bytes": 9}
+    fields = {**digests, **counts, "final": False, "schema": segment.SCHEMA_NAME, **changes}
+    assert (Manifest.of_fields(fields) is not None) == sound
