@@ -53,7 +53,7 @@ fuzz: $(READY)
 
 # Policies against each other and the bound, as docs/results.md: a quarter of an hour the first time.
 results: $(READY)
-	$(BIN)/python benchmarks/results.py
+	$(BIN)/python -m benchmarks.results
 
 # The figures of every change, as docs/reliability.md: a quarter of an hour.
 reliability: $(READY)

@@ -1,4 +1,4 @@
-"""Write ingest/catalogue.csv: size and digest of each file in ../shared. python benchmarks/catalogue.py."""
+"""Write ingest/catalogue.csv: size and digest of each file in ../shared. python -m benchmarks.catalogue."""
 
 import csv
 import hashlib

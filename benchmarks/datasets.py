@@ -1,4 +1,4 @@
-"""Write docs/datasets.md from an ingest of all public sets: python benchmarks/datasets.py
+"""Write docs/datasets.md from an ingest of all public sets: python -m benchmarks.datasets
 
 Needs the sets beside the repository, in ../shared/traces. Every figure of the page comes from the lake
 that this run fills, and from the report of the ingest; nothing is kept from run to run.
@@ -180,7 +180,7 @@ def page(report: IngestReport, lines: tuple[Line, ...], checks: list[tuple[Check
     intro = [
         "# The public data sets, as they are in the lake",
         "",
-        "Written by `python benchmarks/datasets.py` from an ingest of `../shared/traces`, not by hand.",
+        "Written by `python -m benchmarks.datasets` from an ingest of `../shared/traces`, not by hand.",
         "Interval, CV and autocorrelation time are medians over the series of a set (links, GPUs, hosts).",
         "",
     ]

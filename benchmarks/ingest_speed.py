@@ -1,4 +1,4 @@
-"""Speed of `twin ingest` as ratios in one run: python benchmarks/ingest_speed.py [--rows N] [--repeat N]
+"""Speed of `twin ingest` as ratios in one run: python -m benchmarks.ingest_speed [--rows N] [--repeat N]
 
 1. A CSV of link samples, 1,000 of its rows bad, beside the barest thing DuckDB can do with the same file:
    `COPY (SELECT * FROM read_csv(...)) TO ... (FORMAT parquet, COMPRESSION zstd)`. Ours hashes the file,

@@ -1,4 +1,4 @@
-"""Train small Transformers on this GPU and time whole iterations: python benchmarks/iterations.py DIR
+"""Train small Transformers on this GPU and time whole iterations: python -m benchmarks.iterations DIR
 
 One GPU, gradient accumulation, Megatron's mixed precision: bf16 weights, gradients accumulated in fp32,
 fused AdamW over an fp32 master copy, Megatron's cross entropy; fused attention. Writes iterations.csv: the

@@ -1,4 +1,4 @@
-"""Speed of the pipeline kernel on one core: python benchmarks/kernel.py
+"""Speed of the pipeline kernel on one core: python -m benchmarks.kernel
 
 Prints evaluations per second (best of five) over growing S and m, the referee beside it, the first call of
 a fresh process, the search path of the Estimator, cost models included, and one question to `twin estimate`

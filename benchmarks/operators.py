@@ -1,4 +1,4 @@
-"""Time products in bf16 and fp8 and fused attention on this GPU: python benchmarks/operators.py DIR
+"""Time products in bf16 and fp8 and fused attention on this GPU: python -m benchmarks.operators DIR
 
 Writes rows of `layer_profiles` that `twin ingest` reads and `twin calibrate` fits. A row's `model` says what
 was timed: `matmul-bf16-t2048-n4096-k4096` is (2,048 x 4,096) times (4,096 x 4,096);

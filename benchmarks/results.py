@@ -1,6 +1,9 @@
 """Runs the policies over measured and synthetic links, test windows only, and writes docs/results.md.
 
-    python benchmarks/results.py [--minutes 15] [--seeds 5] [--store .twin/results] [--out docs/results.md]
+    python -m benchmarks.results [--minutes 15] [--seeds 5] [--store .twin/results] [--out docs/results.md]
+
+With seed k runs the checkpoint that was trained with seed k: the one that ships is number 0, the others are
+trained first, five minutes each, and kept in the store for as long as the code stays the same.
 
 Every policy x scenario x seed is a run of the store. What is there with the same code is used again, so that
 an interrupted call, or one with more minutes or seeds, goes on where the last one stopped. Nothing new is
@@ -13,14 +16,17 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks import results_page, results_plots
+from benchmarks import results_page, results_plots, ship_hippo
 from ingest import durable, resources
 from ingest.ingestion import ingest
 from policy import registry
+from policy.hippo import checkpoint as checkpoints
 from replay import bench_front, options
 from replay.bench import assembled
 from replay.bench_result import Chapter
@@ -92,6 +98,20 @@ class Progress:
         )
 
 
+Trained = Sequence[Path | None]
+"""The checkpoint of each seed; None is the one that ships."""
+
+
+def trained(store: Path, seeds: int, jobs: int) -> list[Path | None]:
+    """A checkpoint for each seed, trained unless this code already did."""
+    folders = [store / "trained" / f"{code_version()['sources'][:12]}-{seed}" for seed in range(1, seeds)]
+    missing = [(folder, seed) for seed, folder in enumerate(folders, start=1) if not [*folder.glob("*.pt")]]
+    if missing:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            list(pool.map(ship_hippo.made, *zip(*missing, strict=True)))
+    return [None, *(checkpoints.locate(folder) for folder in folders)]
+
+
 def worlds(group: Group, seeds: int) -> list[World]:
     """One world a seed, without added noise."""
     scenario = options.scenario(group.scenario)
@@ -109,23 +129,28 @@ def weights(group: Group, world: World) -> list[Cell]:
     return bench_front.cells([world], CORE, None) if group.front else []
 
 
-def planned(chosen: Sequence[Group], seeds: int) -> Iterator[Cell]:
+def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
     """Every run, the most telling first: a seed for all, everybody, noise and fronts, the other seeds of what
     is cheap, the other seeds of what is costly."""
+    seeds = len(of_seed)
     own = {group: worlds(group, seeds) for group in chosen}
 
+    def cell(world: World, policy: str, k: int) -> Cell:
+        path = of_seed[k]
+        return Cell(world, policy, None if path is None else str(path))
+
     def core(groups: Iterable[Group], numbers: Iterable[int]) -> Iterator[Cell]:
-        yield from (Cell(own[g][k], policy) for k in numbers for g in groups for policy in CORE)
+        yield from (cell(own[g][k], policy, k) for k in numbers for g in groups for policy in CORE)
 
     def noise(numbers: Iterable[int]) -> Iterator[Cell]:
         levels = [(group, clip) for group in chosen if group.noisy for clip in LEVELS]
         for k in numbers:
-            yield from (Cell(noised(own[g][k], clip), policy) for g, clip in levels for policy in CORE)
+            yield from (cell(noised(own[g][k], clip), policy, k) for g, clip in levels for policy in CORE)
 
     yield from core(chosen, [0])
     yield from (Cell(own[g][0], policy) for g in chosen if g.others for policy in OTHERS)
     yield from noise([0])
-    yield from (cell for g in chosen for cell in weights(g, own[g][0]))
+    yield from (one for g in chosen for one in weights(g, own[g][0]))
     yield from core([g for g in chosen if not g.costly], range(1, seeds))
     yield from noise(range(1, seeds))
     yield from core([g for g in chosen if g.costly], range(1, seeds))
@@ -180,7 +205,7 @@ def main() -> None:
         if (at_hand or not group.measured) and any(part in group.title for part in given.only.split(","))
     ]
     crew = Crew(given.store, given.jobs, Progress())
-    cells = list(planned(chosen, given.seeds))
+    cells = list(planned(chosen, trained(given.store, given.seeds, given.jobs)))
     outcomes = crew.within(60 * given.minutes, play, cells, "runs")
     found = {key(cell): out for cell, out in zip(cells, outcomes, strict=True) if out is not None}
     results = []

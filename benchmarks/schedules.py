@@ -1,4 +1,4 @@
-"""Schedules over wide-area links: python benchmarks/schedules.py
+"""Schedules over wide-area links: python -m benchmarks.schedules
 
 Llama-2 70B over four domains of one 8 x A100 node, one stage each, 32 micro-batches of one sequence:
 iteration time of every schedule over one-way latency x bandwidth, with blocking and overlapped

@@ -1,11 +1,14 @@
 """Trains the checkpoint that ships with the project, from nothing but the shipped traces and made-up
 clusters.
 
-    nice python benchmarks/ship_hippo.py [FOLDER]
+    nice python -m benchmarks.ship_hippo [FOLDER] [--seed 0]
 
-Same sources, same bytes: the digest in the file's name is that of the file in `policy/hippo/shipped/`.
+Same sources and seed, same bytes: the digest in the file's name is that of the file in
+`policy/hippo/shipped/`. Other seeds are for those who want to know how much luck is in one training
+(`benchmarks/results.py` does).
 """
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -23,33 +26,45 @@ SOURCES = (("tri-7b", "synthetic-tri"), ("quad-70b", "synthetic-quad"), ("octo-1
 class Lines:
     """A line of progress now and then."""
 
-    done = 0
+    def __init__(self, seed: int) -> None:
+        self._seed, self._done = seed, 0
 
     def start(self, total: int | None, what: str) -> None:
-        print(what, total, file=sys.stderr)
+        """A new count begins."""
+        print(f"seed {self._seed}: {what} {total}", file=sys.stderr, flush=True)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        self.done += steps
-        if self.done % 100 == 0 or note.startswith("reward"):
-            print(self.done, note, file=sys.stderr, flush=True)
+        """Say how far it is."""
+        self._done += steps
+        if self._done % 100 == 0 or note.startswith("reward"):
+            print(f"seed {self._seed}: {self._done} {note}", file=sys.stderr, flush=True)
 
 
-def main(folder: Path) -> None:
+def made(folder: Path, seed: int) -> Path:
+    """Train with `seed` and keep the checkpoint in `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
         store = Path(scratch)
         ingest([resources.traces()], store)
-        windows = [
+        first, *others = [
             scenarios.prepare(scenarios.load(name), store, window="train", dataset=dataset)
             for name, dataset in SOURCES
         ]
-        result = train(
-            windows[0], config=shipped("shipped"), out=store / "out", others=windows[1:], progress=Lines()
-        )
-        for update in result.curve:
-            print(update.stage, update.update, update.steps, update.metrics)
+        config = shipped("shipped").model_copy(update={"seed": seed})
+        result = train(first, config=config, out=store / "out", others=others, progress=Lines(seed))
         kept = checkpoints.save(checkpoints.load(result.checkpoint_path), folder, digits=8)
-        print(kept, f"score {result.score:.4f}, {result.seconds:.0f} s")
+    print(f"seed {seed}: {kept.name}, score {result.score:.4f}, {result.seconds:.0f} s")
+    return kept
+
+
+def main() -> None:
+    """Train one checkpoint."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    own = Path(__file__).parents[1] / "policy" / "hippo" / "shipped"
+    parser.add_argument("folder", type=Path, nargs="?", default=own)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    made(given.folder, given.seed)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "policy/hippo/shipped")
+    main()

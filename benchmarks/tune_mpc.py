@@ -1,6 +1,6 @@
 """Compare the constants of `mpc` on training windows: every horizon x margin, in the same worlds.
 
-    python benchmarks/tune_mpc.py --store .twin --scenario tri-7b --scenario quad-70b --scenario storm
+    python -m benchmarks.tune_mpc --store .twin --scenario tri-7b --scenario quad-70b --scenario storm
 
 The training window is cut into runs of three hours, since the first plan of a run is worth as much as all
 that follows. A setting is scored by the objective R that the runs reached (spec 4.2, relative to `static` in

@@ -57,4 +57,4 @@ def test_memory_peaks() -> None:
 
 def test_the_page_is_current(repository: Path) -> None:
     page = (repository / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    assert page == fidelity.page(), "run: python benchmarks/fidelity.py --write docs/fidelity.md"
+    assert page == fidelity.page(), "run: python -m benchmarks.fidelity --write docs/fidelity.md"
