@@ -122,6 +122,6 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
     if len(claims) == 1:
         return claims[0], ""
     if not claims:
-        return None, "no reader knows this format; describe it in dataset.toml (reader, table, columns)"
+        return None, "no reader knows this format; describe it in dataset.toml, see docs/own-data.md"
     names = ", ".join(reader.name for reader in claims)
     return None, f"several readers claim it ({names}); name one in dataset.toml"
