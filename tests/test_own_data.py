@@ -1,0 +1,56 @@
+"""docs/own-data.md tells the truth: its example is ingested as it says, its lists are complete."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ingest import dataset
+from ingest.ingestion import ingest
+from ingest.schema import TABLES
+from ingest.validate import ADDED
+from replay.sql import query
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text()
+
+
+def block(kind: str) -> str:
+    found = re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    mine = tmp_path / "my-links"
+    mine.mkdir()
+    (mine / "links.csv").write_text(block("csv"))
+    (mine / "dataset.toml").write_text(block("toml"))
+    return mine
+
+
+def test_the_example_stores_three_rows_and_rejects_one(tmp_path: Path, folder: Path) -> None:
+    report = ingest([folder], tmp_path / "store")
+    (file,) = [file for file in report.files if file.reader]
+    assert (file.dataset, sum(file.stored.values()), file.rejected) == ("my-links", 3, 1)
+    stored = query(tmp_path / "store", "select src, dst, bandwidth_bps from link_samples order by ts")
+    assert stored.to_pydict() == {
+        "src": ["paris"] * 3,
+        "dst": ["berlin", "berlin", "madrid"],
+        "bandwidth_bps": [8.125e8, 7.9e8, 6.552e8],
+    }
+    (reject,) = query(tmp_path / "store", 'select source_row, "column", raw from rejects').to_pylist()
+    assert reject == {"source_row": 3, "column": "mbps", "raw": "n/a"}
+
+
+def test_the_columns_of_links_are_all_there() -> None:
+    listed = re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE)
+    named = {name for cell in listed for name in re.findall(r"`(\w+)`", cell)}
+    own = {*ADDED, "source_row"}
+    assert named == {field.name for field in TABLES["link_samples"] if field.name not in own}
+
+
+def test_the_keys_of_dataset_toml_are_those_of_the_reader() -> None:
+    assert dataset.__doc__ is not None
+    start = dataset.__doc__.index("```toml")
+    assert dataset.__doc__[start : dataset.__doc__.rindex("```")] in PAGE
