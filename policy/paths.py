@@ -96,9 +96,12 @@ class Beam:
         self._sum = np.array([speed for _, speed in found.values()])
 
     def pace(self, path: Sequence[int]) -> float:
-        """Pace of a path by the formula above."""
+        """Pace of a path by the formula above; infinite where none of its domains can compute."""
         at = list(path)
-        split = (self._layers + self._edge[at[:-1], at[1:]].sum()) / self._speed[at].sum()
+        speed = float(self._speed[at].sum())
+        if speed <= 0:
+            return float("inf")
+        split = (self._layers + self._edge[at[:-1], at[1:]].sum()) / speed
         return float(split + self._ends[at[0], at[-1]])
 
     def around(self, path: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
