@@ -273,7 +273,8 @@ def test_ctrl_c_ends_a_command_with_130(
     name, said = INTERRUPTED[command]
     monkeypatch.setattr(name, press)
     done = call(kept, *said)
-    assert done.code == 130 and done.out == b"" and done.err.endswith("twin: interrupted; replay and train go on with --resume\n")
+    assert done.code == 130 and done.out == b""
+    assert done.err.endswith("twin: interrupted; replay and train go on with --resume\n")
 
 
 @pytest.mark.parametrize("when", [("--every", "6h"), ("--cron", "0 3 * * *"), ("--on-drift",)])
