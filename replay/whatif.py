@@ -14,6 +14,7 @@ from typing import Any
 from ingest.errors import InputError, UsageError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S, to_ns
+from policy import registry
 from replay import champion, judge, options, runner, runs
 from replay.events import Event, canonical
 from replay.header import Header, code_version, from_payload
@@ -184,7 +185,12 @@ def branch(
     store: Path, played: Header, run_id: str, policy: str, checkpoint: str | None, decision: int,
     until_s: float | None,
 ) -> Header:  # fmt: skip
-    """The header of a run that leaves `run_id`, of header `played`, at `decision`."""
+    """The header of a run that leaves `run_id`, of header `played`, at `decision`.
+
+    Raises:
+        UsageError: no such policy, or a moment that the run does not have.
+    """
+    registry.entry(policy)
     whole_ns = int(played.world["end_ns"])
     end_ns = whole_ns if until_s is None else to_ns(until_s)
     if not 0 < end_ns <= whole_ns:
