@@ -2,8 +2,8 @@
 
     python -m benchmarks.results [--minutes 15] [--seeds 5] [--store .twin/results] [--out docs/results.md]
 
-With seed k runs the checkpoint that was trained with seed k: the one that ships is number 0, the others are
-trained first, five minutes each, and kept in the store for as long as the code stays the same.
+Each seed runs a checkpoint of `hippo` from a training of its own: the first one is that which ships, the
+others are trained first, a minute and a half each, and kept in the store for as long as the code stays.
 
 Every policy x scenario x seed is a run of the store. What is there with the same code is used again, so that
 an interrupted call, or one with more minutes or seeds, goes on where the last one stopped. Nothing new is
@@ -27,6 +27,7 @@ from ingest import durable, resources
 from ingest.ingestion import ingest
 from policy import registry
 from policy.hippo import checkpoint as checkpoints
+from policy.hippo.config import shipped
 from replay import bench_front, options
 from replay.bench import assembled
 from replay.bench_result import Chapter
@@ -103,9 +104,10 @@ Trained = Sequence[Path | None]
 
 
 def trained(store: Path, seeds: int, jobs: int) -> list[Path | None]:
-    """A checkpoint for each seed, trained unless this code already did."""
-    folders = [store / "trained" / f"{code_version()['sources'][:12]}-{seed}" for seed in range(1, seeds)]
-    missing = [(folder, seed) for seed, folder in enumerate(folders, start=1) if not [*folder.glob("*.pt")]]
+    """The checkpoint that ships and those of other training seeds, trained unless this code already did."""
+    others = [seed for seed in range(seeds) if seed != shipped("shipped").seed][: seeds - 1]
+    folders = [store / "trained" / f"{code_version()['sources'][:12]}-{seed}" for seed in others]
+    missing = [pair for pair in zip(folders, others, strict=True) if not [*pair[0].glob("*.pt")]]
     if missing:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             list(pool.map(ship_hippo.made, *zip(*missing, strict=True)))

@@ -1,7 +1,7 @@
 """Trains the checkpoint that ships with the project, from nothing but the shipped traces and made-up
 clusters.
 
-    nice python -m benchmarks.ship_hippo [FOLDER] [--seed 0]
+    nice python -m benchmarks.ship_hippo [FOLDER] [--seed K]
 
 Same sources and seed, same bytes: the digest in the file's name is that of the file in
 `policy/hippo/shipped/`. Other seeds are for those who want to know how much luck is in one training
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     own = Path(__file__).parents[1] / "policy" / "hippo" / "shipped"
     parser.add_argument("folder", type=Path, nargs="?", default=own)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=shipped("shipped").seed)
     given = parser.parse_args()
     made(given.folder, given.seed)
 
