@@ -31,7 +31,7 @@ SAME = 0.05
 DRIFTED = 0.3
 """and only around what was found when they differ by less than this from those of the last whole search."""
 KEPT = 400
-"""Plans kept from each search."""
+"""Plans kept from each search; where more than speed counts also the fastest of each order."""
 VARIED = 6
 """Where more than speed counts, so many times the plans asked for are looked at, and the best of each order:
 prices differ by order, not by speed."""
@@ -65,7 +65,10 @@ class Scout:
         """Best first; searches also start from `running`."""
         known = tables(self._estimator, view.free_gpus)
         links = {"now": horizon.middle[0], "later": horizon.cautious}
-        found = [rows for name in links if len(rows := self._rows(view, name, links[name], running))]
+        speed = _speed_alone(objective)
+        found = [
+            rows for name in links if len(rows := self._rows(view, name, links[name], running, speed=speed))
+        ]
         if not found:
             return []
         rows = joined(found)
@@ -75,7 +78,7 @@ class Scout:
         first = np.sort(first_of_each(rows.shapes[order]))
         return self._chosen(view, known, rows[order[first]], rate[order[first]], objective)
 
-    def _rows(self, view: View, name: str, links: LinkState, running: Plan | None) -> Rows:
+    def _rows(self, view: View, name: str, links: LinkState, running: Plan | None, *, speed: bool) -> Rows:
         own = self._searched.get(name)
         known = [one for one in self._searched.values() if len(one.rows) and one.suits(view)]
         if own in known and _differ(links, own.links) <= SAME:
@@ -92,13 +95,13 @@ class Scout:
             pool = explore(
                 self._estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
             )
-        rows = pool.fastest(KEPT)
+        rows = pool.fastest(KEPT, of_each_order=not speed)
         self._searched[name] = _Searched(links, whole, tuple(view.free_gpus), view.slowdown, rows)
         return rows
 
     def _chosen(self, view: View, known: Tables, rows: Rows, rate: Float, objective: Objective) -> list[Plan]:
         """Of shapes by falling rate (P,) those that bring most."""
-        if objective.weights[1:] == (0.0, 0.0):  # nothing but speed counts
+        if _speed_alone(objective):
             return [self._plan(known, rows, row) for row in range(min(self._most, len(rows)))]
         leaders = first_of_each(rows.domain)
         looked = np.unique(np.concatenate([np.arange(min(VARIED * self._most, len(rows))), leaders]))
@@ -111,6 +114,10 @@ class Scout:
 
     def _plan(self, known: Tables, rows: Rows, row: int) -> Plan:
         return build(self._estimator, rows.shape(known.menu, row), rows.cuts(row))
+
+
+def _speed_alone(objective: Objective) -> bool:
+    return objective.weights[1:] == (0.0, 0.0)
 
 
 def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view: View, rows: Rows) -> Float:

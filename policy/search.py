@@ -101,10 +101,14 @@ class Pool:
         """The fastest cuts of every shape that runs, fastest shape first."""
         return self._described(self._distinct(cuts=False)[:top])
 
-    def fastest(self, most: int) -> Rows:
-        """The `most` fastest distinct plans."""
-        chosen = self._distinct(cuts=True)[:most]
-        return self._all()[0][chosen] if len(chosen) else nothing(self.estimator.cluster.size)
+    def fastest(self, most: int, *, of_each_order: bool = False) -> Rows:
+        """The `most` fastest distinct plans, and if asked for the fastest one `of_each_order` of domains."""
+        chosen = self._distinct(cuts=True)
+        if not len(chosen):
+            return nothing(self.estimator.cluster.size)
+        rows = self._all()[0][chosen]
+        kept = np.arange(min(most, len(rows)))
+        return rows[np.union1d(kept, first_of_each(rows.domain)) if of_each_order else kept]
 
     def finalists(self) -> Rows:
         """The plans to climb from: the best shapes, and the best one of each number of domains."""
