@@ -182,11 +182,17 @@ def chapter(group: Group, found: Found, seeds: int, crew: Crew) -> tuple[Chapter
     kept = plain + [world for level in levels for world in level[:perturbed]]
     missing = Outcome(None, None)
     rows = [tuple(found.get(key(Cell(world, policy)), missing) for policy in policies) for world in kept]
-    grid = weights(group, plain[0])
-    front = [(cell, found[key(cell)]) for cell in grid if key(cell) in found]
-    whole = front if grid and len(front) == len(grid) else None
-    (made,) = assembled(crew, policies, kept, rows, whole)
-    return made, len(plain)
+    (made,) = assembled(crew, policies, kept, rows, None)
+    return replace(made, front=front(group, plain[0], found)), len(plain)
+
+
+def front(group: Group, world: World, found: Found) -> bench_front.Front | None:
+    """The front of the first seed, the only one that the grid of weights was run for; None if not wholly."""
+    grid = weights(group, world)
+    if not grid or not all(key(cell) in found for cell in grid):
+        return None
+    cells = [*(Cell(world, policy) for policy in CORE), *grid]
+    return bench_front.front_of([(cell.policy, world.seed, found[key(cell)]) for cell in cells])
 
 
 def main() -> None:
