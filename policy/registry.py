@@ -5,21 +5,27 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
-from ingest.errors import NotFoundError, UsageError
+from ingest.errors import InfeasibleError, NotFoundError, UsageError
 from policy.protocol import Policy
+from twin.plan import Schedule
+
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+WHOLE: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe")
+"""Schedules of stages that are not cut into chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One registered policy: `target` is "module:callable"; `learned` ones are created from a checkpoint,
-    `weighted` ones follow the weights of the scenario."""
+    `weighted` ones follow the weights of the scenario. `schedules` are those of a job that it can plan."""
 
     target: str
     summary: str
     learned: bool = False
     weighted: bool = False
+    schedules: tuple[Schedule, ...] = SCHEDULES
 
     def load(self) -> Callable[..., Policy]:
         """The callable that creates the policy."""
@@ -40,13 +46,22 @@ POLICIES: dict[str, Entry] = {
     "alpa-native": Entry("policy.alpa:AlpaNative", "the same by Alpa's own value, links neglected"),
     "megatron": Entry("policy.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"),
     "megatron-flat": Entry("policy.megatron_flat:MegatronFlat", "the same rule, blind to where domains end"),
-    "zero": Entry("policy.zero:Zero", "DeepSpeed's ZeRO: data parallelism alone, shards inside domains"),
-    "diloco": Entry("policy.diloco:DiLoCo", "a replica in each domain, local SGD with the best fixed H"),
+    "zero": Entry(
+        "policy.zero:Zero",
+        "DeepSpeed's ZeRO: data parallelism alone, shards inside domains",
+        schedules=WHOLE,
+    ),
+    "diloco": Entry(
+        "policy.diloco:DiLoCo",
+        "a replica in each domain, local SGD with the best fixed H",
+        schedules=WHOLE,
+    ),
     "mast": Entry("policy.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"),
     "atlas": Entry("policy.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"),
     "crosspipe": Entry(
         "policy.crosspipe:CrossPipe",
         "CrossPipe-style: the schedule for a given stage map, or data parallelism",
+        schedules=WHOLE,
     ),
     "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
     "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
@@ -54,7 +69,11 @@ POLICIES: dict[str, Entry] = {
         "policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic", weighted=True
     ),
     "hippo": Entry(
-        "policy.hippo.agent:HiPpo", "two-level PPO with a graph encoder", learned=True, weighted=True
+        "policy.hippo.agent:HiPpo",
+        "two-level PPO with a graph encoder",
+        learned=True,
+        weighted=True,
+        schedules=("1f1b", "gpipe"),
     ),
 }
 
@@ -75,6 +94,20 @@ def entry(name: str) -> Entry:
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UsageError(f"unknown policy {name!r}: {hint}known are {', '.join(POLICIES)}")
     return POLICIES[name]
+
+
+def check_schedule(name: str, schedule: Schedule) -> None:
+    """That the policy can plan jobs with this schedule.
+
+    Raises:
+        InfeasibleError: it cannot. UsageError: no policy has this name.
+    """
+    known = entry(name).schedules
+    if schedule not in known:
+        raise InfeasibleError(
+            f"{name} plans under schedule {', '.join(known)}, not {schedule}: change job.schedule in the"
+            " scenario, or take a policy that asks the twin about every plan, such as mpc"
+        )
 
 
 def create(name: str, *, checkpoint: Path | None = None) -> Policy:

@@ -194,10 +194,15 @@ def stage(
     """Put a policy before every job of a prepared world; `missed` are deadline misses recorded earlier.
 
     `script` holds `decided` payloads that stand, by number: the policy is asked from the next one on.
+
+    Raises:
+        InfeasibleError: the policy cannot plan one of the jobs.
     """
     answering: dict[str, tuple[Context, Policy, Answers]] = {}
     for name in [job.name for job in setup.jobs] or [""]:
-        context, player = context_of(header, setup, name), policy()
+        context = context_of(header, setup, name)
+        registry.check_schedule(header.policy, context.estimator.job.schedule)
+        player = policy()
         player.reset(context)
         coordinator: Answers = Coordinator(
             player,

@@ -14,6 +14,7 @@ from twin.cluster import World
 from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.facts import Trigger
+from twin.plan import Schedule
 from twin.scenario import Setup
 from twin.seeds import generator
 from twin.view import Forecast, View
@@ -171,6 +172,21 @@ def test_a_model_that_fits_nowhere_is_said_with_its_name(name: str) -> None:
     with pytest.raises(InfeasibleError, match="llama3-405b"):
         policy.reset(context(setup))
         policy.decide(first_view(setup))
+
+
+@pytest.mark.parametrize("schedule", registry.SCHEDULES)
+def test_a_schedule_is_planned_or_refused_in_words(name: str, schedule: Schedule) -> None:
+    job = toy_setup(3).scenario.job.model_copy(
+        update={"schedule": schedule, "chunks": 2 if schedule == "interleaved" else 1}
+    )
+    setup = toy_setup(3, job=job.model_dump())
+    try:
+        registry.check_schedule(name, schedule)
+        plan = created(name, setup).decide(first_view(setup)).plan
+    except InfeasibleError as refused:
+        assert schedule in ("interleaved", "crosspipe") and schedule in str(refused)
+    else:
+        assert plan is not None and Estimator(setup.cluster, setup.job).problems(plan) == ()
 
 
 def test_a_dead_world_is_held_in(name: str) -> None:

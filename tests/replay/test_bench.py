@@ -114,6 +114,21 @@ def test_a_benchmark_again_runs_nothing_and_finds_the_same(
     )
 
 
+def test_a_policy_that_cannot_plan_the_schedule_gets_a_footnote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = toy_scenario().job.model_copy(update={"schedule": "interleaved", "chunks": 2})
+    monkeypatch.setattr(scenarios, "prepare", lambda scenario, *_, **__: toy_setup(job=job.model_dump()))
+    other = toy_scenario(job=job.model_dump())
+    chapter = (result := bench(tmp_path, ("mpc", "zero", "hippo"), [World.of(other)], jobs=1)).chapters[0]
+    assert chapter.standing("mpc")["worlds"] == 1
+    show(Console(), result)
+    printed = capsys.readouterr().out
+    for policy in ("zero", "hippo"):
+        assert chapter.standing(policy)["worlds"] == 0
+        assert f"{policy}: {policy} plans under schedule" in printed
+
+
 def test_other_weights_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_lake(monkeypatch)
     first = toy_run(tmp_path, "static")
