@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.errors import DamageError, NotFoundError
+from ingest.errors import NotFoundError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
@@ -65,13 +65,6 @@ class AuditReport:
             "chain_head": self.chain_head,
             "events": self.events,
         }
-
-    def raise_if_bad(self) -> None:
-        """Raises:
-        DamageError: something was found; the message lists it.
-        """
-        if not self.ok:
-            raise DamageError(f"{self.run_id}: " + "; ".join(str(finding) for finding in self.findings))
 
 
 def audit(
