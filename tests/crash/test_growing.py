@@ -22,8 +22,7 @@ from replay.compaction import compact
 from replay.log import RunReader
 
 EVENTS = 24
-STARTS, STEPS = st.integers(0, 110), st.lists(st.integers(0, 40), max_size=20)
-CHANCES = st.integers(0, 2**32 - 1)
+SEEDS = st.integers(0, 2**32 - 1)
 Change = tuple[str, bytes | None]
 """A name, and the bytes that it has from now on; None: it went."""
 
@@ -140,40 +139,35 @@ def index(life: Life, name: str) -> int:
     return 1 + max(place for place, (known, data) in enumerate(life) if known == name and data is not None)
 
 
-@given(STARTS, STEPS, CHANCES)
-@settings(deadline=None, max_examples=300 * workload.EFFORT)
-def test_an_audit_beside_a_living_run_finds_no_damage(
-    life: Life,
-    tmp_path_factory: pytest.TempPathFactory,
-    start: int,
-    steps: list[int],
-    chances: int,
-) -> None:
-    directory = Directory(tmp_path_factory.mktemp("audit") / "run", life, given_by(steps), drawn(chances))
-    directory.go_on(start)
+def an_audit_finds_no_damage(directory: Directory) -> None:
     there = committed(directory.folder)
     with directory.alive():
         problems = {finding.problem for finding in verification.verify(directory.folder)}
     assert problems <= (set() if there else {"holds no committed segment"})
     assert directory.looks in (2, 4)  # four: it was compacted under the first two
-    workload.tally("growing", 1)
 
 
-@given(STARTS, STEPS, CHANCES)
-@settings(deadline=None, max_examples=300 * workload.EFFORT)
-def test_a_reader_beside_a_living_run_reads_a_whole_beginning(
-    life: Life,
-    tmp_path_factory: pytest.TempPathFactory,
-    start: int,
-    steps: list[int],
-    chances: int,
-) -> None:
-    directory = Directory(tmp_path_factory.mktemp("read") / "run", life, given_by(steps), drawn(chances))
-    directory.go_on(start)
+def a_reader_reads_a_whole_beginning(directory: Directory) -> None:
     there = committed(directory.folder)
     with directory.alive():
         numbers = [event.seq for event in RunReader(directory.folder).events()]
     assert numbers == list(range(len(numbers))) and len(numbers) >= there
+
+
+@pytest.mark.parametrize("beside", [an_audit_finds_no_damage, a_reader_reads_a_whole_beginning])
+@given(start=st.integers(0, 110), steps=st.lists(st.integers(0, 40), max_size=20), chances=SEEDS)
+@settings(deadline=None, max_examples=300 * workload.EFFORT)
+def test_beside_a_living_run(
+    life: Life,
+    tmp_path_factory: pytest.TempPathFactory,
+    beside: Callable[[Directory], None],
+    start: int,
+    steps: list[int],
+    chances: int,
+) -> None:
+    directory = Directory(tmp_path_factory.mktemp("life") / "run", life, given_by(steps), drawn(chances))
+    directory.go_on(start)
+    beside(directory)
     workload.tally("growing", 1)
 
 
