@@ -15,70 +15,76 @@ class Crash(BaseException):
     """The machine stopped: no handler of the program runs to any effect after this."""
 
 
-class FailingDisk(Disk):
-    """Fails its k-th call of a kind, in one way; counts the calls."""
+NAMES = ("create", "link", "unlink", "mkdir")
+SYNCS = ("fsync", "fsync_directory")
+FAULTS: dict[str, tuple[tuple[str, ...], int]] = {
+    "crash": ((*NAMES, "write", *SYNCS), 0),
+    "error": ((*NAMES, "write", *SYNCS), errno.EIO),
+    "no space": (("create", "link", "mkdir", "write"), errno.ENOSPC),
+    "fsync error": (SYNCS, errno.EIO),
+    "half then error": (("write",), errno.EIO),
+    "short write": (("write",), 0),
+    "interrupted": (("write",), errno.EINTR),
+}
+"""Ways to fail: the calls that can fail so, and what they raise."""
 
-    MODES = ("crash", "no space", "short write", "half then error", "fsync error", "interrupted", "error")
+
+class FailingDisk(Disk):
+    """Of the calls that can fail in one way, the k-th does; `calls` counts them."""
 
     def __init__(self, mode: str, at: int):
         self.mode, self.at, self.calls, self.dead = mode, at, 0, False
 
-    def _hit(self) -> bool:
+    def _hit(self, call: str) -> bool:
         if self.dead:
             raise Crash
-        self.calls += 1
-        if self.calls != self.at:
+        self.calls += call in FAULTS[self.mode][0]
+        if self.calls != self.at or call not in FAULTS[self.mode][0]:
             return False
         if self.mode == "crash":
             self.dead = True
             raise Crash
         return True
 
-    def _call(self) -> None:
-        if self._hit() and self.mode == "error":
-            raise OSError(errno.EIO, "Input/output error")
+    def _call(self, call: str) -> None:
+        if self._hit(call):
+            number = FAULTS[self.mode][1]
+            raise OSError(number, os.strerror(number))
 
     def create(self, path: Path) -> int:
-        self._call()
+        self._call("create")
         return super().create(path)
 
     def write(self, fd: int, data: memoryview) -> int:
-        if not self._hit():
-            return super().write(fd, data)
-        if self.mode == "interrupted":
-            raise InterruptedError(errno.EINTR, "Interrupted system call")
-        if self.mode in ("short write", "half then error"):
-            done = super().write(fd, data[: max(1, len(data) // 2)])
-            if self.mode == "short write":
-                return done
-            raise OSError(errno.EIO, "Input/output error")
-        if self.mode == "no space":
-            raise OSError(errno.ENOSPC, "No space left on device")
+        half = data[: max(1, len(data) // 2)]
+        if self.mode == "short write":
+            return super().write(fd, half if self._hit("write") else data)
+        try:
+            self._call("write")
+        except OSError:
+            if self.mode == "half then error":
+                super().write(fd, half)
+            raise
         return super().write(fd, data)
 
     def fsync(self, fd: int) -> None:
-        if self._hit() and self.mode in ("fsync error", "error"):
-            raise OSError(errno.EIO, "Input/output error")
+        self._call("fsync")
         super().fsync(fd)
 
-    def close(self, fd: int) -> None:
-        super().close(fd)  # also after a crash: descriptors end with their process
-
     def link(self, source: Path, target: Path) -> None:
-        self._call()
+        self._call("link")
         super().link(source, target)
 
     def unlink(self, path: Path) -> None:
-        self._call()
+        self._call("unlink")
         super().unlink(path)
 
     def mkdir(self, path: Path) -> None:
-        self._call()
+        self._call("mkdir")
         super().mkdir(path)
 
     def fsync_directory(self, path: Path) -> None:
-        if self._hit() and self.mode in ("fsync error", "error"):
-            raise OSError(errno.EIO, "Input/output error")
+        self._call("fsync_directory")
         super().fsync_directory(path)
 
 
