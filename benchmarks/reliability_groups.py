@@ -1,6 +1,6 @@
 """The groups of the reliability matrix: what is tried, which promise it is about, where the tests are.
 
-Each group is one pytest run with TWIN_CRASH_EFFORT, and a row of docs/reliability.md.
+Each group is one pytest run with TWIN_CRASH_EFFORT and TWIN_FUZZ, and a row of docs/reliability.md.
 """
 
 import os
@@ -50,7 +50,11 @@ GROUPS = (
     Group("T8 directory states", "P3 P4 P5", "hands in the directory", f"{CRASH}directory_states.py", "105"),
     Group("T9 disk full", "P1 P10", "limits on file size", f"{CRASH}disk_full.py", "20"),
     Group(
-        "T10 concurrency", "P6", "one writer, four readers, second writers", f"{CRASH}concurrency.py", "20 s"
+        "T10 concurrency",
+        "P6",
+        "writers, queries, readings beside a writer",
+        f"{CRASH}concurrency.py",
+        "20 s",
     ),
     Group("growing", "P4 P6", "audits and readings while a run changes", f"{CRASH}growing.py", "-"),
     Group(
@@ -85,12 +89,13 @@ GROUPS = (
     ),
     Group("T16 old versions", "P9", "golden logs", "tests/golden", "all"),
     Group(
-        "T17 T18 readers",
+        "T17 readers",
         "ingest",
-        "malformed rows, archives, twice in any order",
-        "tests/contract",
+        "files damaged by hand and at random",
+        "tests/contract/test_malformed.py tests/contract/test_readers.py",
         "5,000 a reader",
     ),
+    Group("T18 ingest", "P3", "ingests killed", "tests/ingest/test_ingestion.py -k killed", "30"),
     Group(
         "T19 promotion",
         "P1",
@@ -133,7 +138,8 @@ def run(group: Group, effort: int) -> Outcome:
         where, _, chosen = group.tests.partition(" -k ")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         command += [*where.split(), *(["-k", chosen] if chosen else [])]
-        environment = {**os.environ, "TWIN_CRASH_EFFORT": str(effort), "TWIN_TALLY": str(tally)}
+        tries = {"TWIN_CRASH_EFFORT": str(effort), "TWIN_FUZZ": str(1000 * effort)}
+        environment = {**os.environ, **tries, "TWIN_TALLY": str(tally)}
         began = time.perf_counter()
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began

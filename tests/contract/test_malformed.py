@@ -16,6 +16,7 @@ from formats import KITS, Kit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from malformed import NUMBERS, TIMES, mutants
+from tally import tally
 
 from ingest import dataset, query, registry
 from ingest.dataset import DatasetOptions
@@ -69,6 +70,7 @@ def test_every_malformed_file_is_accounted_for(kit: Kit, tmp_path: Path) -> None
     with bounded_memory():
         report = ingest([tmp_path / "set"], tmp_path / "store")
     assert len(report.files) >= count >= 40
+    tally("malformed files", count)
     for result in report.files:
         assert result.rows_in == sum(result.stored.values()) + result.rejected, result.path
         assert result.skipped_reason != "", result.path
@@ -152,3 +154,4 @@ def check_memory_only(kit: Kit, content: bytes, store: Path) -> None:
 @given(damage=DAMAGE)
 def test_random_damage_never_escapes(kit: Kit, damage: list, tmp_path_factory) -> None:  # type: ignore[no-untyped-def,type-arg]
     check_memory_only(kit, damaged(kit.content, damage), tmp_path_factory.getbasetemp() / "never-written")
+    tally("damaged files", 1)

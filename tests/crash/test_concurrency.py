@@ -56,10 +56,12 @@ def test_readers_see_a_growing_whole_log_while_it_is_written(tmp_path: Path) -> 
         with pytest.raises(LockedError):
             RunWriter.open(run_dir)
         answers.append(sql.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
+    workload.tally("second writers and queries", 2 * QUESTIONS)
     for reader in readers:
         reader.send("stop")
         counts = reader.recv()
         assert len(counts) > 1 and counts == sorted(counts)
+        workload.tally("readings", len(counts) - 1)
     writer.send("stop")
     written = writer.recv()
     assert answers == sorted(answers) and answers[-1] > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from formats import LINKS, iperf_bytes, lines, link, tarred
+from tally import EFFORT
 
 from ingest import durable, lake, query, unit
 from ingest.errors import DamageError, InputError, LockedError, StorageError
@@ -305,8 +306,7 @@ ingest([Path(sys.argv[1])], Path(sys.argv[2]))
 """
 
 
-# A part and a manifest for each of 4 units are 8 points; an effort of 3 makes 30 and more of them.
-EFFORT = max(1, int(os.environ.get("TWIN_CRASH_EFFORT", "1")))
+# A part and a manifest for each of 4 units are 8 points, of 16 units more than the 30 of every change.
 FILES = 17 if EFFORT == 1 else 80
 POINTS = [0, 1, 2, 5, 6] if EFFORT == 1 else list(range(30))
 
