@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from replay.report_data import Choice, Json, Story
-from replay.report_svg import named, plain, time_unit
+from replay.report_svg import named, percent, plain, time_unit
 
 HOLDS_SHOWN = 150
 MOVES_SHOWN = 300
@@ -79,7 +79,7 @@ def _candidates(shown: Sequence[Json], total: int, names: Sequence[str]) -> str:
         return ""
     rows = "".join(
         f"<tr><td>{plan_line(c['plan'], names)}</td><td class='n'>{_short(c['score'])}</td>"
-        f"<td class='n'>{_short(c['iter_s'])}</td><td class='n'>{_percent(c['utilisation'])}</td>"
+        f"<td class='n'>{_short(c['iter_s'])}</td><td class='n'>{percent(c['utilisation'])}</td>"
         f"<td class='n'>{_short(c['usd'])}</td></tr>"
         for c in shown
     )
@@ -104,10 +104,6 @@ def plan_line(plan: Json, names: Sequence[str]) -> str:
     for route in plan.get("routes", ()):
         parts.append("via " + "-".join(escape(names[k]) for k in route))
     return " · ".join(parts)
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
 
 
 def _short(value: float | None) -> str:

@@ -8,7 +8,7 @@ from replay.judge import Verdict
 from replay.kpis import Kpis
 from replay.report_data import Story
 from replay.report_kpis import INTERVAL, spread
-from replay.report_svg import number, plain, size, time_unit
+from replay.report_svg import number, percent, plain, size, time_unit
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.compare import Comparison, Row
@@ -55,14 +55,14 @@ def cards(kpis: Kpis) -> str:
             "time per token, moves and waits included",
         ),
         (number(kpis.tokens), f"tokens in {kpis.iterations:,} iterations"),
-        (_or(kpis.utilisation, lambda v: f"{v:.1%}"), "utilisation of the domains in the plan"),
+        (percent(kpis.utilisation), "utilisation of the domains in the plan"),
         (_or(kpis.mean_iteration_s, lambda v: f"{plain(v)} s"), "mean iteration"),
         (f"${kpis.egress_usd:,.2f}", "egress between domains"),
         (size(kpis.wan_bytes + kpis.moved_bytes), "sent between domains"),
         (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
         (f"{plain(kpis.paused_s)} s", "training stood still for moves"),
         (_or(kpis.decision_p99_s, lambda v: f"{plain(v * 1e3, 3)} ms"), "decision latency, 99th percentile"),
-        (f"{kpis.load_stability:.2%}", "of the time not lost to changes of plan (load stability)"),
+        (percent(kpis.load_stability, 2), "of the time not lost to changes of plan (load stability)"),
     ]
     cells = (
         f'<div class="card"><b>{value}</b><span>{escape(meaning)}</span></div>' for value, meaning in figures
@@ -104,11 +104,11 @@ def _compared(row: "Row", run: str, saved: Verdict | None, single: bool) -> str:
     k = row.kpis
     cells = (
         _or(k.time_per_token_s, lambda v: plain(v * 1e6)),
-        _or(row.reduction_vs_static, lambda v: f"{v:+.1%}" if row.policy != "static" else "–"),
-        "–" if saved is None else f"{spread(saved, 100.0, '+')} %",
-        *([_or(row.reduction_vs_single, lambda v: f"{v:+.1%}" if row.policy != "single" else "–")] * single),
-        _or(row.regret, lambda v: f"{v:.2%}"),
-        _or(k.utilisation, lambda v: f"{v:.1%}"),
+        percent(row.reduction_vs_static if row.policy != "static" else None, sign="+"),
+        "–" if saved is None else f"{spread(saved, 100.0, '+')}\u202f%",
+        *([percent(row.reduction_vs_single if row.policy != "single" else None, sign="+")] * single),
+        percent(row.regret),
+        percent(k.utilisation),
         f"{k.egress_usd:,.2f}",
         f"{k.moves}",
         _or(k.decision_p99_s, lambda v: plain(v * 1e3, 3)),
@@ -125,12 +125,12 @@ def _bound_row(result: "Comparison", columns: int) -> list[str]:
         plain(result.wall_s / bound.tokens * 1e6) if bound.tokens else "–",
         *("–",) * (columns - 1 - len(REST)),
         "0",
-        _or(bound.utilisation, lambda v: f"{v:.1%}"),
+        percent(bound.utilisation),
         f"{bound.egress_usd:,.2f}",
         f"{max(0, len(bound.timeline) - 1)}",
         "–",
     )
-    name = "clairvoyant bound" if bound.exact else "clairvoyant bound (of the plans tried)"
+    name = "clairvoyant bound" if bound.exact else "clairvoyant bound (plans tried)"
     return [f'<tr class="bound"><td>{name}</td>{_cells(cells)}</tr>']
 
 

@@ -128,6 +128,11 @@ def size(count: float) -> str:
     return f"{text}B" if text[-1].isalpha() else f"{text} B"
 
 
+def percent(share: float | None, digits: int = 1, sign: str = "") -> str:
+    """A share in per cent, kept on one line; a dash for none. `sign` "+": before gains too."""
+    return "–" if share is None else f"{100 * share:{sign}.{digits}f}\u202f%"
+
+
 def plain(value: float, digits: int = 4, sign: str = "") -> str:
     """A number as people write it: so many digits, all of those before the point, never an exponent."""
     if abs(value) >= 10.0 ** (digits - 1):

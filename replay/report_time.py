@@ -7,7 +7,7 @@ from itertools import groupby
 
 from replay.report_data import Story
 from replay.report_model import Look, waiting
-from replay.report_svg import named, plain, time_unit
+from replay.report_svg import named, percent, plain, time_unit
 
 BINDINGS = 6
 """Binding cycles that have a lane of their own."""
@@ -53,7 +53,7 @@ def _waits(story: Story, looked: Sequence[Look]) -> list[tuple[float, str, str]]
 
 def _step(meaning: str, low: float, high: float, total: float, css: str) -> str:
     share = (high - low) / total
-    return _lane(meaning, f"{plain(high - low)} s · {share:.2%}", [_bar(low / total, share, css)])
+    return _lane(meaning, f"{plain(high - low)} s · {percent(share)}", [_bar(low / total, share, css)])
 
 
 def _lane(meaning: str, figures: str, bars: Iterable[str]) -> str:
@@ -99,7 +99,7 @@ def _length_s(spans: Iterable[tuple[float, float]]) -> float:
 
 def _held(text: str, spans: Sequence[tuple[float, float]], end_s: float, total_s: float) -> str:
     bars = (_bar(start / end_s, (end - start) / end_s, "work") for start, end in spans)
-    return _lane(text, f"{_length_s(spans) / total_s:.1%}", bars) if total_s > 0 else ""
+    return _lane(text, percent(_length_s(spans) / total_s), bars) if total_s > 0 else ""
 
 
 def _named(text: str, names: Sequence[str]) -> str:

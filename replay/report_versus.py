@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from replay.front import Point
 from replay.report_kpis import FIGURES
-from replay.report_svg import HEIGHT, WIDTH, between, named, plain
+from replay.report_svg import HEIGHT, WIDTH, between, named, percent, plain
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.whatif import WhatIf
@@ -58,7 +58,7 @@ def _figure(words: str, base: float | None, other: float | None, scale: float) -
     if base is not None and other is not None:
         more = 0.0 if math.isclose(base, other, rel_tol=1e-9) else other - base  # sums of many parts
         cells[2] = plain(more * scale, sign="+") if more else "0"
-        cells[3] = f"{more / base:+.1%}" if more and base else "–"
+        cells[3] = percent(more / base if more and base else None, sign="+")
     shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
     return f"<tr><td>{words}</td>{shown}</tr>"
 
@@ -164,6 +164,8 @@ def _names(placed: Sequence[tuple[float, float, _Spot]]) -> list[str]:
 
 def _name(group: Sequence[tuple[float, float, _Spot]]) -> str:
     x, y, _ = group[0]
-    side, at = ("left", x / WIDTH) if x < 0.7 * WIDTH else ("right", 1 - x / WIDTH)
     names = ", ".join(f'<span class="{spot.css}">{escape(spot.name)}</span>' for _, _, spot in group)
+    if all(spot.css == "bound" for _, _, spot in group):  # below its mark: nothing lies lower
+        return f'<div class="name under" style="left:{x / WIDTH:.2%};top:{y / HEIGHT:.2%}">{names}</div>'
+    side, at = ("left", x / WIDTH) if x < 0.7 * WIDTH else ("right", 1 - x / WIDTH)
     return f'<div class="name" style="{side}:calc({at:.2%} + 9px);top:{y / HEIGHT:.2%}">{names}</div>'

@@ -19,7 +19,7 @@ from replay.log import RunReader, RunWriter
 from replay.observation import plan_from_json
 from replay.report_data import LINK_POINTS, SERIES_POINTS, Choice, Series, Span, Story, tell
 from replay.report_decisions import MOVES_SHOWN, decisions, plan_line
-from replay.report_svg import Chart, between, named, number, plain, size, ticks, time_unit
+from replay.report_svg import Chart, between, named, number, percent, plain, size, ticks, time_unit
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
 
@@ -104,7 +104,7 @@ def test_the_run_can_be_checked_from_the_page(store: Path, page: str) -> None:
 def test_the_figures_are_those_of_the_events(store: Path, page: str) -> None:
     kpis = of_events(RunReader(store / "runs" / RUN).events())
     assert f"<b>${kpis.egress_usd:,.2f}</b>" in page
-    assert f"<b>{kpis.utilisation:.1%}</b>" in page
+    assert f"<b>{percent(kpis.utilisation)}</b>" in page
     assert kpis == tell(RunReader(store / "runs" / RUN).events())[1]
 
 
@@ -163,7 +163,7 @@ def test_the_comparison_shows_every_policy_and_the_bound(store: Path) -> None:
     text = report.render(store, RUN, result)  # type: ignore[arg-type]
     assert "All policies in this world" in text
     assert '<tr class="this"><td>mpc</td>' in text
-    assert "+12.0%" in text
+    assert percent(0.12, sign="+") in text
     assert "no domain holds the model" in text
     assert "clairvoyant bound</td>" in text
 
