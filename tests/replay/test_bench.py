@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from replay.crew import Crew, cores
 from replay.judge import Blocks
 from replay.kpis import of_events
 from replay.log import RunReader
+from replay.words import percent
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
@@ -150,20 +152,23 @@ def test_json_and_table(found: Found, capsys: pytest.CaptureFixture[str]) -> Non
     assert "paired differences" in printed and "worst at 30.0 %" in printed and "wins and losses" in printed
 
 
-def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     without_lake(monkeypatch)
     grid = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
     monkeypatch.setattr(bench_front, "grid", lambda: grid)
-    front = (
-        bench(tmp_path, ("single", "mpc"), [World.of(toy_scenario())], pareto=True, with_bound=False, jobs=1)
-        .chapters[0]
-        .front
-    )
+    worlds = [World.of(toy_scenario())]
+    result = bench(tmp_path, ("single", "mpc"), worlds, pareto=True, with_bound=False, jobs=1)
+    front = result.chapters[0].front
     assert front is not None
     reaches = {reach.policy: reach for reach in front.reaches}
     assert reaches["single"].points == 1 and reaches["mpc"].points == 3  # its own weights, and the grid
     assert reaches["mpc"].coverage >= reaches["single"].coverage > 0
     assert all(0 <= reach.volume <= 1 + 1e-12 for reach in front.reaches) and len(front.points) == 4
+    told = result.to_json()["scenarios"][0]["front"]
+    assert told["reaches"][1] == asdict(reaches["mpc"]) and told["points"] == list(front.points)
+    show(Console(), result)
+    figures = f"3 +{percent(reaches['mpc'].coverage)} +{reaches['mpc'].volume:.3f}"
+    assert re.search(rf"mpc +{figures}", capsys.readouterr().out)
 
 
 def test_grid_is_a_simplex_without_idling() -> None:
@@ -288,12 +293,17 @@ def test_bad_benchmarks(tmp_path: Path) -> None:
         bench(tmp_path, ("static",), [toy], seeds=0)
 
 
-def test_noise_of_its_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_of_its_own_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(scenarios, "prepare", prepare)
     stormy = World.of(options.noisy(toy_scenario(), Noise()))
     noises = options.parse_noises("0.5")
     result = bench(tmp_path, ("static",), [stormy], noises=noises, with_bound=False, jobs=1)
-    assert result.chapters[0].noisy == {} and result.notes and len(runs.all_ids(tmp_path)) == 1
+    assert result.chapters[0].noisy == {} and len(runs.all_ids(tmp_path)) == 1
+    show(Console(), result)
+    printed = capsys.readouterr().out
+    assert "has noise of its own, so none was added" in printed and "lost to added noise" not in printed
 
 
 def process(store: Path, item: int) -> tuple[int, int]:
@@ -345,16 +355,21 @@ def test_front_and_hypervolume_equal_those_of_pymoo(objectives: int) -> None:
         assert pareto.hypervolume(points, corner) == pytest.approx(hv.HV(ref_point=corner)(points), rel=1e-12)
 
 
-def test_a_policy_that_cannot_run_is_an_outcome_with_the_reason_and_no_bound_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(scenarios, "prepare", prepare)
+def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `threshold` find no plan."""
 
     def never(self: toys.Threshold, view: View) -> Decision:
         raise InfeasibleError("no plan of mine fits")
 
     toys.register(monkeypatch, "threshold", "Threshold")
     monkeypatch.setattr(toys.Threshold, "decide", never)
+
+
+def test_a_policy_that_cannot_run_is_an_outcome_with_the_reason_and_no_bound_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+    refusing(monkeypatch)
     result = bench(tmp_path, ("threshold",), [World.of(toy_scenario())], jobs=1)
     (chapter,) = result.chapters
     (played,) = chapter.worlds
@@ -363,3 +378,15 @@ def test_a_policy_that_cannot_run_is_an_outcome_with_the_reason_and_no_bound_is_
     assert bench_front.objectives(one) is None and bench_front.objectives(outcome(0)) is None
     show(Console(), result)
     assert "threshold: no plan of mine fits" in capsys.readouterr().out
+
+
+def test_who_ran_nowhere_is_in_no_difference_and_no_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenarios, "prepare", prepare)
+    monkeypatch.setattr(bench_front, "grid", tuple)
+    refusing(monkeypatch)
+    worlds = [World.of(toy_scenario())]
+    (chapter,) = bench(tmp_path, ("static", "threshold"), worlds, pareto=True, jobs=1).chapters
+    assert chapter.standing("threshold")["versus"] == []
+    assert chapter.front is not None and [reach.policy for reach in chapter.front.reaches] == ["static"]
