@@ -53,13 +53,16 @@ for command in (
 
 
 def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
-    """Tell the user what went wrong and leave with the error's exit code."""
+    """Tell the user what went wrong, in a line, and leave with the error's exit code."""
     message = str(error)
     if isinstance(error, click.ClickException):
-        error.show()
         message = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # nothing was said: its message is the help
+        click.echo(message, err=True)
     else:
-        click.echo(f"twin: {message}", err=True)
+        usage = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see `{usage.command_path} --help`)" if usage else ""
+        click.echo(f"twin: {message}{hint}", err=True)
     if as_json:
         body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
         click.echo(json.dumps(body))

@@ -38,7 +38,7 @@ def config(out: Output, scenario: str) -> None:
 @command
 @click.argument("directory", type=PATH)
 @click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
-@click.option("--repetitions", default=20, help="Timed repetitions of each [20].")
+@click.option("--repetitions", type=click.IntRange(1), default=20, help="Timed repetitions of each [20].")
 @with_output
 def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) -> None:
     """Measure Transformer layers on this device for `twin ingest`.
@@ -48,12 +48,9 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
     """
     from twin.profile import profile as measure
 
-    try:
-        sizes = [int(size) for size in micro_batches.split(",")]
-    except ValueError as error:
-        raise UsageError(
-            f"--micro-batches {micro_batches}: write numbers with commas, such as 1,2,4"
-        ) from error
+    sizes = [int(size) for size in micro_batches.split(",") if size.strip().isdecimal()]
+    if len(sizes) <= micro_batches.count(",") or min(sizes) < 1:
+        raise UsageError(f"--micro-batches {micro_batches}: write numbers from 1 on, such as 1,2,4")
     with out.console.progress() as progress:
         rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
     result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from replay.console import Console
 
 PATH = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class Output:
@@ -52,7 +53,7 @@ def shared_options() -> list[click.Parameter]:
             setattr(ctx.ensure_object(Output), "as_json" if param.name == "json" else "store", value)
 
     store = click.Option(
-        ["--store"], type=PATH, expose_value=False, callback=keep, metavar="DIR",
+        ["--store"], type=FOLDER, expose_value=False, callback=keep, metavar="DIR",
         help="Folder of lake, runs and checkpoints [TWIN_STORE, else .twin].",
     )  # fmt: skip
     as_json = click.Option(

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from commands.options import (
     checkpoint_option,
@@ -33,9 +34,17 @@ from ingest.errors import UsageError
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
 @click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
 @click.option(
-    "--from-decision", type=int, metavar="N", help="With --run and --policy: keep its first N decisions."
+    "--from-decision",
+    type=click.IntRange(0),
+    metavar="N",
+    help="With --run and --policy: keep its first N decisions.",
 )
-@click.option("--until", type=float, metavar="SECONDS", help="With --run: only as far as this time.")
+@click.option(
+    "--until",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="With --run: only as far as this time.",
+)
 @with_output
 def replay(
     out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
@@ -56,17 +65,12 @@ def replay(
     from replay import options, runner, runs
     from replay import show_run as show
 
-    if weights is not None and (logged is not None or resume):
-        raise UsageError("--weights is for a new run; --run and --resume keep those that it was started with")
+    refuse_strangers("--run" if logged else "--resume" if resume else "")
     if logged is not None:
         again(out, logged, policy, checkpoint, from_decision, until, links)
         return
-    if from_decision is not None or until is not None:
-        raise UsageError("--from-decision and --until belong to --run RUN")
     with out.console.progress() as progress:
         if resume:
-            if links:
-                raise UsageError("--link is for a new run, or with --run; --resume keeps the run's own links")
             done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
@@ -75,6 +79,30 @@ def replay(
                 enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
+
+
+OF_NEW = {"scenario", "dataset", "window", "engine", "seed", "weights", "deadline", "resume"}
+"""Options of `twin replay` that a logged run has settled."""
+STRANGERS = {
+    "--run": OF_NEW,
+    "--resume": (OF_NEW - {"resume"}) | {"policy", "links", "checkpoint", "from_decision", "until"},
+    "": {"from_decision", "until"},
+}
+"""Options that have no meaning beside --run, beside --resume, and in a new run."""
+
+
+def refuse_strangers(mode: str) -> None:
+    """Say which option does not go with the way of replaying, in place of passing it over.
+
+    Raises:
+        UsageError: one was given that has no meaning there.
+    """
+    context = click.get_current_context()
+    for param in context.command.params:
+        given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if given and param.name in STRANGERS[mode]:
+            what = f"does not go with {mode}, which keeps what the run was started with"
+            raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
 
 
 def again(

@@ -54,7 +54,7 @@ def test_a_run_that_is_not_reproduced_ends_with_3(store: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["replay", "--until", "5"], "belong to --run"),
+        (["replay", "--until", "5"], "belongs to --run"),
         (["replay", "--run", "latest", "--from-decision", "5"], "need --policy"),
         (["replay", "--run", "latest", "-p", "grady"], "did you mean 'greedy'"),
         (["trace", "latest", "--from", "9", "--to", "1"], "write a window"),
