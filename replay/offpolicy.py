@@ -16,6 +16,7 @@ import numpy as np
 from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S, to_ns
+from policy import registry
 from replay import champion, runner, runs
 from replay.episodes import PROBABILITIES, Step, distribution, key, read
 from replay.header import Header, code_version, from_payload
@@ -73,6 +74,7 @@ def estimate(
         InputError: a run is unfinished, made no decision, or several jobs decide in it.
         InfeasibleError: the policy cannot start.
     """
+    registry.entry(policy)
     progress.start(len(run_ids), "logs")
     paths, notes = [], []
     drawn = False

@@ -109,7 +109,7 @@ def parse_noises(text: str) -> tuple[Noise, ...]:
     try:
         return tuple(Noise(clip=clip, sd=SD_OF_CLIP * clip) for clip in clips)
     except ValidationError as error:
-        raise UsageError(f"--perturb {text}: every level lies between 0 and 1: {_first(error)}") from error
+        raise UsageError(f"--perturb {text}: every level lies between 0 and 1, as in 0.1,0.3") from error
 
 
 def _numbers(text: str, option: str, wanted: str) -> list[float]:

@@ -111,7 +111,7 @@ def load(name_or_path: str) -> Scenario:
         return config.load(Scenario, path)
     if name_or_path not in names():
         hint = config.suggestion(name_or_path, names())
-        raise NotFoundError(f"no scenario is called {name_or_path!r}{hint}; a path to a YAML file also works")
+        raise NotFoundError(f"no scenario and no file is called {name_or_path!r}{hint}")
     return config.load(Scenario, resources.configs("scenarios") / f"{name_or_path}.yaml")
 
 
