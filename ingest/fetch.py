@@ -156,6 +156,8 @@ class _Web:
                 address.url, f"sha256:{item.sha256}", "part", self._work, downloader=downloader
             )
             return Path(path).read_bytes()
+        except requests.ConnectionError as error:
+            raise InputError(_unreachable(item, address, "no connection")) from error
         except (requests.RequestException, OSError, ValueError) as error:
             raise InputError(_unreachable(item, address, str(error).splitlines()[0])) from error
         finally:
