@@ -113,4 +113,6 @@ def cell(value: Any) -> str:
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
     return str(value)

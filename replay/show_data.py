@@ -4,6 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from replay.console import Console
+from replay.words import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.fetch import Fetched
@@ -39,6 +40,8 @@ def ingest(console: Console, report: "IngestReport") -> None:
     for note in report.notes:
         console.line(note)
     console.line(f"{sum(report.rows.values()):,} rows added in {report.seconds:.1f} s")
+    if any(result.rejected for result in report.files):
+        console.line('why rows were rejected: twin sql "select source_file, source_row, reason from rejects"')
 
 
 def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any, ...]:
@@ -76,13 +79,12 @@ def catalogue(console: Console, found: dict[str, Any]) -> None:
 
 def fetched(console: Console, done: "Fetched") -> None:
     """What came, what is missing, and what to do next."""
-    console.line(
-        f"{done.name}: {done.new} files came, {done.present} were there, {done.size_bytes / 1e6:.1f} MB"
-    )
+    came = f"{counted(done.new, 'file')} came, {done.present:,} were there"
+    console.line(f"{done.name}: {came}, {done.size_bytes / 1e6:.1f} MB")
     if done.left_out:
         more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
         console.line(f"without an address of their own: {done.left_out[0]}{more}; --mirror DIR takes them")
-    console.line(f"twin ingest {done.folder}")
+    console.line(f"next: twin ingest {done.folder}")
 
 
 def followed(console: Console, done: "Followed") -> None:

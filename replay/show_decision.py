@@ -39,10 +39,12 @@ def seen(console: Console, found: "DecisionAudit") -> None:
     view, domains = found.recorded["observation"], found.explanation.domains
     mask = found.recorded["mask"]
     allowed = f"{sum(mask)} of {len(mask)} actions allowed" if mask else "none: any legal plan could be named"
-    gpus = zip(domains, view["free_gpus"], view["slowdown"], strict=True)
+    gpus = enumerate(zip(domains, view["free_gpus"], view["slowdown"], strict=True))
     console.line(f"model  {found.checkpoint or 'none: not a learned policy'}")
     console.line(f"mask   {allowed}")
-    console.line("GPUs   " + ", ".join(f"{name} {free} free at {slow:g} x" for name, free, slow in gpus))
+    console.line(
+        "GPUs   " + ", ".join(f"d{k} {name} {free} free at {slow:g} x" for k, (name, free, slow) in gpus)
+    )
     ahead = [f"{horizon:g} s ahead" for horizon in view["horizons_s"][1:]]
     columns = ("link", "one way ms", "now Gb/s", *ahead, "sd of log at the end")
     console.table("links as they were seen and expected", columns, _links(view, domains))

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from replay.console import Console, cell
+from replay.words import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.offpolicy import OffPolicy
@@ -12,7 +13,7 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
 
 def rerun(console: Console, found: "Rerun") -> None:
     """Whether a run came out the same, or where it first did not."""
-    state = f"{found.compared:,} events computed again"
+    state = f"{counted(found.compared, 'event')} computed again"
     if found.equal:
         console.line(f"{found.run_id}: {state}, equal in every byte")
     else:

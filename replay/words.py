@@ -13,7 +13,7 @@ def percent(share: float | None) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     """A latency in milliseconds."""
-    return "-" if seconds is None else f"{1e3 * seconds:.2f}"
+    return "-" if seconds is None else f"{1e3 * seconds:,.2f}"
 
 
 def per_token(seconds: float | None) -> str:
