@@ -27,9 +27,7 @@ def simulate(
     found: list[Slice] = []
     timeline = referee.simulate(pipeline, 0, lambda *operation: found.append(operation))
     for stage, end_ns in enumerate(timeline.end_ns):
-        tail = int(pipeline.tail[stage, 0])
-        if tail:
-            found.append(("update", stage, -1, end_ns, end_ns + tail))
+        found.append(("update", stage, -1, end_ns, end_ns + int(pipeline.tail[stage, 0])))
     return found, timeline.iteration_ns
 
 

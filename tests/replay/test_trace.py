@@ -15,7 +15,7 @@ from replay import runner, runs, trace
 from replay.events import Event
 from replay.log import RunReader, RunWriter
 from tests.replay.toys import toy_run, without_lake
-from tests.worlds import toy_scenario
+from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
 
 Json = dict[str, Any]
@@ -172,14 +172,35 @@ def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
         traced(store, 0, 60)
 
 
-def test_an_iteration_that_waits_for_a_dead_link_is_shown_without_its_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace, "simulate", lambda *_: None)
-    done = toy_run(tmp_path, "static")
+def test_replicas_are_shown_without_their_inside(tmp_path: Path) -> None:
+    done = toy_run(tmp_path, "diloco")
+    assert plan_of(RunReader(runs.folder(tmp_path, done.run_id)).events())["sync"] is not None
     made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=30)
     slices = [e for e in json.loads(made.path.read_text())["traceEvents"] if e["ph"] == "X"]
     assert made.iterations > 0 and slices and not any(e["pid"] >= trace.DOMAINS for e in slices)
+
+
+def test_links_that_fail_and_come_back_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = toy_setup(bps=2e10, steps={(0, 1): [(60.0, 0.0), (90.0, 2e10)]})
+    monkeypatch.setattr(scenarios, "prepare", lambda *_, **__: failing)
+    done = toy_run(tmp_path, "static")
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=30, to_s=100)
+    body = json.loads(made.path.read_text())
+    assert list(problems(body)) == []
+    told = {(e["name"], e["ts"]) for e in body["traceEvents"] if e["name"].startswith("link")}
+    assert told == {("link failed: d0 > d1", 60e6), ("link restored: d0 > d1", 90e6)}
+
+
+def test_operations_of_a_slowed_domain_take_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = toy_setup(bps=2e10, slowdowns=[{"domain": "d1", "factor": 2.0, "at_s": 100, "for_s": 100}])
+    monkeypatch.setattr(scenarios, "prepare", lambda *_, **__: slow)
+    done = toy_run(tmp_path, "static")
+    made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=200)
+    slices = [e for e in json.loads(made.path.read_text())["traceEvents"] if e["ph"] == "X"]
+    for k, factor in ((0, 1.0), (1, 2.0)):
+        forward = [e for e in slices if e["pid"] == trace.DOMAINS + k and e["cat"] == "forward"]
+        plain = [e["dur"] for e in forward if not e["args"]]  # in iterations through which nothing changed
+        assert plain[-1] == pytest.approx(factor * plain[0], rel=1e-3)
 
 
 def test_beyond_the_end_of_a_run_there_is_no_window(store: Path) -> None:
@@ -196,7 +217,7 @@ def test_lost_time_is_shown_with_its_reason(tmp_path: Path) -> None:
     assert {e["name"] for e in shown} == {f"lost: {event.payload['reason']}" for event in lost} != set()
 
 
-SCHEDULES = {
+SCHEDULES: dict[str, Json] = {
     "1f1b": {},
     "gpipe": {"schedule": "gpipe"},
     "crosspipe": {"schedule": "crosspipe", "p2p": "overlapped"},
@@ -205,10 +226,12 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_every_schedule_has_a_valid_trace_with_every_operation_once(tmp_path: Path, name: str) -> None:
-    scenario = toy_scenario()
-    job = scenario.job.model_copy(update=SCHEDULES[name])
-    done = runner.run(tmp_path, policy="static", scenario=scenario.model_copy(update={"job": job}))
+def test_every_schedule_has_a_valid_trace_with_every_operation_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    job = toy_scenario().job.model_copy(update=SCHEDULES[name]).model_dump()
+    monkeypatch.setattr(scenarios, "prepare", lambda *_, **__: toy_setup(job=job))
+    done = runner.run(tmp_path, policy="mpc", scenario=toy_scenario(job=job))
     made = trace.write(tmp_path, done.run_id, tmp_path / "x.json", from_s=0, to_s=30)
     body = json.loads(made.path.read_text())
     assert list(problems(body)) == []
@@ -219,6 +242,7 @@ def test_every_schedule_has_a_valid_trace_with_every_operation_once(tmp_path: Pa
     computed = Counter((e["pid"], e["tid"], e["name"]) for e in inside)
     assert set(computed.values()) == {1}
     stages, chunks = sum(share["pp"] for share in plan["shares"]), plan.get("chunks", 1)
+    assert (plan["schedule"], chunks) == (name, SCHEDULES[name].get("chunks", 1))
     kinds = Counter(e["cat"] for e in inside)
     assert kinds["forward"] == kinds["backward"] == stages * chunks * plan["micro_batches"]
     assert ("forward 0 chunk 1" in {e["name"] for e in inside}) == (chunks > 1)
