@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policy.protocol import Decision
 from replay import decisions, explain, runs
 from replay.explain import Tipping, bisect, scaled
 from replay.log import RunReader
@@ -138,6 +139,19 @@ def test_a_decision_without_any_plan_is_explained_all_the_same(tmp_path: Path, r
     assert set(told.reward.values()) == {None} and np.sum(told.traffic_bytes) == 0
     assert all(said["iter_s"] is None for said in told.baselines.values())
     assert any(said["problem"] for said in told.baselines.values())
+
+
+def test_no_pace_is_promised_of_who_holds_where_nothing_can_run(
+    tmp_path: Path, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, recorded = decisions.stage_of(tmp_path, run_id), decisions.find(tmp_path, run_id, 1)
+    monkeypatch.setattr(Threshold, "decide", lambda self, view: Decision(None, "holds on"))
+    register(monkeypatch, "greedy", "Threshold")
+    for alone in (replace(recorded.view, free_gpus=(0, 0, 0)), replace(recorded.view, plan=None)):
+        told = explain.of_recorded(stage, replace(recorded, views=(alone,)))
+        assert told.baselines["greedy"] == {
+            "answer": "hold", "problem": None, "reason": "holds on", "iter_s": None,
+        }  # fmt: skip
 
 
 def test_nothing_is_promised_over_a_dead_link(tmp_path: Path, run_id: str) -> None:
