@@ -150,22 +150,29 @@ def _label(point: Point, found: Sequence[Point], run: str) -> tuple[str, str, st
 
 
 def _names(placed: Sequence[tuple[float, float, _Spot]]) -> list[str]:
-    """Names beside their marks; marks that lie together share one label."""
+    """Names beside their marks; marks that lie together share one label, the bound has its own below."""
     groups: list[list[tuple[float, float, _Spot]]] = []
+    under = []
     for x, y, spot in placed:
+        if spot.css == "bound":  # nothing lies lower
+            at = f"left:{x / WIDTH:.2%};top:{y / HEIGHT:.2%}"
+            under.append(f'<div class="name under" style="{at}">{_spelt(spot)}</div>')
+            continue
         near = (group for group in groups if abs(group[0][0] - x) < 60 and abs(group[0][1] - y) < 18)
         group = next(near, None)
         if group is None:
             groups.append([(x, y, spot)])
         else:
             group.append((x, y, spot))
-    return [_name(group) for group in groups]
+    return [*map(_name, groups), *under]
+
+
+def _spelt(spot: _Spot) -> str:
+    return f'<span class="{spot.css}">{escape(spot.name)}</span>'
 
 
 def _name(group: Sequence[tuple[float, float, _Spot]]) -> str:
     x, y, _ = group[0]
-    names = ", ".join(f'<span class="{spot.css}">{escape(spot.name)}</span>' for _, _, spot in group)
-    if all(spot.css == "bound" for _, _, spot in group):  # below its mark: nothing lies lower
-        return f'<div class="name under" style="left:{x / WIDTH:.2%};top:{y / HEIGHT:.2%}">{names}</div>'
+    names = ", ".join(_spelt(spot) for _, _, spot in group)
     side, at = ("left", x / WIDTH) if x < 0.7 * WIDTH else ("right", 1 - x / WIDTH)
     return f'<div class="name" style="{side}:calc({at:.2%} + 9px);top:{y / HEIGHT:.2%}">{names}</div>'
