@@ -130,7 +130,7 @@ def size(count: float) -> str:
 
 def percent(share: float | None, digits: int = 1, sign: str = "") -> str:
     """A share in per cent, kept on one line; a dash for none. `sign` "+": before gains too."""
-    return "–" if share is None else f"{100 * share:{sign}.{digits}f}\u202f%"
+    return "–" if share is None else f"{100 * share:{sign}z.{digits}f}\u202f%"
 
 
 def plain(value: float, digits: int = 4, sign: str = "") -> str:
@@ -138,7 +138,7 @@ def plain(value: float, digits: int = 4, sign: str = "") -> str:
     if abs(value) >= 10.0 ** (digits - 1):
         return f"{value:{sign},.0f}"
     decimals = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
-    text = f"{value:{sign},.{min(decimals, 9)}f}"
+    text = f"{value:{sign}z,.{min(decimals, 9)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
