@@ -53,9 +53,9 @@ def situation(problem: Problem, view: View, weights: tuple[float, float, float],
     with.
     """
     plan = problem.encode(view.plan) if view.plan is not None else None
-    empty = Codes(
-        np.zeros(1, np.int64), np.ones(1, np.int64), *(np.zeros((1, problem.k), np.int64) for _ in range(3))
-    )
+    nothing = np.zeros((1, problem.k), np.int64)
+    there = np.full_like(nothing, np.argmax(np.array(problem.free) > 0))  # tables know no plan without GPUs
+    empty = Codes(np.zeros(1, np.int64), np.ones(1, np.int64), there, nothing, nothing)
     forecast = view.forecast
     return Situation(
         forecast.horizons_s,

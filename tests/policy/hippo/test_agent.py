@@ -142,3 +142,13 @@ def test_installing_the_shipped_checkpoint_twice_changes_nothing(tmp_path: Path)
     digest = install_shipped(tmp_path)
     assert install_shipped(tmp_path) == digest
     assert HiPpo(tmp_path / digest).digest == digest
+
+
+def test_a_job_that_comes_when_others_hold_the_first_domain_starts_beside_them(untrained: Path) -> None:
+    setup = toy_setup(3)
+    policy, world = HiPpo(untrained), World(setup)
+    policy.reset(context(setup))
+    first = next(fact for fact in world if isinstance(fact, Trigger)).view
+    assert first is not None
+    plan = policy.decide(replace(first, free_gpus=(0, *first.free_gpus[1:]))).plan
+    assert plan is not None and 0 not in plan.order
