@@ -8,7 +8,10 @@ Json = dict[str, Any]
 
 
 def trained(console: Console, result: Json) -> None:
-    """What a training left."""
+    """What a training left; of a learner that trained along with the first one, nothing."""
+    if not result["checkpoint"]:
+        console.line(f"trained along for {result['seconds']:.0f} s; the first learner writes the result")
+        return
     state = "finished" if result["finished"] else "interrupted: go on with --resume"
     console.line(f"training {state} after {result['updates']} updates, {result['seconds']:.0f} s")
     console.line(f"checkpoint  {result['checkpoint']}{' (active)' if result['active'] else ''}")
@@ -40,6 +43,7 @@ def policies(console: Console, found: Json) -> None:
             "problem",
         )  # fmt: skip
         console.table("checkpoints", columns, checkpoints)
+    console.line(f"active checkpoint  {found['active'] or 'none: the shipped one'}")
 
 
 def _checkpoint(found: Json, record: Json | None) -> tuple[Any, ...]:

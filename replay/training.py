@@ -32,10 +32,11 @@ LOCK = "train.lock"
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """A finished or interrupted training; `run_id` is None until it is finished."""
+    """A finished or interrupted training; `run_id` is None until it is finished, and for a learner that
+    trained along with the first one, which alone writes."""
 
     run_id: str | None
-    checkpoint: str
+    checkpoint: str  # "" of a learner that trained along
     path: Path
     score: float
     seconds: float
@@ -116,7 +117,7 @@ def train(
             champion.promote(store, done.digest)
     return TrainingResult(
         run_id, done.digest, done.checkpoint_path, done.score, done.seconds,
-        len(done.curve), done.finished, activate and done.finished,
+        len(done.curve), done.finished, activate and run_id is not None,
     )  # fmt: skip
 
 

@@ -195,6 +195,31 @@ def test_policies_are_listed_with_and_without_checkpoints(shown: Shown) -> None:
         assert words in text, words
 
 
+def test_of_several_learners_one_tells_the_result(shown: Shown) -> None:
+    result = {
+        "run": None, "checkpoint": "", "score": None, "seconds": 7.4, "updates": 0, "finished": True,
+        "active": False,
+    }  # fmt: skip
+    assert shown(show_training.trained, result) == (
+        "trained along for 7 s; the first learner writes the result\n"
+    )
+    first = {**result, "run": "r", "checkpoint": "ab" * 32, "score": 0.5, "updates": 4, "active": True}
+    text = shown(show_training.trained, first)
+    assert "training finished after 4 updates, 7 s" in text and f"{'ab' * 32} (active)" in text
+
+
+def test_a_calibration_tells_what_is_interpolated_and_what_was_left(shown: Shown) -> None:
+    fit = {"values": {"mfu": 0.5}, "rows": 3, "error_before": 0.2, "error_after": 0.01}
+    body = {
+        "gpus": {"A100": {"mfu": fit}}, "blocks": {}, "unfitted": [], "lake_digest": "ab", "digest": "cd",
+    }  # fmt: skip
+    text = shown(show_estimate.calibration, body)
+    assert "mfu 0.5" in text and "interpolated" not in text and "not fitted" not in text
+    left = {"gpu": "V100", "what": "mfu", "rows": 1, "why": "too few"}
+    text = shown(show_estimate.calibration, {**body, "blocks": {"A100": ["gpt"]}, "unfitted": [left]})
+    assert "A100: 1 measured blocks are interpolated: gpt" in text and "too few" in text
+
+
 def test_the_first_event_that_differs_is_told(shown: Shown) -> None:
     text = shown(show_whatif.rerun, Rerun("run", 5, 5, "payload.plan is 1, made again 2", ("other code",)))
     assert "event 5 is the first that differs: payload.plan" in text and "note: other code" in text

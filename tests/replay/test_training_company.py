@@ -2,7 +2,13 @@
 live and for TensorBoard.
 """
 
+import json
+import os
+import sys
 from pathlib import Path
+from socket import socket
+from subprocess import PIPE, Popen
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +16,12 @@ from click.testing import CliRunner
 
 import cli
 from ingest.errors import InputError, UsageError
+from policy.hippo import ray_crew
 from policy.hippo.config import HiPpoConfig, shipped
 from policy.hippo.course import prepared
+from policy.hippo.crew import Here
 from policy.hippo.imitation import logged_lessons
-from replay import runner, training
+from replay import champion, runner, runs, tensorboard, training
 from replay.console import Console
 from replay.lessons import AHEAD, logged
 from replay.live import Live, sparkline
@@ -33,6 +41,69 @@ def test_workers_change_nothing_and_learners_do(
     assert len(list((tmp_path / "b" / "checkpoints").glob("[0-9a-f]*/hippo-*.pt"))) == 1  # one of them wrote
 
 
+LEARNER = """
+import json
+import sys
+from pathlib import Path
+from replay import training
+from tests.replay import toys
+from tests.worlds import toy_scenario
+from twin import scenario as scenarios
+
+scenarios.prepare = toys.prepare
+done = training.train(Path(sys.argv[1]), toy_scenario(), algorithm="toy", team=training.Team(distributed=2))
+print(json.dumps(done.to_json()))
+"""
+
+
+def test_of_the_learners_that_a_launcher_started_one_writes(tmp_path: Path, repository: Path) -> None:
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    learners = [
+        Popen(
+            [sys.executable, "-c", LEARNER, str(tmp_path)],
+            cwd=repository,
+            env={**os.environ, **together, "RANK": str(rank)},
+            stdout=PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    written, nothing = (json.loads(learner.communicate()[0]) for learner in learners)
+    assert runs.all_ids(tmp_path) == (written["run"],)
+    assert champion.active(tmp_path) == written["checkpoint"] and written["active"]
+    assert nothing["finished"] and (nothing["run"], nothing["checkpoint"], nothing["active"]) == (
+        None,
+        "",
+        False,
+    )
+
+
+def test_a_launcher_starts_as_many_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toys.without_lake(monkeypatch)
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "3"), ("MASTER_ADDR", "here"), ("MASTER_PORT", "1")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match="--distributed 2, but 3 processes were started"):
+        training.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(distributed=2))
+
+
+def test_ray_is_asked_for_so_many_workers_and_a_result_may_be_left_unused(
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys.without_lake(monkeypatch)
+    asked = []
+
+    def crew(workers: int, *rest: Any) -> Here:
+        asked.append(workers)
+        return Here(*rest)
+
+    monkeypatch.setattr(ray_crew, "RayCrew", crew)
+    done = training.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(ray=3), activate=False)
+    assert asked == [3] and done.checkpoint == trained[1].checkpoint
+    assert not done.active and champion.active(tmp_path) is None
+
+
 def test_only_one_kind_of_company() -> None:
     with pytest.raises(UsageError, match="one of"):
         Team(workers=2, ray=2)
@@ -47,17 +118,26 @@ def test_the_curve_is_read_back_from_tensorboard(
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from replay.tensorboard import export
-
     store, done = trained
     assert done.run_id is not None
-    path = export(store, done.run_id, tmp_path)
-    assert export(store, done.run_id, tmp_path) == path
+    path = tensorboard.export(store, done.run_id, tmp_path)
+    assert tensorboard.export(store, done.run_id, tmp_path) == path
     found = EventAccumulator(str(path.parent)).Reload()
     rewards = found.Scalars("ppo/reward")
     assert [point.step for point in rewards] == [128, 256]
     assert np.isfinite([point.value for point in rewards]).all()
     assert {"ppo/validation_score", "imitation/loss"} <= set(found.Tags()["scalars"])
+
+
+def test_without_the_extra_the_message_says_what_to_install(
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, done = trained
+    assert done.run_id is not None
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    with pytest.raises(UsageError, match=r"pip install 'twin\[tensorboard\]'"):
+        tensorboard.export(store, done.run_id, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_live_prints_every_update(
