@@ -78,7 +78,8 @@ def main() -> None:
         # A usage error may come before `--json` is read.
         fail(error, output.as_json or "--json" in sys.argv)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("twin: interrupted; replay and train go on with --resume", err=True)
+        way = "`twin replay --resume latest` and `twin train --resume` go on where they stopped"
+        click.echo(f"twin: interrupted; {way}", err=True)
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone; nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
