@@ -41,11 +41,11 @@ def looks(store: Path, reader: RunReader, decisions: int) -> tuple[Look, ...]:
             continue
         view = view_from_json(event.payload["observation"])
         plan = plan_from_json(event.payload["plan"]) or view.plan
-        if plan is not None:
-            one = estimator.iteration(plan, view.forecast.links(), view.slowdown)
-            dead = one.iter_s == float("inf")
-            shares = (0.0, 1.0) if dead else (one.bubble_s / one.iter_s, one.exposed_comm_s / one.iter_s)
-            found.append(Look(event.sim_ns / 1e9, one.binding, *shares))
+        assert plan is not None, "where one job runs, its first decision has a plan"
+        one = estimator.iteration(plan, view.forecast.links(), view.slowdown)
+        dead = one.iter_s == float("inf")
+        shares = (0.0, 1.0) if dead else (one.bubble_s / one.iter_s, one.exposed_comm_s / one.iter_s)
+        found.append(Look(event.sim_ns / 1e9, one.binding, *shares))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from replay import audit, runner, runs
+from replay import audit, report, runner, runs
 from replay.log import RunReader
 from replay.runner import RunResult
 from tests.worlds import toy_scenario, toy_setup
@@ -72,3 +72,9 @@ def test_a_decision_of_one_job_is_reproduced_from_the_views_of_that_job(store: P
 
 def test_the_same_run_has_the_same_digest(store: Path) -> None:
     assert _run(store).digest == _run(store).digest
+
+
+def test_the_page_shows_every_job_and_no_pace_of_one_model(store: Path) -> None:
+    page = report.render(store, _run(store).run_id)
+    assert all(f"<strong>{job}</strong>: layers" in page for job in ("long", "urgent"))
+    assert "What bound the pace" not in page and "(by the model)" not in page

@@ -1,0 +1,77 @@
+"""Pages of runs that are not the usual ones: a link that stays down, plans with detours, replicas."""
+
+from pathlib import Path
+from types import SimpleNamespace as Found
+from typing import Any
+
+import pytest
+from histories import history, plan
+
+from replay import report_page, report_time, report_versus
+from replay.front import Point
+from replay.log import RunReader, RunWriter
+from replay.report_data import Story, tell
+from replay.report_decisions import plan_line
+from replay.report_model import Look
+
+NAMES = ("oslo", "guizhou", "shanghai")
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({}, "oslo 20 (tp 1, pp 2) → guizhou 14 (tp 1, pp 2) · dp 1 · 16 x 1"),
+        ({"schedule": "interleaved", "chunks": 2}, "16 x 1 · interleaved x 2, blocking"),
+        ({"sync": {"inner_steps": 64}}, "oslo 20 (tp 1, pp 2) | guizhou 14 (tp 1, pp 2) · dp 1"),
+        ({"sync": {"inner_steps": 64}}, "replicas, equal after every 64"),
+        ({"routes": [[0, 2, 1], [1, 2, 0]]}, "via oslo-shanghai-guizhou · via guizhou-shanghai-oslo"),
+    ],
+)
+def test_a_plan_in_one_line_tells_what_is_not_usual(fields: dict[str, Any], way: str) -> None:
+    line = plan_line({**plan(), **fields}, NAMES)
+    assert way in line
+    assert ("→" in line) == ("sync" not in fields) and ("via" in line) == ("routes" in fields)
+
+
+def test_a_link_that_stays_down_is_down_until_the_end(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as log:
+        for sim_ns, kind, payload, wall in history(1):
+            if kind != "link_restored":
+                log.append(sim_ns, kind, payload, wall=wall)
+        log.append(400 * 10**9, "gpu_repaired", {"domain": 2, "gpus": 1, "free": 4})
+    story, _ = tell(RunReader(tmp_path / "run").events())
+    assert story.outages == [((0, 1), 300.0, 400.0)]
+
+
+def test_the_rest_of_the_binding_cycles_share_a_lane() -> None:
+    held = [f"d{k % 3}: stage {k}" for k in range(report_time.BINDINGS + 2)]
+    looked = [Look(100.0 * k, text, 0.1, 0.1) for k, text in enumerate(held)]
+    story = Story(end_s=100.0 * len(held))
+    story.header = {"scenario": {"cluster": {"domains": [{"name": name} for name in NAMES]}}}
+    text = report_time.binding(story, looked)
+    assert text.count("12.5") > report_time.BINDINGS and "all others, 2" in text and "25" in text
+    few = report_time.binding(story, looked[: report_time.BINDINGS])
+    assert "all others" not in few
+
+
+def test_marks_that_lie_together_share_a_label() -> None:
+    points = [Point("a", "mpc", (), 1e-4, 1e-6), Point("b", "greedy", (), 1.001e-4, 1.001e-6)]
+    apart = Point("c", "static", (), 2e-4, 2e-6)
+    text = report_versus.front([*points, apart], "a")
+    assert text.count('class="name"') == 2
+    assert "mpc</span>, <span" in text.replace("\n", "")
+
+
+def test_policies_are_compared_without_a_bound_too() -> None:
+    row = Found(policy="mpc", run_id=None, kpis=None, problem="needs <more> memory", reduction_vs_single=None)
+    bound = Found(
+        tokens=1e6, exact=True, utilisation=0.5, egress_usd=1.0, timeline=((0, None), (1, None))
+    )  # fmt: skip
+    result = Found(
+        rows=[row], bound=None, wall_s=3600.0, window="test", dataset="d", scenario="s", note="", seed=0
+    )  # fmt: skip
+    alone = report_page.comparison(result, "run")  # type: ignore[arg-type]
+    assert "needs &lt;more&gt; memory" in alone and 'class="bound"' not in alone
+    result.bound = bound
+    beside = report_page.comparison(result, "run")  # type: ignore[arg-type]
+    assert 'class="bound"' in beside
