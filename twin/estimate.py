@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S, to_s
-from twin import cycle, feasible, iteration, kernel, moving, placement, replicas
-from twin.boundaries import Crossings, crossings, shared_boundary
+from twin import cycle, durations, feasible, iteration, kernel, making, moving, placement, replicas
+from twin.boundaries import Crossings, crossings
 from twin.compute import ComputeModel, layer_times
 from twin.domain import Cluster, LinkState, Matrix
+from twin.durations import Slowdown
 from twin.iteration import Estimate
 from twin.job import JobSpec
 from twin.kernel import DEAD, LONGEST_NS
@@ -30,8 +30,6 @@ from twin.stages import Slot, StageCosts, StageModel, slots
 __all__ = ["DEAD", "Estimate", "Estimator", "Move"]
 
 Int = NDArray[np.int64]
-Slowdown = NDArray[np.float64] | None
-"""(K,) compute time over nominal of each domain; None is nominal."""
 RESTART_S = 11.35
 """Reconfiguration measured by Sailor (SOSP 2025): stop, re-plan, restart of the processes."""
 
@@ -82,39 +80,19 @@ class Estimator:
         Raises:
             InfeasibleError: the domain has fewer GPUs.
         """
-        owned = self.cluster.domains[domain].gpus
-        if dp * tp * pp > owned:
-            name = self.cluster.domains[domain].name
-            raise InfeasibleError(f"{name}: dp {dp} x tp {tp} x pp {pp} needs {dp * tp * pp} GPUs of {owned}")
-        return placement.packed(dp, tp, pp)
+        return making.place(self.cluster, domain, dp, tp, pp)
 
     def make(
         self, order: Sequence[int], layer_counts: Sequence[int], dp: int, inner: Sequence[tuple[int, int]],
         micro_batch: int, *, extra_warmup: int | None = None,
     ) -> Plan:  # fmt: skip
-        """The plan with default placement and the job's schedule; m follows from the global batch.
+        """The plan with default placement and the job's schedule; see `twin.making.make`.
 
         Raises:
             InfeasibleError: too many GPUs, or the batch does not divide.
         """
-        count = self.job.micro_batches(dp, micro_batch)
-        if count is None:
-            raise InfeasibleError(
-                f"global batch {self.job.global_batch} is not a multiple of "
-                f"dp {dp} x micro-batch {micro_batch}"
-            )
-        shares = tuple(
-            Share(domain, int(layers), tp, pp, self.place(domain, dp, tp, pp))
-            for domain, layers, (tp, pp) in zip(order, layer_counts, inner, strict=True)
-        )
-        job = self.job
-        if job.chunks > 1 and (trouble := feasible.chunk_problem(shares, count, job.chunks)):
-            raise InfeasibleError(trouble)
-        extra = job.extra_warmup if extra_warmup is None else extra_warmup
-        return Plan(
-            shares, dp, micro_batch, count, job.schedule, extra, job.p2p, job.recompute, job.zero,
-            chunks=job.chunks,
-        )  # fmt: skip
+        extra = self.job.extra_warmup if extra_warmup is None else extra_warmup
+        return making.make(self.cluster, self.job, order, layer_counts, dp, inner, micro_batch, extra)
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
         """Why `plan` cannot run; empty when it can. `free_gpus` (K,): GPUs alive per domain."""
@@ -183,7 +161,7 @@ class Estimator:
             return None
         if not exchange and len(plan.shares) > 1:
             across = replace(across, tied_ns=0)
-        return self._timing(plan, self._plan_costs(plan), across, slowdown)
+        return durations.pipeline(plan, self._plan_costs(plan), across, slowdown)
 
     def iteration(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> Estimate:
         """Everything about one iteration; with a dead link the time is infinite and utilisation 0."""
@@ -191,12 +169,12 @@ class Estimator:
             return self._replicas(plan, links, slowdown)
         costs = self._plan_costs(plan)
         nothing = Crossings.none(len(costs.slots), plan.chunks)
-        free = self._timing(plan, costs, nothing, slowdown, sync=False)
+        free = durations.pipeline(plan, costs, nothing, slowdown, sync=False)
         busy_s = (free.busy_ns + free.tail)[:, 0] / NS_PER_S
         across = self._crossings(plan, links)
         if across is None:
             return self._describe(plan, costs, busy_s, DEAD, DEAD, "a dead link")
-        timing = self._timing(plan, costs, across, slowdown)
+        timing = durations.pipeline(plan, costs, across, slowdown)
         total, alone = int(kernel.iteration_ns(timing)[0]), int(kernel.iteration_ns(free)[0])
         return self._describe(plan, costs, busy_s, total, alone, self._binding(timing, costs))
 
@@ -274,37 +252,24 @@ class Estimator:
         dead.
         """
         times = np.full(len(cuts), DEAD)
-        sketch = self._sketch(order, dp, inner, micro_batch)
+        sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
         across = None if sketch is None else self._crossings(sketch, links)
         if sketch is None or across is None:
             return times
         costs = self._costs(sketch, np.asarray(cuts, dtype=np.int64))
         fits = self._fits(costs)
         if fits.any():
-            times[fits] = kernel.iteration_ns(self._timing(sketch, costs.where(fits), across, slowdown))
+            times[fits] = kernel.iteration_ns(durations.pipeline(sketch, costs.where(fits), across, slowdown))
         return times
 
     def fits_cuts(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
     ) -> NDArray[np.bool_]:
         """Which of the plans `cuts` (P, n + 1) fit in memory with a layer in every stage (P,)."""
-        sketch = self._sketch(order, dp, inner, micro_batch)
+        sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
         if sketch is None:
             return np.zeros(len(cuts), dtype=np.bool_)
         return self._fits(self._costs(sketch, np.asarray(cuts, dtype=np.int64)))
-
-    def _sketch(
-        self, order: Sequence[int], dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
-    ) -> Plan | None:
-        """A plan that has everything but the right cuts; None where no cut can make it legal."""
-        fits = all(
-            dp * tp * pp <= self.cluster.domains[k].gpus for k, (tp, pp) in zip(order, inner, strict=True)
-        )
-        count, chunks = self.job.micro_batches(dp, micro_batch), self.job.chunks
-        stages = sum(pp for _, pp in inner)
-        if not fits or count is None or (chunks > 1 and (stages < 2 or count % stages)):
-            return None
-        return self.make(order, [pp * chunks for _, pp in inner], dp, inner, micro_batch)
 
     def _fits(self, costs: StageCosts) -> NDArray[np.bool_]:
         have = np.array([self.cluster.domains[slot.domain].gpu.memory_bytes for slot in costs.slots])
@@ -328,25 +293,5 @@ class Estimator:
     def _costs(self, sketch: Plan, cuts: Int) -> StageCosts:
         return self._model.costs(self._slots(sketch), cuts, self._layouts(sketch), sketch)
 
-    def _timing(
-        self, plan: Plan, costs: StageCosts, crossings: Crossings, slowdown: Slowdown, *, sync: bool = True
-    ) -> Pipeline:
-        """What the kernel reads: every duration rounded once."""
-        domains = [slot.domain for slot in costs.slots]
-        slow: Any = 1.0 if slowdown is None else np.tile(slowdown[domains], plan.chunks)[:, None]
-        tail = _ns(costs.update_s + (costs.sync_s if sync else 0.0))
-        tail[[0, -1]] += crossings.tied_ns
-        return Pipeline(
-            _ns(costs.forward_s * slow), _ns(costs.backward_s * slow),
-            crossings.of, crossings.lf, crossings.ob, crossings.lb, tail,
-            costs.warmup, plan.micro_batches, plan.schedule, plan.p2p, plan.chunks,
-            shared_boundary(domains) if plan.chunks > 1 else -1,
-            None if costs.weight_s is None else _ns(costs.weight_s * slow),
-        )  # fmt: skip
-
     def _crossings(self, plan: Plan, links: LinkState) -> Crossings | None:
         return crossings(self.cluster, self.job, plan, self._layouts(plan), links)
-
-
-def _ns(seconds: NDArray[np.float64]) -> Int:
-    return np.rint(np.minimum(seconds * NS_PER_S, LONGEST_NS)).astype(np.int64)
