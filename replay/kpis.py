@@ -37,7 +37,11 @@ class Kpis:
     late: int  # decisions over the deadline
     paused_s: float  # training stood still for a change of plan
     lost_s: float  # abandoned, failed, waiting, or unfinished at the horizon
-    load_stability: float  # 1 - seconds without progress for the scheduler's reasons / wall seconds
+    present_s: float  # from submission to the end, summed over jobs; the run for a job alone
+    queued_s: float  # from submission to the first GPUs, summed over jobs; 0 for a job alone
+    load_stability: (
+        float  # 1 - seconds without progress for the scheduler's reasons / seconds of jobs in the run
+    )
     decision_p50_s: float | None
     decision_p99_s: float | None
     decision_max_s: float | None
@@ -56,8 +60,9 @@ def of_events(events: Iterable[Event]) -> Kpis:
     return fold.kpis()
 
 
-SCHEDULER_REASONS = frozenset({"abandoned", "moving"})
-"""Reasons of `time_lost` that a scheduler causes; failures and the horizon are not its doing."""
+SCHEDULER_REASONS = frozenset({"abandoned", "moving", "preempted"})
+"""Reasons of `time_lost` that a scheduler causes; failures and the horizon are not its doing. Waiting is
+where a more urgent job took the GPUs; for the first ones it is the queue's: `queued_s`."""
 
 
 class Fold:
@@ -67,6 +72,9 @@ class Fold:
         self._end_ns = 0
         self._gpus_owned = 0
         self._in_plan: dict[str, tuple[int, ...]] = {}  # of each job
+        self._since_ns: dict[str, int] = {}  # submission of the jobs that are there
+        self._preempted: set[str] = set()
+        self._present_ns = self._queued_ns = 0
         self._iterations = self._tokens = self._training_ns = 0
         self._compute_ns = self._gpu_compute_ns = self._active_ns = 0
         self._paused_ns = self._lost_ns = self._scheduler_ns = 0
@@ -85,6 +93,9 @@ class Fold:
             "gpu_failed": self._work_lost,
             "work_lost": self._work_lost,
             "state_copied": self._state_copied,
+            "job_submitted": self._job_submitted,
+            "job_preempted": self._job_preempted,
+            "job_finished": self._job_finished,
         }
 
     def add(self, event: Event) -> None:
@@ -98,6 +109,15 @@ class Fold:
         domains = event.payload["scenario"]["cluster"]["domains"]
         self._gpus_owned = sum(domain["gpus"] for domain in domains)
 
+    def _job_submitted(self, event: Event) -> None:
+        self._since_ns[event.job] = event.sim_ns
+
+    def _job_preempted(self, event: Event) -> None:
+        self._preempted.add(event.job)
+
+    def _job_finished(self, event: Event) -> None:
+        self._present_ns += event.sim_ns - self._since_ns.pop(event.job)
+
     def _decided(self, event: Event) -> None:
         self._decisions += 1
         self._fallbacks += event.payload["fallback"] is not None
@@ -110,6 +130,7 @@ class Fold:
         applied = event.payload
         self._moves += event.job in self._in_plan
         self._in_plan[event.job] = tuple(share["domain"] for share in applied["plan"]["shares"])
+        self._preempted.discard(event.job)
         self._paused_ns += applied["pause_ns"]
         self._scheduler_ns += applied["pause_ns"]
         self._active_ns += applied["pause_ns"] * len(self._in_plan[event.job])
@@ -134,6 +155,9 @@ class Fold:
         lost = event.payload
         end_ns = lost["start_ns"] + lost["lost_ns"]
         self._lost_ns += lost["lost_ns"]
+        waited = lost["lost_ns"] if lost["reason"] == "waiting" else 0
+        self._queued_ns += waited if event.job and event.job not in self._in_plan else 0
+        self._scheduler_ns += waited if event.job in self._preempted else 0
         self._scheduler_ns += lost["lost_ns"] if lost["reason"] in SCHEDULER_REASONS else 0
         self._active_ns += lost["lost_ns"] * len(self._in_plan.get(event.job, ()))
         self._wan_bytes += _bytes(lost["wan_bytes"])
@@ -181,12 +205,20 @@ class Fold:
             late=self._late,
             paused_s=self._paused_ns / NS_PER_S,
             lost_s=self._lost_ns / NS_PER_S,
-            load_stability=1.0 - (_ratio(self._scheduler_ns, self._end_ns) or 0.0),
+            present_s=self._job_ns() / NS_PER_S,
+            queued_s=self._queued_ns / NS_PER_S,
+            load_stability=1.0 - (_ratio(self._scheduler_ns, self._job_ns()) or 0.0),
             decision_p50_s=_quantile(latency_s, 0.50),
             decision_p99_s=_quantile(latency_s, 0.99),
             decision_max_s=_quantile(latency_s, 1.0),
             coordination_max_s=_quantile(np.array(self._coordination_s), 1.0),
         )
+
+    def _job_ns(self) -> int:
+        """Time that jobs spent in the run, from submission to their end; all of it for a job alone."""
+        if not self._since_ns and not self._present_ns:
+            return self._end_ns
+        return self._present_ns + sum(self._end_ns - since for since in self._since_ns.values())
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:

@@ -27,6 +27,7 @@ FIGURES = (
     ("moves", "moves", 1.0),
     ("paused_s", "paused by moves, s", 1.0),
     ("lost_s", "without progress, s", 1.0),
+    ("queued_s", "waited for first GPUs, s", 1.0),
     ("load_stability", "load stability, %", 100.0),
     ("decision_p99_s", "decision latency p99, ms", 1e3),
 )

@@ -1,6 +1,6 @@
 """What a scenario takes from the lake besides links: faults of nodes, jobs that arrive, scatter of steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 
 from ingest.errors import NotFoundError, UsageError
 from ingest.units import to_ns
-from twin import jitter
+from twin import jitter, transformer
 from twin.faults import Fault
 from twin.jitter import Factors
 from twin.job import JobSpec
@@ -88,17 +88,24 @@ def faults(rows: Sequence[Any], settings: FaultTrace, nodes: Sequence[int]) -> t
 
 def arrivals(rows: Sequence[Any], settings: Arrivals, spec: JobSpec) -> tuple[Submission, ...]:
     """Submissions from rows (id, ns, GPUs, seconds, priority) in order of time."""
-    zero = rows[0][1]
+    zero, whole = rows[0][1], rows[-1][1] - rows[0][1]
+    pace = 1.0 if settings.spread_s is None or not whole else to_ns(settings.spread_s) / whole
     return tuple(
         Submission(
             name=name,
-            submit_ns=at_ns - zero,
+            submit_ns=round((at_ns - zero) * pace),
             priority=int(priority in settings.urgent),
-            spec=spec,
+            spec=_of_size(spec, settings.models, gpus),
             tokens=max(1, round(gpus * seconds * settings.tokens_per_gpu_s)),
         )
         for name, at_ns, gpus, seconds, priority in rows
     )
+
+
+def _of_size(spec: JobSpec, models: Mapping[int, str], gpus: int) -> JobSpec:
+    """What a job of so many GPUs trains."""
+    least = max((size for size in models if size <= gpus), default=None)
+    return spec if least is None else replace(spec, model=transformer.preset(models[least]))
 
 
 def _quantiles(rows: Sequence[Any], settings: JitterSettings) -> Factors:

@@ -197,8 +197,9 @@ class SubmittedJob(Config):
 class Arrivals(Config):
     """Jobs from the table `jobs` of a data set of the lake, in the order of submission.
 
-    All train the scenario's model. The work of a job is its GPU time, not its duration: GPUs x duration x
-    `tokens_per_gpu_s`. Time 0 is the submission of the first job taken.
+    The work of a job is its GPU time, not its duration: GPUs x duration x `tokens_per_gpu_s`. Time 0 is the
+    submission of the first job taken. With `spread_s` the last one is submitted so many seconds later, and
+    all in between keep their proportions; dividing it by 1.2 is 20 % more load.
     """
 
     dataset: str
@@ -206,6 +207,9 @@ class Arrivals(Config):
     tokens_per_gpu_s: Positive
     skip: Annotated[int, Field(ge=0)] = 0  # jobs before the first one taken
     at_least_gpus: Count = 1  # smaller jobs are left out
+    spread_s: Positive | None = None  # as the trace has it by default
+    # what jobs of so many GPUs and more train; the scenario's model by default
+    models: dict[Count, str] = Field(default_factory=dict)
     urgent: tuple[str, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
 
 

@@ -73,7 +73,7 @@ def test_figures_by_hand() -> None:
     assert found.usd_per_token == 2.5 / 9000 and found.joule_per_token == 150 / 9000
     assert (found.wan_bytes, found.moved_bytes) == (4040, 500)
     assert (found.decisions, found.moves, found.fallbacks, found.late) == (2, 1, 1, 1)
-    assert (found.paused_s, found.lost_s) == (10.0, 5.0)
+    assert (found.paused_s, found.lost_s, found.queued_s) == (10.0, 5.0, 0.0)
     assert found.load_stability == pytest.approx(0.9)  # the horizon is not the scheduler's doing
     assert (found.decision_p50_s, found.decision_max_s, found.coordination_max_s) == (1.0, 1.5, 3.0)
     json.dumps(found.to_json(), allow_nan=False)
@@ -96,6 +96,34 @@ def test_an_abandoned_iteration_is_the_schedulers_doing() -> None:
     lost = {"reason": "abandoned", "start_ns": 95 * S, "lost_ns": 5 * S, "wan_bytes": [], "moved_bytes": []}
     events.insert(-1, Event(8, 100 * S, "time_lost", 1, "", {**lost, **NO_CHARGE}, {}))
     assert of_events(events).load_stability == pytest.approx(0.85)
+
+
+def test_of_several_jobs_the_stability_is_over_the_time_that_they_are_there() -> None:
+    """a is there for 100 s; b from 20 s to 80 s: 10 s in the queue, displaced at 50 s, back after 15 s."""
+
+    def lost(reason: str, start_s: int, lost_s: int) -> dict[str, Any]:
+        fields = {"reason": reason, "start_ns": start_s * S, "lost_ns": lost_s * S}
+        return {**fields, "wan_bytes": [], "moved_bytes": [], **NO_CHARGE}
+
+    rows: list[tuple[int, str, str, dict[str, Any]]] = [
+        (0, "run_started", "", {"scenario": SCENARIO}),
+        (0, "job_submitted", "a", {}),
+        (0, "plan_applied", "a", applied(0, 0, (0,))),
+        (20, "job_submitted", "b", {}),
+        (30, "time_lost", "b", lost("waiting", 20, 10)),
+        (30, "plan_applied", "b", applied(30, 0, (1,))),
+        (50, "time_lost", "b", lost("preempted", 48, 2)),
+        (50, "job_preempted", "b", {}),
+        (60, "time_lost", "b", lost("waiting", 50, 10)),
+        (65, "plan_applied", "b", applied(60, 5, (2,))),
+        (80, "job_finished", "b", {}),
+        (100, "run_finished", "", {"totals": {}}),
+    ]
+    found = of_events(
+        Event(n, at * S, kind, 1, job, what, {}) for n, (at, kind, job, what) in enumerate(rows)
+    )
+    assert found.queued_s == 10.0
+    assert found.load_stability == pytest.approx(1 - (2 + 10 + 5) / (100 + 60))
 
 
 def test_billing_takes_the_95th_percentile_of_five_minute_averages() -> None:

@@ -1,5 +1,6 @@
 """Faults, jobs and step times of the lake, in the terms of the world."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,18 @@ def test_jobs_arrive_in_order_with_their_gpu_time_as_work(store: Path) -> None:
     told = [(job.name, job.submit_ns, job.priority, job.tokens) for job in setup.jobs]
     assert told == [("first", 0, 0, 2_000), ("big", to_ns(70), 1, 1_600)]
     assert setup.jobs[0].spec == setup.job
+
+
+def test_arrivals_may_be_spread_and_train_models_by_their_size(store: Path) -> None:
+    arrivals = {"dataset": "my-jobs", "count": 3, "tokens_per_gpu_s": 2.0, "spread_s": 40}
+    setup = _setup(store, arrivals=arrivals | {"models": {4: "llama2-13b", 8: "llama2-70b"}})
+    told = [(job.name, job.submit_ns, job.spec.model.name) for job in setup.jobs]
+    assert told == [
+        ("small", 0, "llama2-7b"),
+        ("first", 12 * S, "llama2-13b"),  # 30 of 100 s
+        ("big", 40 * S, "llama2-70b"),
+    ]
+    assert len({replace(job.spec, model=setup.job.model) for job in setup.jobs}) == 1
 
 
 def test_arrivals_without_a_job_of_that_size_are_refused() -> None:
