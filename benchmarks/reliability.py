@@ -131,28 +131,42 @@ source = replay
 patch = subprocess
 parallel = true
 """
-TESTS = ("tests/replay", "tests/crash", "tests/golden", "tests/test_cli.py", "tests/test_cli_contract.py")
+TESTS = (
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "replay").glob("test_*.py")),
+    *(f"tests/crash/test_{name}.py" for name in ("directory_states", "compaction", "growing", "io_errors")),
+    *("tests/golden", "tests/test_cli.py", "tests/test_cli_contract.py"),
+)
+PIECES = 8
+"""In so many runs of pytest, so that an interrupted one costs little."""
+RUNS: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = (
+    *((TESTS[k::PIECES], {}) for k in range(PIECES)),
+    (("tests/replay/test_screening.py",), {"NUMBA_DISABLE_JIT": "1"}),
+)
 
 
-def coverage() -> str:
-    """T24: branch coverage of replay/ by its tests, the crash tests, the golden logs and the CLI contract.
+def coverage(folder: Path) -> str:
+    """T24: branch coverage of replay/ by its tests, the golden logs, the CLI contract, and crash tests.
 
-    The compiled loop of the screening is counted where it is interpreted.
+    The compiled loop of the screening is counted where it is interpreted. Finished runs stay in `folder`.
     """
-    failed = []
-    with tempfile.TemporaryDirectory() as folder:
-        rules = Path(folder) / "rules"
-        replace(rules, COVERAGE.encode())
-        data = {**os.environ, "COVERAGE_FILE": str(Path(folder) / "data")}
-        base = [sys.executable, "-m", "coverage"]
-        pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        for tests, more in ((TESTS, {}), (("tests/replay/test_screening.py",), {"NUMBA_DISABLE_JIT": "1"})):
-            command = [*base, "run", f"--rcfile={rules}", *pytest, *tests]
+    rules, said = folder / "rules", []
+    replace(rules, COVERAGE.encode())
+    base = [sys.executable, "-m", "coverage"]
+    with_rules = f"--rcfile={rules}"
+    for number, (tests, more) in enumerate(RUNS):
+        kept, data = folder / f"said-{number}", {**os.environ, "COVERAGE_FILE": str(folder / f"run-{number}")}
+        if not kept.exists():
+            pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+            command = [*base, "run", with_rules, *pytest]
             done = subprocess.run(command, cwd=ROOT, env=data | more, capture_output=True, text=True)
-            failed += [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        subprocess.run([*base, "combine", f"--rcfile={rules}"], cwd=ROOT, env=data, capture_output=True)
-        report = [*base, "report", f"--rcfile={rules}"]
-        text = subprocess.run(report, cwd=ROOT, env=data, capture_output=True, text=True).stdout
+            replace(kept, done.stdout.encode())
+        said += kept.read_text().splitlines()
+    failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    data = {**os.environ, "COVERAGE_FILE": str(folder / "all")}
+    combine = [*base, "combine", with_rules, "--keep", *map(str, folder.glob("run-*"))]
+    subprocess.run(combine, cwd=ROOT, env=data, capture_output=True, check=True)
+    report = [*base, "report", with_rules]
+    text = subprocess.run(report, cwd=ROOT, env=data, capture_output=True, text=True).stdout
     rows = [line.split() for line in text.splitlines() if line.startswith("replay/")]
     total = next(line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL"))
     below = ", ".join(f"`{row[0]}` {row[-1]}" for row in rows if row[-1] != "100%") or "none"
@@ -212,17 +226,18 @@ def main() -> None:
     parser.add_argument("--only", help="Make only the parts with this in their names, and no page.")
     parser.add_argument("--tried", type=Path, help="All of T23 instead of a sample, going on from this file.")
     given = parser.parse_args()
+    code = code_version()["sources"]
+    kept: Path | None = given.parts and given.parts.with_suffix(".coverage")
     alone: Makers = {  # nothing else runs while speed is measured
         "speed": lambda: in_folder(speed),
         "T22 soak": lambda: in_folder(lambda folder: soak(folder, given.events)),
     }
     beside: Makers = {  # the longest first
-        "T24 coverage": coverage,
+        "T24 coverage": partial(coverage, kept / code[:12]) if kept else lambda: in_folder(coverage),
         "T23 mutation": lambda: mutation(8 * given.effort, given.tried),
         **{group.name: partial(row, group, given.effort) for group in sorted(GROUPS, key=_length)},
         "T25 upgrade": upgrade.table,
     }
-    code = code_version()["sources"]
     made_by = f"{code} effort {given.effort} events {given.events}"
     made = make_all(alone, beside, given.only or "", Parts(given.parts, made_by, len(alone | beside)))
     if given.only:
