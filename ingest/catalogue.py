@@ -111,6 +111,13 @@ def find(name: str) -> Entry:
     return found[name]
 
 
+def origin_of(name: str) -> str | None:
+    """The public set that is called `name`, or from which `twin ingest` computes it; None: there is none."""
+    if name in entries():
+        return name
+    return next((entry for entry in entries() if name in dataset.known(entry).get("derive", {})), None)
+
+
 def _entry(name: str, about: Mapping[str, Any], rows: list[list[str]]) -> Entry:
     known = dataset.known(name)
     items = [Item(file, int(size), digest, _origin(about, file)) for file, size, digest in rows]

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ingest import catalogue
 from ingest.config import suggestion
 from ingest.errors import NotFoundError, UsageError
 from twin.wan import Times, Values
@@ -128,10 +129,8 @@ def explain(
         ).fetchall()
     name = source.dataset
     if name not in names:
-        shipped = name.startswith("synthetic-")
-        run = "run `twin ingest traces/`" if shipped else f"run `twin ingest` on the folder of {name}"
-        other = f" or choose one of: {', '.join(names)} with --dataset" if names else ""
-        return NotFoundError(f"the lake in {store} has no link samples of {name!r}: {run}{other}")
+        other = f", or choose one of: {', '.join(names)} with --dataset" if names else ""
+        return NotFoundError(f"the lake in {store} has no link samples of {name!r}: {_way_to(name)}{other}")
     known = [row[0] for row in found]
     unknown = [site for site in sites if site not in known]
     if unknown:
@@ -140,6 +139,16 @@ def explain(
             "name the site of each domain under `wan.sites`"
         )
     return UsageError(f"data set {name!r} has no {what}")
+
+
+def _way_to(name: str) -> str:
+    """What brings a data set into the lake."""
+    if name.startswith("synthetic-"):
+        return "run `twin ingest traces/`"
+    origin = catalogue.origin_of(name)
+    if origin is None:
+        return f"run `twin ingest` on the folder of {name}"
+    return f"run `twin fetch {origin}` and then `twin ingest` on its folder"
 
 
 def _asking(  # type: ignore[no-untyped-def]

@@ -182,6 +182,14 @@ def test_an_empty_lake_says_what_to_run(tmp_path: Path) -> None:
         measured.load(tmp_path, spec(), ["a", "b"])
 
 
+@pytest.mark.parametrize(
+    ("name", "origin"), [("wanify-aws8", "wanify-aws8"), ("geant-available", "geant-traffic-matrices")]
+)
+def test_a_public_set_says_where_it_comes_from(tmp_path: Path, name: str, origin: str) -> None:
+    with pytest.raises(NotFoundError, match=f"run `twin fetch {origin}`"):
+        measured.load(tmp_path, spec(dataset=name), ["a", "b"])
+
+
 def test_a_small_window_lets_go_of_the_series() -> None:
     link = LinkSeries(np.arange(1000) * NS_PER_S, np.arange(1000.0), np.zeros(1000))
     small, large = link.window(0, 100 * NS_PER_S), link.window(0, 900 * NS_PER_S)
