@@ -39,7 +39,7 @@ def ingest(console: Console, report: "IngestReport") -> None:
     console.line()
     for note in report.notes:
         console.line(note)
-    console.line(f"{sum(report.rows.values()):,} rows added in {report.seconds:.1f} s")
+    console.line(f"{counted(sum(report.rows.values()), 'row')} added in {report.seconds:.1f} s")
     if any(result.rejected for result in report.files):
         console.line('why rows were rejected: twin sql "select source_file, source_row, reason from rejects"')
 

@@ -178,8 +178,9 @@ def test_a_filter_is_steady_drifting_or_calmer(shown: Shown, healthy: bool, nis:
 
 
 def test_policies_are_listed_with_and_without_checkpoints(shown: Shown) -> None:
-    listed = {"policies": [{"name": "static", "summary": "stays"}], "checkpoints": []}
-    assert "checkpoints" not in shown(show_training.policies, listed)
+    listed = {"policies": [{"name": "static", "summary": "stays"}], "checkpoints": [], "active": None}
+    text = shown(show_training.policies, listed)
+    assert "checkpoints" not in text and "active checkpoint  none: the shipped one" in text
     one = {
         "digest": "ab" * 32, "active": False, "records": [],
         "lineage": {"problem": "damaged", "data": [["x", 1], ["y", 1], ["z", 1]]},
