@@ -165,6 +165,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @weights_option
 @link_option
 @click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")
+@click.option("--load", metavar="L,L", help="Also with jobs coming so many times as fast, as in 0.8,1.2.")
 @click.option("--pareto", is_flag=True, help="Also with a grid of weights: fronts.")
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
@@ -173,17 +174,19 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
-    perturb: str | None, pareto: bool, jobs: int | None, checkpoint: str | None, bound: bool,
+    perturb: str | None, load: str | None, pareto: bool, jobs: int | None, checkpoint: str | None,
+    bound: bool,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the bound.
 
-    More than one world (several scenarios or seeds, --perturb, --pareto) run in parallel, and what is
-    finished in the store is not run again.
+    More than one world (several scenarios or seeds, --perturb, --load, --pareto) run in parallel, and
+    what is finished in the store is not run again.
 
     \b
     Examples:
       twin bench --scenario tri-7b -p static -p mpc -p hippo
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
+      twin bench -s queue --seeds 5 --load 0.8,1.2
     """
     from replay import bench_table, compare, options
     from replay import show_run as show
@@ -193,8 +196,9 @@ def bench(
     told = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
     worlds = [World.of(scenario, dataset, window, engine, seed) for scenario in told]
     noises = options.parse_noises(perturb) if perturb else ()
+    loads = options.parse_loads(load) if load else ()
     with out.console.progress() as progress:
-        if len(worlds) == 1 and seeds == 1 and not noises and not pareto:
+        if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto:
             one = compare.compare(
                 out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, progress=progress
             )
@@ -203,7 +207,7 @@ def bench(
         from replay import bench as benchmark
 
         result = benchmark.bench(
-            out.store, chosen, worlds, seeds=seeds, noises=noises, pareto=pareto, checkpoint=checkpoint,
-            with_bound=bound, jobs=jobs, progress=progress,
+            out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads, pareto=pareto,
+            checkpoint=checkpoint, with_bound=bound, jobs=jobs, progress=progress,
         )  # fmt: skip
     out.show(result.to_json(), lambda console: bench_table.bench(console, result))

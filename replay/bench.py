@@ -1,6 +1,6 @@
 """Policies x scenarios x seeds, paired in the same worlds, in parallel; see `replay.bench_result`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from ingest.progress import SILENT, Progress
 from policy import registry
 from policy.bound import Bound
 from replay import bench_front
+from replay.bench_load import loaded, next_jobs
 from replay.bench_result import Bench, Chapter, Played
 from replay.bench_runs import Cell, Outcome, best, play
 from replay.bench_world import World
@@ -25,6 +26,7 @@ def bench(
     *,
     seeds: int = 1,
     noises: Sequence[Noise] = (),
+    loads: Sequence[float] = (),
     pareto: bool = False,
     checkpoint: str | None = None,
     with_bound: bool = True,
@@ -33,18 +35,19 @@ def bench(
 ) -> Bench:
     """Run every policy in every world, one a scenario, and again with the next `seeds` - 1 seeds.
 
-    A seed changes the noise of the telemetry and, where a scenario perturbs its links, the links. `noises`
-    are levels of added noise, for scenarios that have none of their own. With `pareto` policies that follow
+    A seed changes the noise of the telemetry, where a scenario perturbs its links, the links, and where jobs
+    arrive as in a trace, which of them. `noises` are levels of added noise, for scenarios that have none of
+    their own, `loads` how many times as fast jobs come. With `pareto` policies that follow
     the weights run with a grid of them. A finished run of the store with the same header (so of the same
     code) is used again.
 
     Raises:
-        UsageError: an unknown policy, no seed, or something named twice.
+        UsageError: an unknown policy, no seed, something named twice, or a load without jobs that arrive.
     """
     scenarios = [world.scenario for world in worlds]
     _check(policies, scenarios, seeds)
     crew = Crew(store, cores() if jobs is None else jobs, progress)
-    every = [one for world in worlds for one in _multiplied(world, seeds, noises)]
+    every = [one for world in worlds for one in _multiplied(world, seeds, noises, loads)]
     cells = [Cell(world, policy, checkpoint) for world in every for policy in policies]
     grid = bench_front.cells(every, policies, checkpoint) if pareto else []
     found = crew.each(play, [*cells, *grid], "runs")
@@ -68,7 +71,7 @@ def assembled(
     computed here. `weighted` are the runs of a grid of weights, if there was one."""
     bounds = _bounds(crew, worlds, outcomes) if with_bound else [None] * len(worlds)
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
-    scenarios = {world.scenario.name: world.scenario for world in worlds if world.clip is None}
+    scenarios = {world.scenario.name: world.scenario for world in worlds if world.plain}
     return tuple(_chapter(s, policies, played, weighted) for s in scenarios.values())
 
 
@@ -84,10 +87,21 @@ def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -
         raise UsageError(f"--seeds {seeds}: at least one seed is needed")
 
 
-def _multiplied(world: World, seeds: int, noises: Sequence[Noise]) -> Iterator[World]:
-    """All seeds of a world as it is, then all seeds under each level of noise."""
-    plain = [replace(world, seed=world.seed + k) for k in range(seeds)]
+def seeded(world: World, seeds: int) -> list[World]:
+    """The world with this seed and the next ones."""
+    return [replace(world, seed=world.seed + k, scenario=next_jobs(world.scenario, k)) for k in range(seeds)]
+
+
+def at_load(world: World, load: float) -> World:
+    """The same world with its jobs `load` times as fast."""
+    return replace(world, scenario=loaded(world.scenario, load), load=load)
+
+
+def _multiplied(world: World, seeds: int, noises: Sequence[Noise], loads: Sequence[float]) -> Iterator[World]:
+    """All seeds of a world as it is, then all seeds under each level of noise and each load."""
+    plain = seeded(world, seeds)
     yield from plain
+    yield from (at_load(one, load) for load in loads if load != 1.0 for one in plain)
     for noise in noises if world.scenario.perturbation.noise is None else ():
         for one in plain:
             yield replace(one, scenario=noisy(world.scenario, noise), clip=noise.clip)
@@ -99,6 +113,8 @@ def _bounds(
     """The bound of each world, over the plans of all worlds that have the same truth: those share it."""
     groups: dict[tuple[str, str], list[int]] = {}
     for index, (world, row) in enumerate(zip(worlds, outcomes, strict=True)):
+        if world.scenario.several_jobs:  # a bound is for one
+            continue
         truth = next((outcome.truth for outcome in row if outcome.run_id), None)
         if truth is not None:
             groups.setdefault((world.scenario.name, truth), []).append(index)
@@ -123,21 +139,28 @@ def _chapter(
 ) -> Chapter:  # fmt: skip
     """What belongs to one scenario, out of everything."""
     own = [entry for entry in played if entry.world.scenario.name == scenario.name]
-    levels: dict[float, tuple[Played, ...]] = {}
-    for entry in own:
-        if entry.world.clip is not None:
-            levels[entry.world.clip] = (*levels.get(entry.world.clip, ()), entry)
-    plain = tuple(entry for entry in own if entry.world.clip is None)
+    plain = tuple(entry for entry in own if entry.world.plain)
     front = None
     if weighted is not None:
         fixed = [(p, e.world.seed, o) for e in plain for p, o in zip(policies, e.outcomes, strict=True)]
         grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == scenario.name]
         front = bench_front.front_of([*fixed, *grid])
-    return Chapter(scenario, tuple(policies), plain, levels, front)
+    noisy = _by_level((entry.world.clip, entry) for entry in own)
+    loads = _by_level((entry.world.load, entry) for entry in own)
+    return Chapter(scenario, tuple(policies), plain, noisy, front, loads)
+
+
+def _by_level(entries: Iterable[tuple[float | None, Played]]) -> dict[float, tuple[Played, ...]]:
+    """What has a level, by it."""
+    levels: dict[float, tuple[Played, ...]] = {}
+    for level, entry in entries:
+        if level is not None:
+            levels[level] = (*levels.get(level, ()), entry)
+    return levels
 
 
 def _notes(scenarios: Sequence[Scenario], noises: Sequence[Noise]) -> tuple[str, ...]:
     own = [scenario.name for scenario in scenarios if scenario.perturbation.noise is not None]
-    if not noises or not own:
-        return ()
-    return (f"{', '.join(own)}: has noise of its own, so none was added",)
+    several = [scenario.name for scenario in scenarios if scenario.several_jobs]
+    notes = [f"{', '.join(own)}: has noise of its own, so none was added"] if noises and own else []
+    return (*notes, *(f"{name}: several jobs, for which no bound is known" for name in several))

@@ -50,12 +50,12 @@ def grid() -> tuple[Weights, ...]:
 
 
 def cells(worlds: Sequence[World], policies: Sequence[str], checkpoint: str | None) -> list[Cell]:
-    """The grid for every policy that follows the weights, in every world without added noise."""
+    """The grid for every policy that follows the weights, in every plain world."""
     following = [policy for policy in policies if registry.entry(policy).weighted]
     return [
         Cell(replace(world, scenario=weighted(world.scenario, weights)), policy, checkpoint)
         for world in worlds
-        if world.clip is None
+        if world.plain
         for policy in following
         for weights in grid()
         if weights != world.scenario.weights  # that run is there already

@@ -1,13 +1,14 @@
 """What a benchmark found: worlds, chapters, the tally; every figure derived from the outcomes of runs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from policy.bound import Bound
 from replay.bench_front import Front
+from replay.bench_load import steadiness
 from replay.bench_runs import Outcome
 from replay.bench_stats import Versus, average, interquartile, time_per_token, tokens, versus
 from replay.bench_world import World
@@ -33,6 +34,7 @@ class Played:
         return {
             "seed": self.world.seed,
             "clip": self.world.clip,
+            "load": self.world.load,
             "bound": None if self.bound is None else bound_to_json(self.bound, walls[0]),
             "rows": [
                 {
@@ -49,13 +51,14 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Everything about one scenario; `worlds` are those without added noise, a seed each."""
+    """Everything about one scenario; `worlds` are the plain ones, a seed each."""
 
     scenario: Scenario
     policies: tuple[str, ...]
     worlds: tuple[Played, ...]
     noisy: dict[float, tuple[Played, ...]]  # by level; each seed is one of `worlds`
     front: Front | None
+    loads: dict[float, tuple[Played, ...]] = field(default_factory=dict)  # by load, as `noisy`
 
     @property
     def dataset(self) -> str:
@@ -144,10 +147,11 @@ class Chapter:
             "weights": list(self.scenario.weights.vector),
             "standings": [self.standing(policy) for policy in self.policies],
             "robustness": self.robustness(),
+            "load": [row.to_json() for row in steadiness(self)],
             "front": None if self.front is None else self.front.to_json(),
             "worlds": [
                 played.to_json(self.policies)
-                for group in (self.worlds, *self.noisy.values())
+                for group in (self.worlds, *self.noisy.values(), *self.loads.values())
                 for played in group
             ],
         }

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from replay.bench_load import steadiness
 from replay.console import Console
 from replay.words import milliseconds, per_billion, per_token, percent
 
@@ -15,6 +16,9 @@ STANDING = (
 AGAINST = (
     "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % over time (tokens)",
     "verdict", "wins", "losses", "ties",
+)  # fmt: skip
+LOAD = (
+    "load", "policy", "worlds", "stability", "95 % over worlds", "worst", "in the queue", "all GPUs busy",
 )  # fmt: skip
 TALLY = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
 
@@ -43,6 +47,9 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
         levels = [percent(level) for level in chapter.noisy]
         columns = ("policy", *(f"{what} at {level}" for level in levels for what in ("median", "worst")))
         console.table("time per token lost to added noise", columns, robust)
+    steady = load_rows(chapter)
+    if steady:
+        console.table("progress of jobs under load", LOAD, steady, keys=2)
     if chapter.front is not None:
         reaches = [
             (r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in chapter.front.reaches
@@ -80,6 +87,18 @@ def robustness_rows(chapter: "Chapter") -> list[tuple[str, ...]]:
     for row in chapter.robustness():
         found.setdefault(row["policy"], []).extend((percent(row["median"]), percent(row["worst"])))
     return [(policy, *cells) for policy, cells in found.items()]
+
+
+def load_rows(chapter: "Chapter") -> list[tuple[Any, ...]]:
+    """A row a load and policy; shares of the time that jobs were there."""
+    return [
+        (
+            f"{row.load:g}", row.policy, row.worlds, f"{row.stability.mean:.2%}",
+            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]", f"{row.worst:.2%}",
+            percent(row.queued), percent(row.utilisation_owned),
+        )
+        for row in steadiness(chapter)
+    ]  # fmt: skip
 
 
 def _middle(verdict: Json | None) -> str:

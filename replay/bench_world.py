@@ -15,7 +15,8 @@ from twin.scenario import Scenario, Setup, Window
 class World:
     """What a run needs to be told besides the policy.
 
-    Without `dataset` that of the scenario. `clip` is the level of added noise, None without.
+    Without `dataset` that of the scenario. `clip` is the level of added noise, `load` how many times as fast
+    the jobs of the scenario come; None without.
     """
 
     scenario: Scenario
@@ -24,6 +25,12 @@ class World:
     engine: Engine
     seed: int
     clip: float | None = None
+    load: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """The scenario as it is."""
+        return self.clip is None and self.load is None
 
     @classmethod
     def of(

@@ -128,7 +128,8 @@ def of_rows(
     """Put finished runs of one world into relation with each other and with the bound."""
     logged = [row.run_id for row in rows if row.run_id is not None]
     bound = None
-    if with_bound and logged:
+    several = setup.scenario.several_jobs
+    if with_bound and logged and not several:
         progress.start(1, "clairvoyant bound")
         bound = best_possible(store, setup, logged)
         progress.advance(1)
@@ -140,7 +141,7 @@ def of_rows(
         window=setup.window,
         seed=setup.seed,
         wall_s=setup.wan.end_ns / NS_PER_S,
-        note=setup.wan.note,
+        note=setup.wan.note + ("; several jobs, for which no bound is known" if several else ""),
         rows=related,
         bound=bound,
     )

@@ -1,4 +1,4 @@
-"""What people type after `--weights`, `--perturb` and `--link`, checked and put into a scenario."""
+"""What people type after `--weights`, `--perturb`, `--load` and `--link`, checked and put into a scenario."""
 
 import re
 from collections.abc import Sequence
@@ -110,6 +110,20 @@ def parse_noises(text: str) -> tuple[Noise, ...]:
         return tuple(Noise(clip=clip, sd=SD_OF_CLIP * clip) for clip in clips)
     except ValidationError as error:
         raise UsageError(f"--perturb {text}: every level lies between 0 and 1, as in 0.1,0.3") from error
+
+
+def parse_loads(text: str) -> tuple[float, ...]:
+    """Loads from "0.8,1.2": how many times as fast jobs come.
+
+    Raises:
+        UsageError: not positive numbers, or one of them twice.
+    """
+    loads = _numbers(text, "--load", "numbers as in 0.8,1.2")
+    if any(not 0 < load < float("inf") for load in loads):
+        raise UsageError(f"--load {text}: every load is greater than 0; 1 is the scenario's own")
+    if len(set(loads)) < len(loads):
+        raise UsageError(f"--load {text}: a load appears twice")
+    return tuple(loads)
 
 
 def _numbers(text: str, option: str, wanted: str) -> list[float]:

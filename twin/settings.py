@@ -297,6 +297,11 @@ class Scenario(Config):
         """Domain names in index order."""
         return tuple(domain.name for domain in self.cluster.domains)
 
+    @property
+    def several_jobs(self) -> bool:
+        """Whether jobs are listed or arrive, instead of one alone."""
+        return bool(self.jobs) or self.arrivals is not None
+
     @model_validator(mode="after")
     def _names_known(self) -> "Scenario":
         known = self.domains

@@ -14,7 +14,8 @@ import pytest
 from ingest.errors import InfeasibleError, UsageError
 from policy.protocol import Decision
 from replay import bench_front, options, pareto, runner, runs
-from replay.bench import bench
+from replay.bench import bench, seeded
+from replay.bench_load import loaded, steadiness
 from replay.bench_result import Bench
 from replay.bench_runs import Outcome
 from replay.bench_stats import interquartile, versus
@@ -129,6 +130,51 @@ def test_a_policy_that_cannot_plan_the_schedule_gets_a_footnote(
     for policy in ("zero", "hippo"):
         assert chapter.standing(policy)["worlds"] == 0
         assert f"{policy}: {policy} plans under schedule" in printed
+
+
+JOBS = [{"name": "long"}, {"name": "late", "submit_s": 120, "tokens": 1_000_000}]
+
+
+def test_load_is_the_pace_of_the_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def busy(scenario: Any, store: Path, *, seed: Any = None, **_: Any) -> Setup:
+        return toy_setup(bps=toys.BPS, latency_s=0.01, jobs=scenario.model_dump()["jobs"], seed=seed)
+
+    monkeypatch.setattr(scenarios, "prepare", busy)
+    world = World.of(toy_scenario(jobs=JOBS))
+    result = bench(tmp_path, ("static",), [world], seeds=2, loads=(1.2, 0.8, 1.0), jobs=1)
+    chapter = result.chapters[0]
+    rows = steadiness(chapter)
+    assert [(row.load, row.worlds) for row in rows] == [(0.8, 2), (1.0, 2), (1.2, 2)]
+    queued = [row.queued for row in rows]  # at 0.8 the second job comes 30 s later, and waits less
+    assert 0 < queued[0] < queued[1] < queued[2]
+    assert all(row.stability.mean == row.worst == 1.0 for row in rows)
+    assert chapter.standing("static")["regret"] is None and "several jobs" in result.notes[0]
+    show(Console(), result)
+    printed = capsys.readouterr().out
+    assert "progress of jobs under load" in printed and "no bound is known" in printed
+    assert json.loads(json.dumps(result.to_json()))["scenarios"][0]["load"][0]["policy"] == "static"
+
+
+def test_each_seed_takes_the_next_jobs_of_a_trace() -> None:
+    queue = options.scenario("queue")
+    assert queue.arrivals is not None and queue.several_jobs and not toy_scenario().several_jobs
+    one = [world.scenario.arrivals for world in seeded(World.of(queue), 3)]
+    assert [a.skip for a in one if a] == [0, 10, 20]
+    assert loaded(queue, 1.25).arrivals == queue.arrivals.model_copy(
+        update={"spread_s": queue.arrivals.spread_s / 1.25 if queue.arrivals.spread_s else None}
+    )
+    with pytest.raises(UsageError, match="toy-3 has no jobs whose pace"):
+        loaded(toy_scenario(), 1.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"), [("x", "give numbers"), ("0", "greater than 0"), ("1,1", "twice")]
+)
+def test_bad_loads(text: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"--load {text}.*{wrong}"):
+        options.parse_loads(text)
 
 
 def test_other_weights_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
