@@ -55,7 +55,7 @@ fuzz: $(READY)
 results: $(READY)
 	$(BIN)/python -m benchmarks.results
 
-# The figures of every change, as docs/reliability.md: a quarter of an hour.
+# The figures of every change, as docs/reliability.md: half an hour on a machine that does nothing else.
 reliability: $(READY)
 	$(BIN)/python -m benchmarks.reliability
 
