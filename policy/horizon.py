@@ -2,7 +2,8 @@
 
 A link's log bandwidth is its forecast median plus two doubts, each link's own: *drift*, which grows with the
 horizon and lasts, and *scatter*, which is there already now and is another one in every slice. A plan can be
-left when links drift (`policy.recourse`); scatter has to be borne.
+left when links drift (`policy.recourse`); scatter has to be borne. Both have the calibrated shape of the
+forecast's errors: a link that falls rarely and far is not one that wavers all the time.
 """
 
 from collections.abc import Sequence
@@ -110,7 +111,8 @@ def _scenarios(
     sd_log, now_sd = forecast.sd_log[at], forecast.sd_log[0]
     drift = np.sqrt(np.maximum(sd_log**2 - now_sd**2, 0.0))
     scatter = np.minimum(sd_log, now_sd)
-    off = drift[:, None] * DEVIATIONS[lasting] + scatter[:, None] * DEVIATIONS[passing]
+    reach = forecast.reach(DEVIATIONS)  # of each horizon's eighths: measured errors are not Gaussian
+    off = drift[:, None] * reach[at][:, lasting] + scatter[:, None] * reach[0][passing]
     back = (outages.back_s > 0) & (outages.back_s * WAITS[lasting] <= middle_s[:, None, None, None])
     level = np.where(back, outages.bandwidth_bps, forecast.bandwidth_bps[at][:, None])
     states: Matrix = (level * np.exp(off)).reshape(-1, size, size)

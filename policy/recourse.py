@@ -1,14 +1,15 @@
 """What plans bring over uncertain time to a controller that may leave them once things turn out badly.
 
 A plan that suffers when one link drops is not as bad as the drop: the drop will be seen, and the job will go
-over to another plan. So in every scenario the job stays on its plan, or goes over to one of the others when a
-later slice of time begins, whichever is worth most (the second stage of a two-stage stochastic program; it
-knows the scenario, which is a little more than the controller will):
+over to another plan. So in every scenario the job stays on its plan, or goes over to one of the others when
+the last slice of time begins, whichever is worth most (the second stage of a two-stage stochastic program):
 
-    V(p) = mean over n of max( p to the end, max over q, s of p until s, then q from s + pause(p, q) on )
+    V(p) = mean over n of max( p to the end, max over q of p until s, then q from s + pause(p, q) on )
 
 Without this, plans are chosen that hedge against everything that could happen in an hour and are best in
-nothing that does.
+nothing that does. With leaving allowed earlier, whoever waits half a minute would know how the next hours turn
+out, so that waiting always looks best and nothing is ever moved to: on the training windows of quad-70b that
+costs `mpc` 98.3 us a token, not 94.5.
 """
 
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ class Prospects:
         return self._brought(np.zeros(0, np.int64), none, none, weights, np.ones(2))
 
     def brought(self, others: Int, between_s: Float, between_usd: Float, objective: Objective) -> Float:
-        """As `kept`, but each may be left once for one of the plans `others` (Q,): what that takes and costs
-        is `between_s` and `between_usd` (P, Q).
+        """As `kept`, but each may be left for one of the plans `others` (Q,) when the last slice begins: what
+        that takes and costs is `between_s` and `between_usd` (P, Q).
         """
         base = objective.base
         relative = np.array([base.iter_s, base.usd if base.usd > 0 else 1.0])
@@ -65,12 +66,10 @@ class Prospects:
     def _brought(
         self, others: Int, between_s: Float, between_usd: Float, weights: Float, base: Float
     ) -> Float:
-        until = np.zeros((len(others), len(self.edges_s), self.rates.shape[2]))
-        np.cumsum(self.rates[others] * np.diff(self.edges_s)[None, :, None], axis=1, out=until[:, 1:])
         out = np.zeros((len(self.usd), 3))
         _brought(
             self.edges_s, self.rates, self.pause_s, self.moved_usd, self.busy_s, self.usd,
-            others, between_s, between_usd, until, weights, base, out,
+            others, between_s, between_usd, weights, base, out,
         )  # fmt: skip
         return out
 
@@ -89,32 +88,25 @@ def _worth(done, busy, usd, seconds, weights, base):  # type: ignore[no-untyped-
 
 @njit(cache=True)
 def _brought(  # type: ignore[no-untyped-def]
-    edges_s, rates, pause_s, moved_usd, busy_s, usd, others, between_s, between_usd, until, weights, base, out
+    edges_s, rates, pause_s, moved_usd, busy_s, usd, others, between_s, between_usd, weights, base, out
 ):
-    slices, scenarios, seconds = rates.shape[1], rates.shape[2], edges_s[-1]
-    done = np.zeros(slices + 1)
+    last, scenarios, seconds = rates.shape[1] - 1, rates.shape[2], edges_s[-1]
     for p in range(len(rates)):
         for n in range(scenarios):
-            for s in range(slices):
-                runs = edges_s[s + 1] - max(edges_s[s], min(pause_s[p], edges_s[s + 1]))
-                done[s + 1] = done[s] + rates[p, s, n] * runs
-            all_ = done[slices]
+            done = 0.0  # before the last slice
+            for s in range(last):
+                done += rates[p, s, n] * (edges_s[s + 1] - max(edges_s[s], min(pause_s[p], edges_s[s + 1])))
+            start = max(edges_s[last], min(pause_s[p], seconds))
+            all_ = done + rates[p, last, n] * (seconds - start)
             best = (all_, busy_s[p] * all_, moved_usd[p] + usd[p] * all_)
             worth = _worth(best[0], best[1], best[2], seconds, weights, base)
-            for x in range(len(others)):
+            for x in range(len(others) if last else 0):
                 q = others[x]
-                for s in range(1, slices):
-                    start = max(edges_s[s], pause_s[p]) + between_s[p, x]
-                    if start >= seconds:
-                        break
-                    at = s
-                    while edges_s[at + 1] <= start:
-                        at += 1
-                    rest = until[x, slices, n] - until[x, at, n] - rates[q, at, n] * (start - edges_s[at])
-                    spent = moved_usd[p] + usd[p] * done[s] + between_usd[p, x] + usd[q] * rest
-                    path = (done[s] + rest, busy_s[p] * done[s] + busy_s[q] * rest, spent)
-                    found = _worth(path[0], path[1], path[2], seconds, weights, base)
-                    if found > worth:
-                        best, worth = path, found
+                rest = rates[q, last, n] * max(seconds - start - between_s[p, x], 0.0)
+                spent = moved_usd[p] + usd[p] * done + between_usd[p, x] + usd[q] * rest
+                path = (done + rest, busy_s[p] * done + busy_s[q] * rest, spent)
+                found = _worth(path[0], path[1], path[2], seconds, weights, base)
+                if found > worth:
+                    best, worth = path, found
             for i in range(3):
                 out[p, i] += best[i] / scenarios

@@ -35,19 +35,26 @@ class Forecast:
         return LinkState(self.bandwidth_bps[horizon], self.latency_s)
 
     def quantile(self, share: float) -> NDArray[np.float64]:
-        """(H, K, K) bandwidth that is exceeded with probability 1 - `share`, 0 < share < 1.
+        """(H, K, K) bandwidth that is exceeded with probability 1 - `share`, 0 < share < 1."""
+        reach = self.reach(np.array([NormalDist().inv_cdf(share)]))
+        rates: NDArray[np.float64] = self.bandwidth_bps * np.exp(reach[:, :, None] * self.sd_log)
+        return rates
+
+    def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many `sd_log` the quantiles lie from the median that are `deviations` (n,) from it in a Gaussian,
+        (H, n).
 
         The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
         goes straight on the axis of a Gaussian's deviations.
         """
-        deviations = NormalDist().inv_cdf(share)
         d80, d95 = GAUSSIAN[0]
-        narrow, wide = np.broadcast_to(self.widths, (len(self.horizons_s), 2)).T
-        inner = narrow * abs(deviations) / d80
-        outer = narrow + (wide - narrow) * (abs(deviations) - d80) / (d95 - d80)
-        reach = np.copysign(np.where(abs(deviations) <= d80, inner, outer), deviations)
-        rates: NDArray[np.float64] = self.bandwidth_bps * np.exp(reach[:, None, None] * self.sd_log)
-        return rates
+        narrow, wide = np.broadcast_to(self.widths, (len(self.horizons_s), 2)).T[:, :, None]
+        size = np.abs(deviations)
+        outer = narrow + (wide - narrow) * (size - d80) / (d95 - d80)
+        reach: NDArray[np.float64] = np.copysign(
+            np.where(size <= d80, narrow * size / d80, outer), deviations
+        )
+        return reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)

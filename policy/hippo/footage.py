@@ -34,7 +34,7 @@ WEATHER: tuple[Perturbation, ...] = (
 """Practice conditions: as measured; +-30 % noise; congestion and outages."""
 
 
-MOVING = ("bandwidth_bps", "sd_log", "latency_s", "true_bps", "true_latency_s")
+MOVING = ("bandwidth_bps", "sd_log", "widths", "latency_s", "true_bps", "true_latency_s")
 """Fields of a footage that have one entry a decision."""
 
 
@@ -45,6 +45,7 @@ class Footage:
     horizons_s: Float  # (H,)
     bandwidth_bps: Float  # (D, H, K, K) forecast at the decision
     sd_log: Float  # (D, H, K, K)
+    widths: Float  # (D, H, 2) of the intervals, in `sd_log`
     latency_s: Float  # (D, K, K)
     true_bps: Float  # (D, J, K, K)
     true_latency_s: Float  # (D, J, K, K)
@@ -114,6 +115,7 @@ def _film(setup: Setup, wan: WanTrace, samples: int, rng: np.random.Generator) -
         link_filter.horizons_s,
         np.stack([f.bandwidth_bps for f in forecasts]),
         np.stack([f.sd_log for f in forecasts]),
+        np.stack([f.widths for f in forecasts]),
         np.stack([f.latency_s for f in forecasts]),
         true_bps.reshape(shape),
         true_s.reshape(shape),

@@ -158,7 +158,9 @@ def _view(course: Course, at: int, plan: Plan | None, since_s: float) -> View:
     return View(
         now_ns=to_ns(at * course.setup.scenario.control.period_s),
         trigger="start" if plan is None else "period",
-        forecast=Forecast(film.horizons_s, film.bandwidth_bps[at], film.sd_log[at], film.latency_s[at]),
+        forecast=Forecast(
+            film.horizons_s, film.bandwidth_bps[at], film.sd_log[at], film.latency_s[at], film.widths[at]
+        ),
         plan=plan,
         free_gpus=problem.free,
         slowdown=np.ones(problem.k),

@@ -47,6 +47,18 @@ def test_scenarios_hold_every_eighth_of_each_link() -> None:
     assert made.states.bandwidth_bps[0, 0, 0] == inf
 
 
+def test_scenarios_have_the_calibrated_shape_of_errors() -> None:
+    # A link that hardly moves and rarely falls far: narrow in the middle, wide at the ends.
+    peaked = replace(forecast([1e9] * 3, sd=0.3), widths=np.array([[0.2, 2.0]]))
+    made = ahead(peaked, 600.0, NONE)
+    rates = made.sliced(made.states.bandwidth_bps[None, :, 0, 1])[0]
+    reach = np.sort(np.log(rates / 1e9) / 0.3, axis=1)
+    d80, d95, d94 = (NormalDist().inv_cdf(share) for share in (0.9, 0.975, 15 / 16))
+    assert reach[:, -1] == pytest.approx(0.2 + 1.8 * (d94 - d80) / (d95 - d80))
+    assert np.abs(reach[:, 1:-1]).max() < 0.2
+    assert reach == pytest.approx(-reach[:, ::-1])
+
+
 def test_what_grows_with_the_horizon_lasts_and_what_is_there_now_passes() -> None:
     doubt = np.array([0.0, 0.3, 0.4])[:, None, None] * (1 - np.eye(2))
     lasting = ahead(replace(forecast([1e9] * 3), sd_log=doubt), 3600.0, NONE)

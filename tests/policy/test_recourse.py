@@ -37,9 +37,10 @@ def test_a_plan_that_may_be_left_is_worth_more_than_one_that_must_be_kept() -> N
     assert best.tolist() == [0, 1]
     none = np.zeros((2, 2))
     brought = made.brought(best, between(2, 20.0), none, SPEED)[:, 0]
-    # Left after 100 s: 40, then 180 s of the other; 120 where it never stops. The steady one is left for it.
-    assert brought[0] == pytest.approx((120.0 + 40.0 + 54.0) / 2)
-    assert brought[1] == pytest.approx((30.0 + 0.4 * 180.0 + 90.0) / 2)
+    # Left when the last slice begins: 40, then 80 s of the other; 120 where it never stops. The steady one is
+    # left for it.
+    assert brought[0] == pytest.approx((120.0 + 40.0 + 24.0) / 2)
+    assert brought[1] == pytest.approx((60.0 + 0.4 * 80.0 + 90.0) / 2)
 
 
 def test_a_move_that_takes_too_long_is_not_made() -> None:
@@ -49,9 +50,9 @@ def test_a_move_that_takes_too_long_is_not_made() -> None:
 
 
 def test_the_pause_now_delays_leaving() -> None:
-    made = prospects([[[0.4], [0.0], [0.0]], [[0.3], [0.3], [0.3]]], pause=[150.0, 0.0])
+    made = prospects([[[0.4], [0.0], [0.0]], [[0.3], [0.3], [0.3]]], pause=[250.0, 0.0])
     brought = made.brought(np.array([1]), np.zeros((2, 1)), np.zeros((2, 1)), SPEED)
-    assert brought[0, 0] == pytest.approx(0.3 * 150.0)
+    assert brought[0, 0] == pytest.approx(0.3 * 50.0)
 
 
 def test_costs_decide_where_they_have_weight() -> None:
@@ -83,7 +84,7 @@ def test_each_scenario_takes_its_best_answer() -> None:
         for n in range(2):
             alone = work(p, n, pause[p], 300.0)
             paths = [np.array([alone, busy[p] * alone, moved[p] + usd[p] * alone])]
-            for x, edge in product(range(2), edges[1:-1]):
+            for x, edge in product(range(2), edges[-2:-1]):
                 begin = max(edge, pause[p]) + later_s[p, x]
                 first, then = work(p, n, pause[p], edge), work(others[x], n, begin, 300.0)
                 if begin < 300.0:
