@@ -7,9 +7,9 @@ the last slice of time begins, whichever is worth most (the second stage of a tw
     V(p) = mean over n of max( p to the end, max over q of p until s, then q from s + pause(p, q) on )
 
 Without this, plans are chosen that hedge against everything that could happen in an hour and are best in
-nothing that does. With leaving allowed earlier, whoever waits half a minute would know how the next hours turn
-out, so that waiting always looks best and nothing is ever moved to: on the training windows of quad-70b that
-costs `mpc` 98.3 us a token, not 94.5.
+nothing that does. With leaving allowed earlier, whoever waits half a minute would know how the next hours
+turn out, so that waiting always looks best and nothing is ever moved to: on the training window of quad-70b
+`mpc` then needs 98.3 us a token, not 94.5.
 """
 
 from dataclasses import dataclass

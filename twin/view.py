@@ -41,7 +41,7 @@ class Forecast:
         return rates
 
     def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many `sd_log` the quantiles lie from the median that are `deviations` (n,) from it in a Gaussian,
+        """How many `sd_log` the quantiles that are `deviations` (n,) from a Gaussian's median lie from this one,
         (H, n).
 
         The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
