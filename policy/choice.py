@@ -4,11 +4,33 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from policy.hindsight import Hindsight
+from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Decision
 from twin.plan import Plan
 from twin.view import View
 
 SHOWN = 16
+
+
+def weighed(
+    view: View,
+    plans: Sequence[Plan],
+    found: Sequence[Outcome],
+    kept: Sequence[Outcome],
+    objective: Objective,
+    *,
+    margin: float,
+    hindsight: Hindsight,
+) -> Decision:
+    """The choice among plans by what each is expected to bring if it may be left later (`found`) and if it is
+    `kept`."""
+    candidates = [
+        Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
+        for plan, out in zip(plans, found, strict=True)
+    ]
+    worth = dict(zip(plans, map(objective.value, kept), strict=True))
+    return choose(view, candidates, worth, margin, lambda plan: hindsight.paid(view, plan, objective))
 
 
 def choose(

@@ -8,13 +8,13 @@ mean, a dip that will not last is not worth a move.
 
 from dataclasses import dataclass, replace
 
-from policy.choice import choose
+from policy.choice import weighed
 from policy.greedy import nothing_runs
 from policy.hindsight import Hindsight
 from policy.horizon import Asked, Horizon, ahead
 from policy.legal import usable
 from policy.objective import Objective, Outcome
-from policy.protocol import Candidate, Context, Decision
+from policy.protocol import Context, Decision
 from policy.scout import Scout, Watch
 from policy.static import base_plan
 from twin.plan import Plan
@@ -67,14 +67,8 @@ class Mpc:
         if not plans:
             return nothing_runs(self.estimator, view)
         found, kept = asked.compared(plans, objective)
-        scored = [
-            Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
-            for plan, out in zip(plans, found, strict=True)
-        ]
-        values = dict(zip(plans, map(objective.value, kept), strict=True))
-        return choose(
-            view, scored, values, self.tuning.margin, lambda p: self._hindsight.paid(view, p, objective)
-        )
+        margin = self.tuning.margin
+        return weighed(view, plans, found, kept, objective, margin=margin, hindsight=self._hindsight)
 
     def _candidates(self, view: View, horizon: Horizon, objective: Objective) -> list[Plan]:
         """The running plan if it is legal, and what promises most, without repetition."""

@@ -10,7 +10,7 @@ import torch
 
 from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
-from policy.choice import choose
+from policy.choice import weighed
 from policy.greedy import nothing_runs
 from policy.hindsight import Hindsight
 from policy.hippo import checkpoint as checkpoints
@@ -24,7 +24,7 @@ from policy.hippo.verify import Question
 from policy.horizon import Asked, Horizon, ahead
 from policy.legal import usable
 from policy.objective import Objective, Outcome
-from policy.protocol import Candidate, Context, Decision
+from policy.protocol import Context, Decision
 from policy.scout import Scout, Watch
 from policy.static import base_plan
 from twin.estimate import Estimator
@@ -196,14 +196,8 @@ class HiPpo:
             restart_s, horizon = self.context.restart_s, question.horizon
             asked = Asked(self.context.estimator, horizon, view.plan, restart_s, view.slowdown)
             found, kept = asked.compared(plans, objective)
-        scored = [
-            Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
-            for plan, out in zip(plans, found, strict=True)
-        ]
-        alone = dict(zip(plans, map(objective.value, kept), strict=True))
-        return choose(
-            view, scored, alone, self.config.margin, lambda p: self._hindsight.paid(view, p, objective)
-        )
+        margin = self.config.margin
+        return weighed(view, plans, found, kept, objective, margin=margin, hindsight=self._hindsight)
 
     def _plan(self, problem: Problem, codes: Codes, row: int) -> Plan:
         """`Problem.plan`, kept for the next decision."""
