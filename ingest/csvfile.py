@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 
 from ingest.errors import InputError
 from ingest.reader import Reject
-from ingest.source import Source
+from ingest.source import BOM, Source
 
 BLOCK_BYTES = 4 * 1024**2
 LINE_LIMIT_BYTES = 8 * 1024**2
@@ -34,7 +34,6 @@ _WORKERS = min(4, os.cpu_count() or 1)
 _PARSE_BYTES = 1 << 16
 T = TypeVar("T")
 _LINE_END, _QUOTE = b'\n"'
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Texts:
 
 def header(head: bytes, delimiter: str = ",") -> list[str]:
     """Names in the first line, trimmed; empty if it is not text."""
-    line = head.removeprefix(_BOM).split(b"\n", 1)[0].rstrip(b"\r")
+    line = head.removeprefix(BOM).split(b"\n", 1)[0].rstrip(b"\r")
     try:
         names = next(csv.reader([line.decode()], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error):
@@ -164,7 +163,7 @@ def _parsed(block: Block, data: bytes, names: Sequence[str], kinds: Mapping[str,
     if not data:  # every record was rejected for its quotes
         empty = {name: pa.array([], kind) for name, kind in kinds.items()}
         return _numbered(block, empty, 0, [], len(names))
-    if data.startswith(_BOM):  # only the file may begin with one; the parser would drop it, and a row with it
+    if data.startswith(BOM):  # only the file may begin with one; the parser would drop it, and a row with it
         data = b"\n" + data
     table = pacsv.read_csv(
         pa.BufferReader(data),
@@ -303,7 +302,7 @@ def _balanced(block: bytes, rest: bytes, *, last: bool) -> tuple[bytes, bytes]:
 
 def first_record(head: bytes, delimiter: str = ",") -> list[str]:
     """Cells of the first record after the header, for looking at types."""
-    _, _, records = head.removeprefix(_BOM).partition(b"\n")
+    _, _, records = head.removeprefix(BOM).partition(b"\n")
     line = next((line for line in io.BytesIO(records) if line.strip()), b"")
     if not line:
         return []

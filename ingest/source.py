@@ -14,6 +14,8 @@ SMALL_BYTES = 16 * 1024**2
 """Sources up to this size are held in memory while they are read."""
 HEAD_BYTES = 16 * 1024
 """How much of a file a reader sees to recognise it."""
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark that some programs write before UTF-8."""
 _CHUNK = 1 << 20
 _PIECE = re.compile(r"@[0-9]+-([0-9]+)$")
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from ingest.errors import InputError
-from ingest.source import Source
+from ingest.source import BOM, Source
 
 LIMIT_BYTES = 1024**2
 """A longer line is no record of a log."""
-_BOM = b"\xef\xbb\xbf"
 
 
 def numbered(source: Source) -> Iterator[tuple[int, str]]:
@@ -24,6 +23,6 @@ def numbered(source: Source) -> Iterator[tuple[int, str]]:
             number += 1
             if len(line) > LIMIT_BYTES:
                 raise InputError(f"{source.shown}:{number}: a line longer than 1 MiB; not a log")
-            text = (line.removeprefix(_BOM) if number == 1 else line).decode("utf-8", "replace").strip()
+            text = (line.removeprefix(BOM) if number == 1 else line).decode("utf-8", "replace").strip()
             if text:
                 yield number, text

@@ -12,7 +12,7 @@ from ingest.dataset import DatasetOptions
 from ingest.errors import InputError
 from ingest.reader import Batch
 from ingest.rows import Rows
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import MIB
 from ingest.values import amount
 
@@ -28,7 +28,7 @@ class AcesoResults:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The name says time or memory; the second line is `actual`."""
-        lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = head.removeprefix(BOM).split(b"\n")
         named = path.name.startswith(("perf_model_time", "perf_model_mem"))
         return named and lines[0].startswith(b"size,") and any(x.startswith(b"actual,") for x in lines[1:])
 

@@ -13,7 +13,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.textlines import numbered
 from ingest.units import MS, NS_PER_S
 from ingest.values import amount, text, whole
@@ -35,14 +35,14 @@ class Atlas:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """JSON that speaks of a probe, a measurement and packets received."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(BOM).lstrip()
         return start[:1] in (b"[", b"{") and all(
             key in head for key in (b'"prb_id"', b'"msm_id"', b'"rcvd"', b'"timestamp"')
         )
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each result."""
-        if source.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+        if source.head.removeprefix(BOM).lstrip().startswith(b"["):
             yield from from_document(source, "link_samples", _array)
             return
         rows = _rows()

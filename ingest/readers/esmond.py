@@ -15,7 +15,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, rejected_file
 from ingest.rows import Rows, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import MS, to_ns
 from ingest.values import amount, number, whole
 
@@ -59,7 +59,7 @@ class Esmond:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The name tells both ends and a known event type, the list has instants and values."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(BOM).lstrip()
         return bool(_NAME.fullmatch(path.name)) and start[:1] == b"[" and b'"ts"' in head and b'"val"' in head
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:

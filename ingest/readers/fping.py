@@ -16,7 +16,7 @@ from pathlib import PurePath
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.textlines import numbered
 from ingest.units import MS, to_ns
 from ingest.values import amount, whole
@@ -43,7 +43,7 @@ class Fping:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The first line has a target and one of the three forms."""
-        lines = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip().splitlines()
+        lines = head.removeprefix(BOM).decode("utf-8", "replace").strip().splitlines()
         line = _LINE.fullmatch(lines[0].strip()) if lines else None
         return line is not None and any(
             form.match(line["rest"]) if form is not _SERIES else form.fullmatch(line["rest"])

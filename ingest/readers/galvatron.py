@@ -16,7 +16,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, folder, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import BITS_PER_BYTE, GB, MIB, MS
 from ingest.values import amount, whole
 
@@ -50,7 +50,7 @@ class Galvatron:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The first key is one of Galvatron's."""
-        return bool(_KEYS.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()))
+        return bool(_KEYS.match(head.removeprefix(BOM).lstrip()))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each measurement."""

@@ -13,7 +13,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.values import amount
 
 _TABLE = "step_times"
@@ -31,7 +31,7 @@ class Gavel:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The document begins with a GPU and a job as a printed tuple."""
-        return bool(_START.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()))
+        return bool(_START.match(head.removeprefix(BOM).lstrip()))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each job and neighbour."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, Reject, rejected_file
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import NS_PER_S, US, to_ns
 from ingest.values import amount, document, number, text, whole
 
@@ -37,7 +37,7 @@ class Iperf3:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The document begins with `start`, which names iperf."""
-        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        start = head.removeprefix(BOM).lstrip()
         return start.startswith(b"{") and start[1:].lstrip().startswith(b'"start"') and b'"iperf 3' in head
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:

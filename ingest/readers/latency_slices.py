@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, Reject
 from ingest.schema import TS
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import to_ns
 
 INTERVAL_S = 15.7
@@ -42,7 +42,7 @@ class LatencySlices:
         """The name ends in the number of the slice, the first line is numbers between TABs."""
         if not _NAME.fullmatch(path.name):
             return False
-        first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].split()
+        first = head.removeprefix(BOM).split(b"\n", 1)[0].split()
         return len(first) >= _LEAST and b"\t" in head and all(_NUMBER.fullmatch(cell) for cell in first)
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
@@ -51,7 +51,7 @@ class LatencySlices:
         if named is None:
             yield _unusable(source, "not called <name>_<number of the slice>")
             return
-        lines = [line.split() for line in source.data().removeprefix(b"\xef\xbb\xbf").splitlines()]
+        lines = [line.split() for line in source.data().removeprefix(BOM).splitlines()]
         lines = [line for line in lines if line]
         nodes = len(lines[0]) if lines else 0
         if len(lines) != nodes or nodes < _LEAST or any(len(line) != nodes for line in lines):

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.textlines import numbered
 from ingest.units import MS, US, to_ns
 from ingest.values import amount, whole
@@ -43,7 +43,7 @@ class Ping:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The first line says what is pinged."""
-        return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"PING ")
+        return head.removeprefix(BOM).lstrip().startswith(b"PING ")
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each probe; several runs in a file follow each other."""

@@ -15,7 +15,7 @@ from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import FAULTS, from_document
 from ingest.scrapes import Scrapes, instant_ns
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.values import number
 
 _START = re.compile(
@@ -32,7 +32,7 @@ class PrometheusJson:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The document begins with the status and the type of a result."""
-        return bool(_START.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()))
+        return bool(_START.match(head.removeprefix(BOM).lstrip()))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each GPU, and for each host, at each instant."""

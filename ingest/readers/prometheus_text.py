@@ -16,7 +16,7 @@ from ingest.errors import InputError
 from ingest.reader import Batch
 from ingest.rows import FAULTS
 from ingest.scrapes import MOST_SERIES, Scrapes, instant_ns
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import to_ns
 from ingest.values import number
 
@@ -39,7 +39,7 @@ class PrometheusText:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Some line is a metric of dcgm-exporter or the node exporter."""
-        head = head.removeprefix(b"\xef\xbb\xbf")
+        head = head.removeprefix(BOM)
         first = head.lstrip()[:1]
         return first not in (b"{", b"[", b"<", b'"') and bool(_KNOWN.search(head))
 

@@ -17,7 +17,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, folder, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.values import amount, whole
 
 _TABLE = "layer_profiles"
@@ -39,7 +39,7 @@ class SailorProfile:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The document begins with a layer inside tp inside micro-batch, or with a layer's sizes."""
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(BOM).lstrip()
         return bool(_TIMES.match(start) or _SIZES.match(start))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.units import to_ns
 from ingest.values import amount, text
 
@@ -27,7 +27,7 @@ class Topology:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """A JSON object that says whether it is directed, with nodes and capacities."""
-        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        start = head.removeprefix(BOM).lstrip()
         return start.startswith(b"{") and all(
             key in head for key in (b'"directed"', b'"nodes"', b'"capacity"', b'"source"')
         )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch, Reject
 from ingest.schema import TS
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.textlines import numbered
 from ingest.units import to_ns
 
@@ -44,7 +44,7 @@ class TrafficMatrices:
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The extension is `.hist` and the file begins with numbers between blanks."""
         return path.suffix == ".hist" and all(
-            _is_number(cell) for cell in head.removeprefix(b"\xef\xbb\xbf").split()[:_LEAST]
+            _is_number(cell) for cell in head.removeprefix(BOM).split()[:_LEAST]
         )
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from typing import Any
 from ingest.dataset import DatasetOptions
 from ingest.reader import Batch
 from ingest.rows import Rows, from_document
-from ingest.source import Source
+from ingest.source import BOM, Source
 from ingest.values import amount, text
 
 _TABLE = "prices"
@@ -28,7 +28,7 @@ class TrafficPrices:
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The name speaks of cost or price; the document begins with a pair of zones and a number."""
         named = path.suffix == ".json" and re.search(r"cost|price", path.stem.lower())
-        return bool(named and _START.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()))
+        return bool(named and _START.match(head.removeprefix(BOM).lstrip()))
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each pair."""
