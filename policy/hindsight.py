@@ -25,7 +25,7 @@ Float = NDArray[np.float64]
 
 TIMES = 2.0
 """Links that differ for a while are mostly on their way back. On the training windows 1 is worse than 2 on
-quad-70b (98.2 us a token, not 94.7) and on storm (129.6, 126.1), and not asking at all by far (storm: 135.9).
+quad-70b (97.2 us a token, not 94.5) and on storm (124.4, not 123.8; two seeds), 3 is like 2 (94.5; 124.5).
 """
 LOOKED_BACK = 128
 """Decisions looked back at."""

@@ -33,8 +33,8 @@ class Tuning:
 
 TUNED = Tuning(horizon_s=7200.0, margin=0.01)
 """A move has to pay within two hours, by more than a hundredth of the static plan's time. On the training
-windows one hour and four are worse on quad-70b (98.7 and 97.3 us a token, not 94.7), two hours are the worst
-of the three on storm (126.1, not 124.2 and 122.6); on geant-70b they differ little.
+windows one hour is worse on storm (128.7 us a token, not 123.8; two seeds); four hours are better on quad-70b
+(93.8, not 94.5) and worse on storm (122.8, not 121.1; four seeds); on geant-70b they differ little.
 """
 
 
