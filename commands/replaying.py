@@ -66,6 +66,7 @@ def replay(
     from replay import show_run as show
 
     refuse_strangers("--run" if logged else "--resume" if resume else "")
+    refuse_checkpoint(policy, checkpoint)
     if logged is not None:
         again(out, logged, policy, checkpoint, from_decision, until, links)
         return
@@ -103,6 +104,18 @@ def refuse_strangers(mode: str) -> None:
         if given and param.name in STRANGERS[mode]:
             what = f"does not go with {mode}, which keeps what the run was started with"
             raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
+
+
+def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
+    """Say that a policy has no weights, in place of passing over the checkpoint that was named for it.
+
+    Raises:
+        UsageError: it is not learned, or there is no such policy.
+    """
+    from policy import registry
+
+    if policy is not None and checkpoint is not None and not registry.entry(policy).learned:
+        raise UsageError(f"--checkpoint: {policy} is not learned and takes none")
 
 
 def again(
@@ -146,6 +159,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     from replay import runs
     from replay import show_whatif as show
 
+    refuse_checkpoint(policy, checkpoint)
     run_ids = [runs.find(out.store, run) for run in logged]
     with out.console.progress() as progress:
         found = estimation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)

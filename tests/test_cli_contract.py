@@ -150,6 +150,7 @@ MISTAKES: dict[str, list[str]] = {
     "replay --weights": ["replay", "--weights", "1,0"],
     "replay --resume --link": ["replay", "--resume", STATIC, "--link", "a > b = 0.5"],
     "replay --run --checkpoint": ["replay", "--run", STATIC, "--checkpoint", "0123"],
+    "replay --checkpoint": ["replay", "-p", "static", "--checkpoint", "0123"],
     "replay --link": ["replay", "-p", "static", "--link", "nonsense"],
     "replay --seed": ["replay", "-p", "static", "--seed", "-1"],
     "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
