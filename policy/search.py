@@ -97,10 +97,6 @@ class Pool:
         """Everything that runs, fastest first, ties in the order in which they were found."""
         return self._described(self._distinct(cuts=True)[:top])
 
-    def best_by_shape(self, top: int | None = None) -> list[Ranked]:
-        """The fastest cuts of every shape that runs, fastest shape first."""
-        return self._described(self._distinct(cuts=False)[:top])
-
     def fastest(self, most: int, *, of_each_order: bool = False) -> Rows:
         """The `most` fastest distinct plans, and if asked for the fastest one `of_each_order` of domains."""
         chosen = self._distinct(cuts=True)

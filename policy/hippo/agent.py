@@ -54,11 +54,6 @@ def shipped_checkpoint() -> Path:
     return checkpoints.locate(SHIPPED)
 
 
-def install_shipped(out: Path) -> str:
-    """Put the shipped checkpoint into a store's checkpoint folder, once; returns its digest."""
-    return checkpoints.install(shipped_checkpoint(), out)
-
-
 class HiPpo:
     """Hi-PPO with the weights of a checkpoint; `coordinator` overrides how proposals become decisions.
 

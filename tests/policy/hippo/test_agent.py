@@ -8,7 +8,7 @@ import pytest
 
 from ingest.errors import InfeasibleError
 from policy.hippo import checkpoint as checkpoints
-from policy.hippo.agent import HiPpo, install_shipped, shipped_checkpoint
+from policy.hippo.agent import HiPpo, shipped_checkpoint
 from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
 from policy.protocol import Context, Decision
 from tests.worlds import toy_setup
@@ -139,8 +139,8 @@ def test_the_shipped_checkpoint_is_small_whole_and_makes_plans() -> None:
 
 
 def test_installing_the_shipped_checkpoint_twice_changes_nothing(tmp_path: Path) -> None:
-    digest = install_shipped(tmp_path)
-    assert install_shipped(tmp_path) == digest
+    digest = checkpoints.install(shipped_checkpoint(), tmp_path)
+    assert checkpoints.install(shipped_checkpoint(), tmp_path) == digest
     assert HiPpo(tmp_path / digest).digest == digest
 
 
