@@ -12,7 +12,7 @@ from ingest.units import to_ns
 from policy.hippo.config import HiPpoConfig
 from policy.hippo.env import Twins
 from policy.hippo.features import Features
-from policy.hippo.footage import WEATHER, Footage, filmed
+from policy.hippo.footage import Footage, filmed
 from policy.hippo.problem import Codes, Problem
 from policy.static import equal_cuts
 from twin.collectives import Path, all_reduce_s
@@ -21,7 +21,7 @@ from twin.ou import OuParameters
 from twin.perturb import ou_factor
 from twin.scenario import Scenario, Setup, assemble
 from twin.seeds import generator
-from twin.settings import Noise, Perturbation
+from twin.settings import Noise
 from twin.wan import LinkSeries, WanTrace, trace
 
 VALIDATION_SHARE = 0.2
@@ -78,30 +78,22 @@ def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None)
     features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
     samples = config.rollout.samples_per_period
     practice = filmed(setup, samples, seed=config.seed)
-    calm = filmed(validation or setup, samples, seed=config.seed + 1, weather=(Perturbation(),))
+    # In the same conditions as practice: what is learned for all of them may cost something in each.
+    held_out = filmed(validation or setup, samples, seed=config.seed + 1)
     if not config.parts.forecast:
-        practice, calm = practice.without_forecast(), calm.without_forecast()
+        practice, held_out = practice.without_forecast(), held_out.without_forecast()
     if validation is None:
-        cut = max(1, round(len(calm) * (1 - VALIDATION_SHARE)))
-        calm = calm.part(min(cut, len(calm) - 1), len(calm))
-        practice = _without_end(practice, len(WEATHER))
-    return Course(setup, features, base, practice, calm, lower_rewards(problem, config))
-
-
-def _without_end(film: Footage, segments: int) -> Footage:
-    """Practice ends where validation begins: episodes may not run into the last part of a segment."""
-    length = len(film) // segments
-    cut = max(1, round(length * (1 - VALIDATION_SHARE)))
-    inside = np.arange(len(film)) % length < min(cut, length - 1 if length > 1 else 1)
-    ends = np.cumsum(inside.reshape(segments, length).sum(1))
-    return film.picked(np.flatnonzero(inside), np.repeat(ends, inside.sum() // segments))
+        practice, held_out = practice.split(1 - VALIDATION_SHARE)[0], held_out.split(1 - VALIDATION_SHARE)[1]
+    return Course(setup, features, base, practice, held_out, lower_rewards(problem, config))
 
 
 def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
     """-lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration (C, Z, Q).
 
-    Fragmentation: the domain's GPUs left idle. T_comm_intra: tensor-parallel all-reduces of a block and
-    boundaries between the share's own stages, as a share of the stage's forward time.
+    Fragmentation: the share of the domain's GPU time left idle, by GPUs that the share does not use and while
+    its own stages fill and drain (without the second, more stages are always better, and the agents unlearn
+    the planner's). T_comm_intra: tensor-parallel all-reduces of a block and boundaries between the share's
+    own stages, as a share of the stage's forward time.
     """
     t, job = problem.tables, problem.estimator.job
     result = np.zeros(t.pp.shape)
@@ -119,7 +111,8 @@ def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
                     float((t.inner_occupancy_ns[c, y, q] + t.inner_latency_ns[c, y, q])[: pp - 1].sum()) / 1e9
                 )
                 share = (reduce_s * blocks + inner) / forward
-                idle = 1 - knob.dp * tp * pp / problem.free[k]
+                filled = knob.micro_batches / (knob.micro_batches + pp - 1)
+                idle = 1 - knob.dp * tp * pp / problem.free[k] * filled
                 result[c, z, q] = (
                     -config.lower.lambda_fragmentation * idle - config.lower.lambda_communication * share
                 )

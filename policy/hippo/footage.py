@@ -31,7 +31,7 @@ WEATHER: tuple[Perturbation, ...] = (
         regimes=(Regime(per_day=12, mean_s=2400, factor=0.2), Regime(per_day=3, mean_s=900, factor=0.0))
     ),
 )
-"""Practice conditions: as measured; +-30 % noise; congestion and outages."""
+"""Conditions of practice and validation: as measured; +-30 % noise; congestion and outages."""
 
 
 MOVING = ("bandwidth_bps", "sd_log", "widths", "latency_s", "true_bps", "true_latency_s")
@@ -54,8 +54,26 @@ class Footage:
     def __len__(self) -> int:
         return len(self.bandwidth_bps)
 
-    def part(self, first: int, last: int) -> "Footage":
-        """Decisions first .. last - 1 of a single-segment footage."""
+    @property
+    def segments(self) -> NDArray[np.int64]:
+        """First decision of each segment and one past its last, (S, 2)."""
+        ends = np.unique(self.segment_end)
+        return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
+
+    def split(self, share: float) -> tuple["Footage", "Footage"]:
+        """Every segment cut in two, `share` of it in the first footage.
+
+        A segment of a single decision is in both.
+        """
+        early, late = [], []
+        for first, last in self.segments.tolist():
+            cut = min(max(1, round((last - first) * share)), max(1, last - first - 1))
+            early.append(self._part(first, first + cut))
+            late.append(self._part(min(first + cut, last - 1), last))
+        return joined(early), joined(late)
+
+    def _part(self, first: int, last: int) -> "Footage":
+        """Decisions first .. last - 1, which lie in one segment."""
         return self.picked(np.arange(first, last), np.full(last - first, last - first))
 
     def without_forecast(self) -> "Footage":

@@ -25,6 +25,8 @@ from policy.hippo.upper import Encoded, UpperAgent
 Float = NDArray[np.float64]
 REWARD_SCALE = 0.1
 """Keeps discounted sums of rewards near 1, where clipping the value by 0.2 is a sensible step."""
+WALK = 12
+"""Periods of a validation episode, where the footage has as many."""
 Enough = Callable[[int], bool]
 """Asked after each step, with the steps taken so far: whether to stop here."""
 
@@ -174,16 +176,22 @@ def greedy(upper: UpperAgent, lower: LowerAgent, course: Course, config: HiPpoCo
 def played(
     course: Course, config: HiPpoConfig, answer: Answer, weights: tuple[float, float, float] | None = None
 ) -> Played:
-    """A walk over the whole validation footage in one pass, under the scenario's weights or others.
+    """Walks over the validation footage in one pass, under the scenario's weights or others.
 
-    The stretch is cut into as many episodes as there are twins; every one starts with nothing placed.
+    They start evenly over every segment, as many as there are twins, and overlap where the footage is short:
+    a plan is chosen once a walk, so it is their number that makes the mean steady. Nothing is placed at a
+    start.
     """
     twins = course.twins(config, validate=True)
-    count = max(1, min(twins.size, len(twins.footage) // 8))
-    length = len(twins.footage) // count
-    twins.size = count
+    segments = twins.footage.segments
+    shortest = int(np.diff(segments).min())
+    length = min(WALK, shortest)
+    count = max(1, min(twins.size // len(segments), shortest - length + 1))
+    offsets = np.linspace(0, shortest - length, count).round().astype(np.int64)
+    starts = (segments[:, :1] + offsets).reshape(-1)
+    twins.size = len(starts)
     twins.reset(np.random.default_rng(0))
-    twins.at[:] = np.arange(count) * length
+    twins.at[:] = starts
     twins.has_plan[:] = False
     twins.w[:] = weights or twins.weights
     reward, moved, components = [], [], []

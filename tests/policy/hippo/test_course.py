@@ -1,0 +1,74 @@
+"""What is practised and what is held out; what the lower agents are rewarded for."""
+
+import numpy as np
+import pytest
+
+from policy.hippo.config import HiPpoConfig, LowerConfig, RolloutConfig
+from policy.hippo.course import Course, lower_rewards, prepared
+from policy.hippo.footage import MOVING, WEATHER, Footage
+from policy.hippo.rollout import WALK, played
+from tests.worlds import toy_setup
+
+CONFIG = HiPpoConfig(rollout=RolloutConfig(environments=6, episode_steps=4))
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return prepared(toy_setup(2, seconds=6000.0, steps={(0, 1): [(600.0, 4e8)]}), CONFIG)
+
+
+def film(*lengths: int) -> Footage:
+    """Decisions that are numbered by their bandwidth."""
+    ends = np.cumsum(lengths)
+    count = int(ends[-1])
+    number = np.arange(count, dtype=np.float64).reshape(-1, 1, 1, 1)
+    moving = dict.fromkeys(MOVING, number)
+    return Footage(horizons_s=np.zeros(1), segment_end=np.repeat(ends, lengths), **moving)
+
+
+@pytest.mark.parametrize("lengths", [(10, 10), (5,), (2, 2, 2)])
+def test_every_segment_is_cut_in_two_that_do_not_touch(lengths: tuple[int, ...]) -> None:
+    early, late = film(*lengths).split(0.8)
+    assert len(early.segments) == len(late.segments) == len(lengths)
+    first, second = (set(part.bandwidth_bps.ravel().tolist()) for part in (early, late))
+    assert not first & second and len(first | second) == sum(lengths)
+    for (a, b), (c, _) in zip(early.segments.tolist(), late.segments.tolist(), strict=True):
+        assert early.bandwidth_bps[a:b].max() + 1 == late.bandwidth_bps[c:].min()
+
+
+def test_a_lone_decision_is_in_both_parts() -> None:
+    early, late = film(1).split(0.8)
+    assert len(early) == len(late) == 1
+
+
+def test_validation_has_the_conditions_of_practice_and_later_links(course: Course) -> None:
+    assert len(course.practice.segments) == len(course.validation.segments) == len(WEATHER)
+    practised = np.diff(course.practice.segments).ravel()
+    held_out = np.diff(course.validation.segments).ravel()
+    assert (practised == 4 * held_out).all()
+
+
+def test_walks_lie_inside_segments_and_cover_them(course: Course) -> None:
+    walked = played(course, CONFIG, lambda seen: np.zeros((len(seen.has_plan), 2 + 3 * 2), np.int64))
+    shortest = int(np.diff(course.validation.segments).min())
+    assert walked.reward.shape == (min(WALK, shortest), 6)
+    assert np.isfinite(walked.reward).all()
+
+
+def test_longer_pipelines_inside_a_domain_leave_more_time_idle(course: Course) -> None:
+    """All use every GPU; without communication only filling and draining tells them apart."""
+    silent = CONFIG.model_copy(update={"lower": LowerConfig(lambda_communication=0)})
+    problem, compared = course.problem, 0
+    reward = lower_rewards(problem, silent)
+    for c, knob in enumerate(problem.knobs):
+        z = int(problem.class_of[0])
+        whole = {
+            pp: reward[c, z, q]
+            for q, (tp, pp) in enumerate(problem.choices[c][z])
+            if knob.dp * tp * pp == problem.free[0]
+        }
+        ranked = [whole[pp] for pp in sorted(whole)]
+        assert ranked == sorted(ranked, reverse=True) and len(set(ranked)) == len(ranked)
+        assert whole.get(1, 0.0) == 0
+        compared += len(ranked) > 1
+    assert compared
