@@ -62,7 +62,7 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
     Plans that do not fit in memory are left out.
     """
     free = [domain.gpus for domain in estimator.cluster.domains]
-    if not _enumerable(estimator):
+    if not enumerable(estimator):
         return []
     found: list[Plan] = []
     for order in orders(tuple(range(estimator.cluster.size))):
@@ -70,9 +70,9 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
             sizes = [b for b in estimator.job.micro_batches_allowed if estimator.job.micro_batches(dp, b)]
             for inner in product(*(choices(estimator, k, dp, free) for k in order)) if sizes else ():
                 shape = Shape(order, dp, inner, sizes[0])
-                if _count(shape, estimator.n_layers) + len(found) > 4 * most:
+                if plans_of(shape, estimator.n_layers) + len(found) > 4 * most:
                     return []
-                cuts = _within([estimator.n_layers] * len(order), shape, estimator.n_layers)
+                cuts = cuts_of(shape, estimator.n_layers)
                 for size in sizes:
                     sized = Shape(order, dp, inner, size)
                     fits = estimator.fits_cuts(order, cuts, dp, inner, size)
@@ -86,10 +86,10 @@ def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
     """The best fixed plan; `known` is one to start from, and the answer where not all can be enumerated."""
     lengths = made.lengths_s
     best, value = known, float(lengths @ made.rate(estimator, known))
-    if not _enumerable(estimator):
+    if not enumerable(estimator):
         return Fixed(best, value, 0, False)
     shapes = every_shape(estimator)
-    covered = sum(_count(shape, estimator.n_layers) for shape in shapes)
+    covered = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
     candidates, complete = _sieved(estimator, made, shapes, value)
     for bound, shape, cuts in candidates:
         if bound <= value:
@@ -101,14 +101,14 @@ def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
     return Fixed(best, value, covered, complete)
 
 
-def _enumerable(estimator: Estimator) -> bool:
+def enumerable(estimator: Estimator) -> bool:
     """Few domains, and a schedule that every shape can follow: interleaved stages have to divide the
     micro-batches, with layers enough for all chunks."""
     return estimator.cluster.size <= ENUMERATE_UP_TO and estimator.job.chunks == 1
 
 
-def _count(shape: Shape, layers: int) -> int:
-    """Cuts of a shape: ways to give each domain at least one layer per stage."""
+def plans_of(shape: Shape, layers: int) -> int:
+    """How many plans a shape has: ways to give each domain at least one layer per stage."""
     spare = layers - sum(pp for _, pp in shape.inner)
     return 0 if spare < 0 else comb(spare + len(shape.order) - 1, len(shape.order) - 1)
 
@@ -278,6 +278,11 @@ def _box_size(caps: Sequence[int], shape: Shape, layers: int) -> int:
     for choice in _ranges(caps, shape, layers):
         size *= max(0, len(choice))
     return size
+
+
+def cuts_of(shape: Shape, layers: int) -> Cuts:
+    """All cuts of a shape, one row a plan."""
+    return _within([layers] * len(shape.order), shape, layers)
 
 
 def _within(caps: Sequence[int], shape: Shape, layers: int) -> Cuts:

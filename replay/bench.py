@@ -9,12 +9,14 @@ from ingest.progress import SILENT, Progress
 from policy import registry
 from policy.bound import Bound
 from replay import bench_front
+from replay.bench_front import Front
 from replay.bench_load import loaded, next_jobs
 from replay.bench_result import Bench, Chapter, Played
-from replay.bench_runs import Cell, Outcome, best, play
+from replay.bench_runs import Cell, Outcome, best, fixed, play
 from replay.bench_world import World
 from replay.crew import Crew, cores
 from replay.options import noisy
+from replay.pareto import Values
 from twin.scenario import Scenario
 from twin.settings import Noise
 
@@ -53,8 +55,10 @@ def bench(
     found = crew.each(play, [*cells, *grid], "runs")
     width = len(policies)
     outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(every))]
-    weighted = list(zip(grid, found[len(cells) :], strict=True)) if pareto else None
-    chapters = assembled(crew, policies, every, outcomes, weighted, with_bound=with_bound)
+    chapters = assembled(crew, policies, every, outcomes, with_bound=with_bound)
+    if pareto:
+        weighted = list(zip(grid, found[len(cells) :], strict=True))
+        chapters = tuple(replace(chapter, front=_front(crew, chapter, weighted)) for chapter in chapters)
     return Bench(tuple(policies), seeds, worlds[0].window, chapters, _notes(scenarios, noises))
 
 
@@ -63,16 +67,15 @@ def assembled(
     policies: Sequence[str],
     worlds: Sequence[World],
     outcomes: Sequence[tuple[Outcome, ...]],
-    weighted: list[tuple[Cell, Outcome]] | None,
     *,
     with_bound: bool = True,
 ) -> tuple[Chapter, ...]:
     """A chapter for each scenario of `worlds`, whose outcomes are in the order of `policies`; the bounds are
-    computed here. `weighted` are the runs of a grid of weights, if there was one."""
+    computed here."""
     bounds = _bounds(crew, worlds, outcomes) if with_bound else [None] * len(worlds)
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
     scenarios = {world.scenario.name: world.scenario for world in worlds if world.plain}
-    return tuple(_chapter(s, policies, played, weighted) for s in scenarios.values())
+    return tuple(_chapter(s, policies, played) for s in scenarios.values())
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:
@@ -115,7 +118,7 @@ def _bounds(
     for index, (world, row) in enumerate(zip(worlds, outcomes, strict=True)):
         if world.scenario.several_jobs:  # a bound is for one
             continue
-        truth = next((outcome.truth for outcome in row if outcome.run_id), None)
+        truth = _truth(row)
         if truth is not None:
             groups.setdefault((world.scenario.name, truth), []).append(index)
     questions = [
@@ -133,21 +136,38 @@ def _bounds(
     return found
 
 
-def _chapter(
-    scenario: Scenario, policies: Sequence[str], played: Sequence[Played],
-    weighted: list[tuple[Cell, Outcome]] | None,
-) -> Chapter:  # fmt: skip
+def _chapter(scenario: Scenario, policies: Sequence[str], played: Sequence[Played]) -> Chapter:
     """What belongs to one scenario, out of everything."""
     own = [entry for entry in played if entry.world.scenario.name == scenario.name]
     plain = tuple(entry for entry in own if entry.world.plain)
-    front = None
-    if weighted is not None:
-        fixed = [(p, e.world.seed, o) for e in plain for p, o in zip(policies, e.outcomes, strict=True)]
-        grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == scenario.name]
-        front = bench_front.front_of([*fixed, *grid])
     noisy = _by_level((entry.world.clip, entry) for entry in own)
     loads = _by_level((entry.world.load, entry) for entry in own)
-    return Chapter(scenario, tuple(policies), plain, noisy, front, loads)
+    return Chapter(scenario, tuple(policies), plain, noisy, None, loads)
+
+
+def _front(crew: Crew, chapter: Chapter, weighted: Sequence[tuple[Cell, Outcome]]) -> Front:
+    """The front of a chapter with the runs of the grid of weights."""
+    own = [
+        (policy, entry.world.seed, outcome)
+        for entry in chapter.worlds
+        for policy, outcome in zip(chapter.policies, entry.outcomes, strict=True)
+    ]
+    name = chapter.scenario.name
+    grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == name]
+    return bench_front.front_of([*own, *grid], fixed_plans(crew, chapter.worlds))
+
+
+def fixed_plans(crew: Crew, played: Sequence[Played]) -> dict[int, Values | None]:
+    """What fixed plans reach in the world of each seed; worlds with the same truth share it."""
+    truths = {entry.world.seed: _truth(entry.outcomes) for entry in played}
+    first = {_truth(entry.outcomes): entry.world for entry in played if not entry.world.scenario.several_jobs}
+    found = dict(zip(first, crew.each(fixed, list(first.values()), "fixed plans"), strict=True))
+    return {seed: found.get(truth) for seed, truth in truths.items()}
+
+
+def _truth(outcomes: Sequence[Outcome]) -> str | None:
+    """Digest of the links of the world in which these ran; None where nobody could."""
+    return next((outcome.truth for outcome in outcomes if outcome.run_id), None)
 
 
 def _by_level(entries: Iterable[tuple[float | None, Played]]) -> dict[float, tuple[Played, ...]]:

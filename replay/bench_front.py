@@ -1,7 +1,8 @@
 """Fronts of a benchmark: what policies reach in time, money and utilisation when their weights vary."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from replay.options import weighted
 from twin.settings import Weights
 
 Json = dict[str, Any]
+EMPTY: Mapping[int, pareto.Values | None] = MappingProxyType({})
 STEPS = 4
 """Weights of the grid are multiples of 1 / STEPS; that of efficiency is never 0, or idling would win."""
 
@@ -30,14 +32,17 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The reference front is, in each world, what no run of any policy beats."""
+    """The reference front is, in each world, what no run of any policy beats, and no fixed plan where all of
+    them can be enumerated."""
 
     reaches: tuple[Reach, ...]
     points: tuple[Json, ...]
+    exact: bool = False  # fixed plans were enumerated in every world
 
     def to_json(self) -> Json:
         """What each policy reaches, and every point."""
-        return {"reaches": [asdict(reach) for reach in self.reaches], "points": list(self.points)}
+        reaches = [asdict(reach) for reach in self.reaches]
+        return {"exact": self.exact, "reaches": reaches, "points": list(self.points)}
 
 
 def grid() -> tuple[Weights, ...]:
@@ -62,22 +67,28 @@ def cells(worlds: Sequence[World], policies: Sequence[str], checkpoint: str | No
     ]
 
 
-def front_of(played: Sequence[tuple[str, int, Outcome]]) -> Front:
-    """Coverage and hypervolume of each policy, from (policy, seed, outcome) of one scenario."""
+def front_of(
+    played: Sequence[tuple[str, int, Outcome]], fixed: Mapping[int, pareto.Values | None] = EMPTY
+) -> Front:
+    """Coverage and hypervolume of each policy, from (policy, seed, outcome) of one scenario; `fixed` is what
+    fixed plans reach in the world of a seed."""
     known = [(policy, seed, o, objectives(o)) for policy, seed, o in played]
     by_world: dict[int, dict[str, list[tuple[float, ...]]]] = {}
     for policy, seed, _, values in known:
         if values is not None:
             by_world.setdefault(seed, {}).setdefault(policy, []).append(values)
     reached: dict[str, list[Reach]] = {}
-    for world in by_world.values():
-        reference = pareto.front(np.array([values for points in world.values() for values in points]))
+    for seed, world in by_world.items():
+        everybody = np.array([values for points in world.values() for values in points])
+        beyond = fixed.get(seed)
+        reference = pareto.front(everybody if beyond is None else np.concatenate([everybody, beyond]))
         for policy, points in world.items():
             own = np.array(points)
             covered, volume = pareto.coverage(own, reference), pareto.volume_ratio(own, reference)
             reached.setdefault(policy, []).append(Reach(policy, len(own), covered, volume))
     reaches = tuple(_mean(found) for found in reached.values())
-    return Front(reaches, tuple(_point(policy, seed, o) for policy, seed, o, values in known if values))
+    told = tuple(_point(policy, seed, o) for policy, seed, o, values in known if values)
+    return Front(reaches, told, all(fixed.get(seed) is not None for seed in by_world))
 
 
 def _mean(found: Sequence[Reach]) -> Reach:

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.errors import InfeasibleError, NotFoundError
+from policy import fixed_front
 from policy.bound import Bound
+from policy.bound_grid import grid
 from replay import compare, runs
 from replay.bench_world import World
 from replay.judge import Blocks, blocks_of
 from replay.kpis import Kpis
 from replay.log import RunReader
+from replay.pareto import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,13 @@ def play(store: Path, cell: Cell) -> Outcome:
         done.run_id, None, done.kpis, blocks, header["traces"]["window"], header["traces"]["source"],
         used.local_sgd, header["dataset"], header["note"],
     )  # fmt: skip
+
+
+def fixed(store: Path, world: World) -> Values | None:
+    """What all fixed plans reach in a world, as `bench_front.objectives`; None where they are too many."""
+    setup = world.prepare(store)
+    made = grid(setup.wan, [], setup.scenario.moving.restart_s)
+    return fixed_front.outcomes(setup.estimator(), made)
 
 
 def best(store: Path, question: tuple[World, tuple[str, ...]]) -> Bound:

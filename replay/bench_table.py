@@ -54,7 +54,8 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
         reaches = [
             (r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in chapter.front.reaches
         ]
-        console.table("front", ("policy", "points", "coverage", "hypervolume"), reaches)
+        beside = ", beside all fixed plans" if chapter.front.exact else ""
+        console.table(f"front{beside}", ("policy", "points", "coverage", "hypervolume"), reaches)
     console.line(f"note: {chapter.note}")
     console.line()
 
