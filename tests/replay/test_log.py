@@ -4,12 +4,14 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from histories import history, started, totals, write
 
 from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
+from replay import log
 from replay.events import EventError
 from replay.log import RunReader, RunWriter, recover
 from replay.segment import GENESIS
@@ -63,16 +65,32 @@ def test_the_digest_does_not_depend_on_segments_or_the_wall_clock(tmp_path: Path
         assert writer.finish(totals(), sim_ns=END_NS)[0] == runs[1][0]
 
 
-def test_a_second_passes_and_the_events_are_durable(tmp_path: Path) -> None:
-    with RunWriter.create(tmp_path / "run", flush_s=0.0) as writer:
-        for sim_ns, kind, payload, _ in list(history())[:5]:
-            assert writer.append(sim_ns, kind, payload) == writer.durable_through
-    with RunWriter.create(tmp_path / "lazy", flush_s=1e9) as writer:
-        for sim_ns, kind, payload, _ in list(history())[:5]:
-            writer.append(sim_ns, kind, payload)
-        assert writer.durable_through == 0, "only the header"
-        assert writer.flush() == 4 == writer.durable_through
-        assert writer.flush() == 4, "nothing new"
+FAILED = ("link_failed", {"src": 0, "dst": 1})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What writers take for the time, in seconds."""
+    now = [0.0]
+    monkeypatch.setattr(log, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_a_second_passes_and_the_events_are_durable(tmp_path: Path, clock: list[float]) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        for now_s, durable in ((0.0, 0), (0.99, 0), (1.0, 2), (1.99, 2), (2.0, 4)):
+            clock[0] = now_s
+            writer.append(0, *FAILED)
+            assert writer.durable_through == durable
+        writer.append(0, *FAILED)
+        assert writer.flush() == 5 == writer.durable_through
+        assert writer.flush() == 5, "nothing new"
+
+
+def test_five_thousand_events_are_durable_within_the_second(tmp_path: Path, clock: list[float]) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        durable = [(writer.append(0, *FAILED), writer.durable_through)[1] for _ in range(5001)]
+    assert durable == [0] * 5000 + [5000]
 
 
 @pytest.mark.parametrize("stop", [1, 2, 100, 282])
@@ -108,13 +126,13 @@ def test_a_finished_run_can_be_made_again_but_not_changed(tmp_path: Path) -> Non
 @pytest.mark.parametrize("change", [2, 3, 50, 99])
 def test_a_different_event_on_resume_is_named(tmp_path: Path, change: int) -> None:
     kinds = [kind for _, kind, _, _ in history()]
+    times = [sim_ns for sim_ns, _, _, _ in history()]
     change = next(n for n in range(change, 284) if kinds[n] in ("triggered", "decided", "link_observed"))
     with RunWriter.create(tmp_path / "run") as writer:
         play(writer, 150)
-    with (
-        RunWriter.open(tmp_path / "run") as writer,
-        pytest.raises(DamageError, match=f"event {change} is {kinds[change]}"),
-    ):
+    what = f"{kinds[change]} at {times[change]} ns"
+    told = f"event {change} is {what} in the log, computed again {what} with other content"
+    with RunWriter.open(tmp_path / "run") as writer, pytest.raises(DamageError, match=told):
         play(writer, change=change)
     assert RunReader(tmp_path / "run").verify() == []
     assert len(list(RunReader(tmp_path / "run").events())) == 150
