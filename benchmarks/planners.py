@@ -102,7 +102,7 @@ def microseconds(estimator: Estimator, view: View, plan: Plan) -> float:
 def first_decisions(store: Path, only: str, policies: str) -> None:
     """Print a line a policy for every scenario with `only` in its name."""
     for scenario in map(scenarios.load, scenarios.names()):
-        if only not in scenario.name or scenario.jobs:
+        if only not in scenario.name or scenario.several_jobs:
             continue
         setup = scenarios.prepare(scenario, store, window="test", seed=0)
         view, estimator = first_view(setup), setup.estimator()

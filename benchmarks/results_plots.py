@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results_page import Result
+from benchmarks.results_tables import Result, alone
 from replay import pareto, runs
 from replay.log import RunReader
 
@@ -14,8 +14,8 @@ COLOURS = {"hippo": "#0b7a75", "mpc": "#b3541e", "static": "#6b7280", "single": 
 MARKS = {"hippo": "o", "mpc": "s", "static": "^", "single": "D"}
 
 
-def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str, str]]:
-    """Write the plots there is data for beside the page; their names and what they show."""
+def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str, str, str]]:
+    """Write the plots there is data for beside the page; what they are of, file names, what they show."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -38,7 +38,7 @@ def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str
         figure = plot(results)
         if figure is not None:
             figure.savefig(folder / name, metadata={"Date": None})
-            made.append((name, what))
+            made.append((title, name, what))
     return made
 
 
@@ -136,7 +136,7 @@ def latency(store: Path, results: Sequence[Result]) -> Any:
         axis.set_xlabel("ms a decision")
         axis.set_ylabel("share of decisions")
 
-    return panels(results, one)
+    return panels(alone(results), one)
 
 
 def decision_times(store: Path, run_id: str) -> list[float]:

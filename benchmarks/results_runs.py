@@ -1,0 +1,162 @@
+"""Which runs docs/results.md is made of, in which order, and how those that are there become chapters."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+
+from policy import registry
+from replay import bench_front, options
+from replay.bench import assembled, at_load, fixed_plans, seeded
+from replay.bench_result import Chapter
+from replay.bench_runs import Cell, Outcome
+from replay.bench_world import World
+from replay.crew import Crew
+from twin.scenario import digest as scenario_digest
+from twin.settings import Noise
+
+CORE = ("static", "single", "mpc", "hippo")
+OTHERS = tuple(name for name in registry.POLICIES if name not in CORE)
+QUEUED = ("static", "mpc", "hippo")
+"""Policies of groups with several jobs: fixed plans, and the two that are judged."""
+LEVELS = (0.1, 0.2, 0.3, 0.5)
+LOADS = (0.8, 1.2)
+"""Beside 1, the scenario's own."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One scenario on one data set, its own where None. `asked` ones make the tables of what was asked for;
+    `costly` ones take minutes a seed. `others` is how many seeds the policies outside of `CORE` have."""
+
+    scenario: str
+    dataset: str | None = None
+    measured: bool = True
+    asked: bool = False
+    costly: bool = False
+    noisy: bool = False
+    front: bool = False
+    loads: bool = False
+    others: int = 5
+
+    @property
+    def title(self) -> str:
+        """Heading of its section."""
+        return self.scenario if self.dataset is None else f"{self.scenario} on {self.dataset}"
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Who takes part with every seed."""
+        return QUEUED if self.loads else CORE
+
+
+GROUPS = (
+    Group("quad-70b", asked=True, noisy=True, front=True),
+    Group("storm", asked=True, front=True),
+    Group("geant-70b", asked=True, front=True),
+    Group("octo-175b", asked=True, costly=True, front=True),
+    Group("planet-405b", asked=True, costly=True, front=True, others=3),
+    Group("queue", loads=True, costly=True, others=0),
+    Group("tri-7b", "wanify-aws8", front=True),
+    Group("tri-7b", "synthetic-tri", measured=False, front=True, others=0),
+    Group("quad-70b", "synthetic-quad", measured=False, others=0),
+    Group("octo-175b", "synthetic-octo", measured=False, costly=True, others=0),
+)
+
+Trained = Sequence[Path | None]
+"""The checkpoint of each seed; None is the one that ships."""
+Key = tuple[str, str | None, int, str]
+Found = dict[Key, Outcome]
+
+
+def worlds(group: Group, seeds: int) -> list[World]:
+    """One world a seed, neither noise nor load added."""
+    return seeded(World.of(options.scenario(group.scenario), group.dataset), seeds)
+
+
+def noised(world: World, clip: float) -> World:
+    """The same world with noise on its links."""
+    scenario = options.noisy(world.scenario, Noise(sd=clip * options.SD_OF_CLIP, clip=clip))
+    return replace(world, scenario=scenario, clip=clip)
+
+
+def varied(group: Group, world: World) -> list[World]:
+    """The world at every level of noise and every load that its group has."""
+    noise = [noised(world, clip) for clip in (LEVELS if group.noisy else ())]
+    return noise + [at_load(world, load) for load in (LOADS if group.loads else ())]
+
+
+def weights(group: Group, world: World) -> list[Cell]:
+    """The grid of weights for the policies that follow them."""
+    return bench_front.cells([world], CORE, None) if group.front else []
+
+
+def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
+    """Every run, the most telling first: a seed for all, everybody, noise, load and fronts, the other seeds
+    of what is cheap, the other seeds of what is costly, the other seeds of everybody."""
+    seeds = len(of_seed)
+    own = {group: worlds(group, seeds) for group in chosen}
+
+    def cell(world: World, policy: str, k: int) -> Cell:
+        path = of_seed[k]
+        return Cell(world, policy, None if path is None else str(path))
+
+    def core(groups: Iterable[Group], numbers: Iterable[int]) -> Iterator[Cell]:
+        yield from (cell(own[g][k], policy, k) for k in numbers for g in groups for policy in g.policies)
+
+    def more(numbers: Iterable[int]) -> Iterator[Cell]:
+        for k in numbers:
+            for group in chosen:
+                yield from (cell(w, p, k) for w in varied(group, own[group][k]) for p in group.policies)
+
+    def everybody(numbers: Iterable[int]) -> Iterator[Cell]:
+        yield from (Cell(own[g][k], p) for k in numbers for g in chosen if k < g.others for p in OTHERS)
+
+    yield from core(chosen, [0])
+    yield from everybody([0])
+    yield from more([0])
+    yield from (one for g in chosen for one in weights(g, own[g][0]))
+    yield from core([g for g in chosen if not g.costly], range(1, seeds))
+    yield from more(range(1, seeds))
+    yield from core([g for g in chosen if g.costly], range(1, seeds))
+    yield from everybody(range(1, seeds))
+
+
+def key(cell: Cell) -> Key:
+    """What tells runs apart."""
+    return scenario_digest(cell.world.scenario), cell.world.dataset, cell.world.seed, cell.policy
+
+
+def chapter(group: Group, found: Found, seeds: int, crew: Crew) -> tuple[Chapter, int] | None:
+    """A group out of the runs that there are, with the number of its seeds; None without one whole seed."""
+    policies = (*group.policies, *OTHERS) if group.others else group.policies
+
+    def complete(world: World) -> bool:
+        return all(key(Cell(world, policy)) in found for policy in group.policies)
+
+    plain = list(takewhile(complete, worlds(group, seeds)))
+    if not plain:
+        return None
+    levels = [*zip(*(varied(group, world) for world in plain), strict=True)]
+    perturbed = min((sum(1 for _ in takewhile(complete, level)) for level in levels), default=0)
+    kept = plain + [world for level in levels for world in level[:perturbed]]
+    missing = Outcome(None, None)
+    rows = [tuple(found.get(key(Cell(world, policy)), missing) for policy in policies) for world in kept]
+    (made,) = assembled(crew, policies, kept, rows)
+    return replace(made, front=front(group, made, found, crew)), len(plain)
+
+
+def front(group: Group, made: Chapter, found: Found, crew: Crew) -> bench_front.Front | None:
+    """The front of the first seed, the only one that the grid of weights was run for; None if not wholly.
+
+    The reference is what nobody's synchronous runs beat, nor fixed plans where all of them can be looked at;
+    local SGD trains something else.
+    """
+    first = made.worlds[0]
+    grid = weights(group, first.world)
+    if not grid or not all(key(cell) in found for cell in grid):
+        return None
+    seed, own = first.world.seed, zip(made.policies, first.outcomes, strict=True)
+    outcomes = [(policy, seed, outcome) for policy, outcome in own if not outcome.local_sgd]
+    outcomes += [(cell.policy, seed, found[key(cell)]) for cell in grid]
+    return bench_front.front_of(outcomes, fixed_plans(crew, [first]))

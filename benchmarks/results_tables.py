@@ -1,0 +1,290 @@
+"""The tables of docs/results.md that answer what was asked for: one fact a cell."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.bench_load import Steadiness, steadiness
+from replay.bench_result import Chapter, Json
+from replay.bench_stats import SEED, Versus
+from replay.judge import Verdict, bootstrap
+from replay.kpis import Kpis
+from replay.words import milliseconds, per_billion, per_token, percent
+
+JUDGED = ("hippo", "mpc")
+Figure = Callable[[Kpis], float | None]
+Telling = Callable[[float], str]
+Wish = Callable[[float], bool]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One group of runs: its chapter, and how many seeds are whole."""
+
+    title: str
+    asked: bool
+    measured: bool
+    chapter: Chapter
+    seeds: int
+
+    @property
+    def standings(self) -> dict[str, Json]:
+        """Mean figures of everybody that ran."""
+        found = (self.chapter.standing(policy) for policy in self.chapter.policies)
+        return {row["policy"]: row for row in found if row["worlds"]}
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; columns after the first are set to the right."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def alone(results: Sequence[Result]) -> list[Result]:
+    """Those with one job, which have a bound and a time per token."""
+    return [result for result in results if not result.chapter.scenario.several_jobs]
+
+
+def asked(results: Sequence[Result]) -> list[Result]:
+    """Those that count; all where none of them ran."""
+    return [result for result in alone(results) if result.asked] or alone(results)
+
+
+def signed(share: float | None) -> str:
+    """A relative change in per cent."""
+    return "-" if share is None else f"{100 * share:+.1f} %"
+
+
+def interval(verdict: Verdict | None) -> str:
+    """The interval of a relative change in per cent."""
+    return "-" if verdict is None else f"{100 * verdict.low:+.1f} to {100 * verdict.high:+.1f} %"
+
+
+def saved(found: Versus | None) -> str:
+    """Time saved against somebody."""
+    return "-" if found is None or found.mean is None else signed(found.mean.mean)
+
+
+def change(chapter: Chapter, policy: str, base: str, figure: Figure) -> Verdict | None:
+    """Relative change of a figure against another policy, paired by world, with its interval."""
+    if base not in chapter.policies or policy not in chapter.policies:
+        return None
+    ratios = []
+    for own, other in zip(chapter.of(policy), chapter.of(base), strict=True):
+        values = [figure(o.kpis) if o.kpis else None for o in (own, other)]
+        if values[0] is None or not values[1]:
+            return None
+        ratios.append(values[0] / values[1] - 1)
+    return bootstrap("change", np.array(ratios), SEED)
+
+
+def middle(verdict: Verdict | None) -> float | None:
+    """The mean of a change."""
+    return None if verdict is None else verdict.mean
+
+
+def rival(result: Result) -> str | None:
+    """The fastest policy but `hippo`, `mpc` and those that train by local SGD."""
+    local = {p for p in result.chapter.policies if any(o.local_sgd for o in result.chapter.of(p))}
+    others = {p: row["time_per_token_s"] for p, row in result.standings.items() if p not in (*JUDGED, *local)}
+    known = {p: value for p, value in others.items() if value is not None}
+    return min(known, key=known.__getitem__, default=None)
+
+
+def headline(results: Sequence[Result]) -> str:
+    """A line a set of links: how `hippo` stands."""
+    rows = []
+    for result in alone(results):
+        chapter, best = result.chapter, rival(result)
+        against = chapter.against("hippo", "mpc")
+        rows.append((
+            result.title, per_token(result.standings["hippo"]["time_per_token_s"]),
+            saved(chapter.against("hippo", "static")), saved(against),
+            against.verdict if against else "-",
+            f"`{best}`" if best else "-", saved(chapter.against("hippo", best)) if best else "-",
+            *(percent(result.standings[policy]["regret"]) for policy in JUDGED),
+        ))  # fmt: skip
+    columns = (
+        "links", "hippo, us/token", "saves vs static", "vs mpc", "so it is", "best of the others",
+        "vs that", "regret hippo", "regret mpc",
+    )  # fmt: skip
+    return table(columns, rows)
+
+
+def spread(values: Sequence[float | None], told: Telling) -> str:
+    """From the least to the greatest."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    ends = [told(min(known)), told(max(known))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def met(values: Sequence[float | None], holds: Wish) -> str:
+    """On how many of those that have a value the wish holds."""
+    known = [value for value in values if value is not None]
+    return f"{sum(holds(value) for value in known)} of {len(known)}" if known else "-"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """What was asked for and what `hippo` reached, over the groups that count; where nothing was asked the
+    aim decides whether it is met."""
+    chosen = asked(results)
+    rows = [r.standings["hippo"] for r in chosen]
+    faster = [middle(change(r.chapter, "hippo", "static", lambda k: k.time_per_token_s)) for r in chosen]
+    used = [middle(change(r.chapter, "hippo", "static", lambda k: k.utilisation)) for r in chosen]
+    cost = [middle(change(r.chapter, "hippo", "static", lambda k: k.usd_per_token)) for r in chosen]
+    covered = [reach(r, "hippo", "coverage") for r in alone(results)]
+    volume = [reach(r, "hippo", "volume") for r in alone(results)]
+    lost = [loss(r, "hippo", "median") for r in alone(results)]
+    steady = [row.stability.mean for r in results for row in steadiness(r.chapter) if row.policy == "hippo"]
+    regrets = [row["regret"] for row in rows]
+    slow = [row["decision_p99_s"] for row in rows]
+    heard = [row["coordination_max_s"] for row in rows]
+
+    lines: tuple[tuple[str, str, str, Sequence[float | None], Telling, Wish], ...] = (
+        ("Pareto coverage", ">= 85 %", ">= 97 %", covered, percent, lambda v: v >= 0.85),
+        ("hypervolume", "", ">= 0.98", volume, "{:.3f}".format, lambda v: v >= 0.98),
+        ("decision p99", "<= 1.1 s", "<= 6 ms at K = 8", slow, ms, lambda v: v <= 1.1),
+        ("time per token vs static", "-25 %", "-25 %", faster, signed, lambda v: v <= -0.25),
+        ("regret to the bound", "", "<= 2 %", regrets, percent, lambda v: v <= 0.02),
+        ("utilisation vs static", "+35 %", "+35 %", used, signed, lambda v: v >= 0.35),
+        ("egress per token vs static", "-30 %", "-30 %", cost, signed, lambda v: v <= -0.3),
+        ("time lost to +-30 % WAN", "< 10 %", "< 3 % over the bound's", lost, signed, lambda v: v < 0.1),
+        ("coordination, slowest", "<= 2 s", "<= 50 ms", heard, ms, lambda v: v <= 2),
+        ("stability at load +-20 %", ">= 99 %", ">= 99.9 %", steady, fine, lambda v: v >= 0.99),
+    )
+    shown = [(*words, spread(values, told), met(values, wish)) for *words, values, told, wish in lines]
+    return table(("KPI", "asked", "aimed at", "hippo reached", "met on"), shown)
+
+
+def ms(seconds: float) -> str:
+    """A latency with its unit."""
+    return f"{milliseconds(seconds)} ms"
+
+
+def fine(share: float) -> str:
+    """A share close to one."""
+    return f"{100 * share:.2f} %"
+
+
+def reach(result: Result, policy: str, what: str) -> float | None:
+    """Coverage or volume of a policy's front."""
+    if result.chapter.front is None:
+        return None
+    return next((getattr(r, what) for r in result.chapter.front.reaches if r.policy == policy), None)
+
+
+def loss(result: Result, policy: str, what: str) -> float | None:
+    """Median or worst time per token lost at +-30 %."""
+    rows = result.chapter.robustness()
+    return next((row[what] for row in rows if row["policy"] == policy and row["clip"] == 0.3), None)
+
+
+def times(results: Sequence[Result]) -> str:
+    """Time per token of the judged against `static` and each other."""
+    rows = []
+    for result in asked(results):
+        for policy in JUDGED:
+            first = change(result.chapter, policy, "static", lambda k: k.time_per_token_s)
+            second = change(result.chapter, policy, "mpc", lambda k: k.time_per_token_s)
+            row = result.standings[policy]
+            own = [signed(middle(second)), interval(second)] if policy != "mpc" else ["", ""]
+            rows.append((
+                result.title, policy, per_token(row["time_per_token_s"]), signed(middle(first)),
+                interval(first), *own, percent(row["regret"]),
+            ))  # fmt: skip
+    heads = ("links", "policy", "us/token", "vs static", "95 %", "vs mpc", "95 %", "regret")
+    return table(heads, rows)
+
+
+def utilisation(results: Sequence[Result]) -> str:
+    """Shares of time in which GPUs compute: of the domains in the plan, and of everything owned."""
+    rows = []
+    for result in asked(results):
+        bounds = [entry.bound.utilisation for entry in result.chapter.worlds if entry.bound]
+        for policy in (*JUDGED, "static", "single"):
+            row = result.standings.get(policy)
+            if row is None:
+                continue
+            changes = (
+                middle(change(result.chapter, policy, base, figure))
+                for base, figure in (
+                    ("static", lambda k: k.utilisation),
+                    ("single", lambda k: k.utilisation),
+                    ("single", lambda k: k.utilisation_owned),
+                )
+            )
+            told = ("" if policy in ("static", "single") else signed(value) for value in changes)
+            rows.append((
+                result.title, policy, percent(row["utilisation"]), percent(row["utilisation_owned"]), *told,
+            ))  # fmt: skip
+        if bounds:
+            rows.append((result.title, "the bound's path", percent(float(np.mean(bounds))), *[""] * 4))
+    heads = (
+        "links", "policy", "of domains in the plan", "of all GPUs", "plan's, vs static", "plan's, vs single",
+        "all GPUs', vs single",
+    )  # fmt: skip
+    return table(heads, rows)
+
+
+def money(results: Sequence[Result]) -> str:
+    """Egress per token."""
+    rows = []
+    for result in asked(results):
+        for policy in JUDGED:
+            found = change(result.chapter, policy, "static", lambda k: k.usd_per_token)
+            usd = per_billion(result.standings[policy]["usd_per_token"])
+            rows.append((result.title, policy, usd, signed(middle(found)), interval(found)))
+    return table(("links", "policy", "USD per 1e9 tokens", "vs static", "95 %"), rows)
+
+
+def fronts(results: Sequence[Result]) -> str:
+    """What each policy's set over the grid of weights reaches of the reference front."""
+    rows = [
+        (result.title, r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}",
+         "all fixed plans, and runs" if result.chapter.front.exact else "runs")
+        for result in results
+        if result.chapter.front is not None
+        for r in sorted(result.chapter.front.reaches, key=lambda r: -r.volume)
+        if r.points > 1 or r.volume > 0
+    ]  # fmt: skip
+    return table(("links", "policy", "runs", "coverage", "hypervolume", "reference"), rows)
+
+
+def delays(results: Sequence[Result]) -> str:
+    """Decision times and coordination; the slowest seed's."""
+    rows = []
+    for result in asked(results):
+        for policy in JUDGED:
+            kpis = [outcome.kpis for outcome in result.chapter.of(policy) if outcome.kpis]
+            usual = max((k.decision_p50_s for k in kpis if k.decision_p50_s is not None), default=None)
+            row = result.standings[policy]
+            values = (usual, row["decision_p99_s"], row["coordination_max_s"])
+            rows.append((result.title, policy, *(milliseconds(value) for value in values)))
+    return table(("links", "policy", "median, ms", "p99, ms", "coordination, slowest, ms"), rows)
+
+
+def load(results: Sequence[Result]) -> str:
+    """How steadily jobs train when they come slower or faster."""
+
+    def cells(row: Steadiness) -> tuple[object, ...]:
+        ends = f"{fine(row.stability.low)} to {fine(row.stability.high)}"
+        shares = (percent(row.queued), percent(row.utilisation_owned))
+        return (
+            f"x {row.load:g}",
+            row.policy,
+            row.worlds,
+            fine(row.stability.mean),
+            ends,
+            fine(row.worst),
+            *shares,
+        )
+
+    rows = [(result.title, *cells(row)) for result in results for row in steadiness(result.chapter)]
+    heads = (
+        "jobs", "load", "policy", "seeds", "stability", "95 %", "worst seed", "time in the queue",
+        "GPUs computing",
+    )  # fmt: skip
+    return table(heads, rows)
