@@ -24,12 +24,18 @@ def weighed(
     hindsight: Hindsight,
 ) -> Decision:
     """The choice among plans by what each is expected to bring if it may be left later (`found`) and if it is
-    `kept`."""
+    `kept`.
+
+    `margin` is a share of the time of the running plan: the objective's unit, the static plan's time, is many
+    times that where the static plan is a bad one.
+    """
     candidates = [
         Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
         for plan, out in zip(plans, found, strict=True)
     ]
     worth = dict(zip(plans, map(objective.value, kept), strict=True))
+    held = next((out.iter_s for plan, out in zip(plans, kept, strict=True) if plan == view.plan), 0.0)
+    margin *= min(held / objective.base.iter_s, 1.0)
     return choose(view, candidates, worth, margin, lambda plan: hindsight.paid(view, plan, objective))
 
 
@@ -65,7 +71,7 @@ def choose(
     if best.score <= held.score:
         reason = "no plan is expected to bring more"
     elif not better:
-        reason = f"the best move gains {gain:.4f}, not more than the margin of {margin:g}"
+        reason = f"the best move gains {gain:.4f}, not more than the margin of {margin:.4f}"
     else:
         reason = f"the best move is expected to gain {gain:.4f}, but would not have paid by now"
     return Decision(None, reason, shown, held.iter_s, extra=extra)

@@ -26,13 +26,13 @@ class Tuning:
     """The constants of `mpc`; `benchmarks/tune_mpc.py` compares others on the training windows."""
 
     horizon_s: float  # over which a move has to pay for itself
-    margin: float  # in units of the objective, that a move must gain over holding
+    margin: float  # share of the running plan's time that a move must gain over holding
     candidates: int = 18  # plans compared with the running one
     outage_s: float = 600.0  # a dead link is expected back after this, or after as long again as it was dead
 
 
 TUNED = Tuning(horizon_s=7200.0, margin=0.01)
-"""A move has to pay within two hours, by more than a hundredth of the static plan's time. On the training
+"""A move has to pay within two hours, by more than a hundredth of the running plan's time. On the training
 windows one hour is worse on storm (128.7 us a token, not 123.8; two seeds); four hours are better on quad-70b
 (93.8, not 94.5) and worse on storm (122.8, not 121.1; four seeds); on geant-70b they differ little.
 """
