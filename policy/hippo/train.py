@@ -18,18 +18,16 @@ from ingest.errors import InfeasibleError
 from ingest.progress import SILENT, Progress
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo import standing
-from policy.hippo.agent import HiPpo
 from policy.hippo.checkpoint import Checkpoint
-from policy.hippo.config import CoordinatorConfig, HiPpoConfig
+from policy.hippo.config import HiPpoConfig
 from policy.hippo.course import Course, invented, prepared
 from policy.hippo.crew import Crew, Here
 from policy.hippo.env import CONSTRAINTS
-from policy.hippo.imitation import Logged, Material, batch_loss, draw, lessons, logged_lessons, taught
+from policy.hippo.imitation import Logged
+from policy.hippo.offline import followed, gathered
 from policy.hippo.practice import Alone, Peers, Practice
 from policy.hippo.rollout import Task, score
 from policy.hippo.standing import Standing, Update
-from policy.mpc import Mpc
-from policy.protocol import Policy
 from twin.scenario import Setup
 from twin.seeds import generator
 
@@ -37,8 +35,6 @@ REPORT_EVERY = 50
 """Imitation steps between two points of the curve, and between two looks at `stop`."""
 VALIDATED = 8
 """Courses that selection looks at, the user's first."""
-SEARCH = CoordinatorConfig(proposals=8, rounds=16, wide_rounds=16)
-"""The teacher that needs no planner: many proposals of an untrained network, refined to the end."""
 Never = Callable[[], bool]
 
 
@@ -186,7 +182,8 @@ class _Training:
     def _imitate(self) -> bool:
         """Follow the teachers for the configured number of steps; lessons are the same after a resume."""
         config, practice = self.config, self.practice
-        material = self._lessons()
+        logged = self.company.logged
+        material = gathered(self.courses, config, logged, progress=self.progress, stop=self.stop)
         rates = [(practice.optimiser, config.ppo.lr), (practice.lower_optimiser, config.lower.lr)]
         for optimiser, _ in rates:
             optimiser.param_groups[0]["lr"] = config.imitation.lr
@@ -194,7 +191,7 @@ class _Training:
             if self.state.imitated % REPORT_EVERY == 0 and self.stop():
                 self.save()
                 return False
-            value = self._imitation_step(material)
+            value = followed(practice, config, material, self.state.imitated)
             self.state.imitated += 1
             self.progress.advance(1, f"imitation loss {value:.3f}")
             if self.state.imitated % REPORT_EVERY == 0:
@@ -202,36 +199,6 @@ class _Training:
         for optimiser, rate in rates:
             optimiser.param_groups[0]["lr"] = rate
         return True
-
-    def _imitation_step(self, material: list[Material]) -> float:
-        rng = generator(self.config.seed, f"imitation-{self.state.imitated}")
-        lesson = material[int(rng.integers(len(material)))]
-        practice, config = self.practice, self.config.imitation
-        index = draw(lesson, config.batch, rng)
-        total = batch_loss(practice.upper, practice.lower, lesson, index, config.entropy_coef)
-        practice.follow(total)
-        return float(total.detach())
-
-    def _lessons(self) -> list[Material]:
-        """Answers of `mpc` on the user's own course, of the agent's own search on all of them, and what was
-        logged.
-
-        The search (random proposals, many rounds of refinement in the twin) judges by the same horizon and
-        objective as `mpc` and is a hundred times cheaper, so it can be asked everywhere.
-        """
-        config = self.config
-        # New networks, not the learner's: after a resume the lessons must be the same.
-        search = HiPpo.of(*checkpoints.build(config), SEARCH)
-        share = -(-config.imitation.searched // len(self.courses))
-        asked: list[tuple[Course, Policy, int]] = [(self.courses[0], Mpc(), config.imitation.lessons)]
-        asked += [(course, search, share) for course in self.courses]
-        found = [
-            lessons(course, teacher, config, count, self.progress, self.stop)
-            for course, teacher, count in asked
-            if count and not self.stop()
-        ]
-        found.append(logged_lessons(self.courses[0], self.company.logged, config.imitation))
-        return taught([lesson for lesson in found if lesson is not None])
 
     # -- online
 
