@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.units import GB, GIB
 from replay.console import Console
-from replay.words import percent
+from replay.words import counted, percent
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from pathlib import Path
@@ -58,7 +58,7 @@ def solutions(console: Console, found: "Solutions") -> None:
 def _failures(console: Console, path: "Path", failures: "tuple[Failure, ...]") -> None:
     if failures:
         console.line()
-        console.line(f"{len(failures)} rows without an answer")
+        console.line(f"{counted(len(failures), 'row')} without an answer")
         for one in failures:
             console.line(f"  {one.tell(path)}")
 

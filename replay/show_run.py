@@ -104,7 +104,7 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
 def audit(console: Console, report: "AuditReport") -> None:
     """The verdict of an audit."""
     verdict = "clean" if report.ok else counted(len(report.findings), "finding")
-    console.line(f"{report.run_id}: {verdict}, {report.events:,} events")
+    console.line(f"{report.run_id}: {verdict}, {counted(report.events, 'event')}")
     for finding in report.findings:
         console.line(f"  {finding}")
     for note in report.notes:
