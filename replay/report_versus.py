@@ -86,22 +86,9 @@ def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = 
     spots = [_Spot(p.usd_per_token, p.seconds_per_token, *_label(p, found, run)) for p in found]
     if bound is not None:
         spots.append(_Spot(*bound, "bound", "bound", "the clairvoyant bound"))
-    left, right = _room([spot.usd * 1e9 for spot in spots])
-    low, top = _room([spot.seconds * 1e6 for spot in spots])
-
-    def place(usd: float, seconds: float) -> tuple[float, float]:
-        x, y = (usd * 1e9 - left) / (right - left), (seconds * 1e6 - low) / (top - low)
-        return round(WIDTH * x, 1), round(HEIGHT * (1 - y), 1)
-
-    marks, labels = [], []
-    for value in between(left, right, 4):
-        x = place(value / 1e9, 0)[0]
-        marks.append(f'<path class="grid" d="M{x} 0V{HEIGHT}"/>')
-        labels.append(f'<span class="tx" style="left:{x / WIDTH:.2%}">{value:,.10g}</span>')
-    for value in between(low, top, 5):
-        y = place(0, value / 1e6)[1]
-        marks.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
-        labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:,.10g}</span>')
+    frame = _Frame(*_room([spot.usd * 1e9 for spot in spots]), *_room([spot.seconds * 1e6 for spot in spots]))
+    place = frame.place
+    marks, labels = frame.grid()
     best = "L".join("{} {}".format(*place(p.usd_per_token, p.seconds_per_token)) for p in found if p.best)
     marks.append(f'<path class="line" d="M{best}"/>')
     for spot in spots:
@@ -121,6 +108,35 @@ def front(found: Sequence[Point], run: str, bound: tuple[float, float] | None = 
     )
     caption = f"<figcaption><i>µs/token</i>{told}</figcaption>"
     return f'<h2>Time and money</h2><figure class="chart">{caption}{plot}</figure>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The axes: USD per 1e9 tokens from `left` to `right`, microseconds per token from `low` to `top`."""
+
+    left: float
+    right: float
+    low: float
+    top: float
+
+    def place(self, usd: float, seconds: float) -> tuple[float, float]:
+        """Inner coordinates of USD and seconds per token."""
+        x = (usd * 1e9 - self.left) / (self.right - self.left)
+        y = (seconds * 1e6 - self.low) / (self.top - self.low)
+        return round(WIDTH * x, 1), round(HEIGHT * (1 - y), 1)
+
+    def grid(self) -> tuple[list[str], list[str]]:
+        """Lines of the grid and the figures beside them."""
+        marks, labels = [], []
+        for value in between(self.left, self.right, 4):
+            x = self.place(value / 1e9, 0)[0]
+            marks.append(f'<path class="grid" d="M{x} 0V{HEIGHT}"/>')
+            labels.append(f'<span class="tx" style="left:{x / WIDTH:.2%}">{value:,.10g}</span>')
+        for value in between(self.low, self.top, 5):
+            y = self.place(0, value / 1e6)[1]
+            marks.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
+            labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{value:,.10g}</span>')
+        return marks, labels
 
 
 def _room(values: Sequence[float]) -> tuple[float, float]:
