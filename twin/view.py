@@ -41,8 +41,8 @@ class Forecast:
         return rates
 
     def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many `sd_log` the quantiles that are `deviations` (n,) from a Gaussian's median lie from this one,
-        (H, n).
+        """Distance from the median, in `sd_log` (H, n), of the quantiles that in a Gaussian are `deviations` (n,)
+        from it.
 
         The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
         goes straight on the axis of a Gaussian's deviations.
