@@ -41,8 +41,7 @@ class Forecast:
         return rates
 
     def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Distance from the median, in `sd_log` (H, n), of the quantiles that in a Gaussian are `deviations` (n,)
-        from it.
+        """How many `sd_log` (H, n) quantiles are away that in a Gaussian are `deviations` (n,) away.
 
         The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
         goes straight on the axis of a Gaussian's deviations.
