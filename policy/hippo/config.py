@@ -115,7 +115,7 @@ class CoordinatorConfig(Config):
     rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
     wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
     horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay
-    margin: Annotated[float, Field(ge=0)] = 0.01  # relative gain that a move must promise beyond its cost
+    margin: Annotated[float, Field(ge=0)] = 0.02  # relative gain that a move must promise beyond its cost
 
 
 class HiPpoConfig(Config):
