@@ -6,8 +6,8 @@
 Every variant is trained from scratch with the same seeds on the same training window (quad-70b), and its
 network alone (no verification by search, which would hide most of what the network does not know) is graded
 on the validation window and on the test window, each as it was and in the weather of practice: mean reward
-per period in the twins, under the scenario's weights and under others. Differences are paired over training seeds and episodes. `train` keeps one JSON
-file a training and skips what is there, so it can be interrupted.
+per period in the twins, under the scenario's weights and under others. Differences are paired over training
+seeds and walks. `train` keeps one JSON file a training and skips what is there, so it can be interrupted.
 """
 
 import argparse
