@@ -323,6 +323,7 @@ def test_bad_levels(text: str, wrong: str) -> None:
 
 
 def test_good_options() -> None:
+    assert options.parse_loads("0.8,1.2") == (0.8, 1.2)
     assert options.scenario("tri-7b", "0.5,0.3,0.2").weights.vector == (0.5, 0.3, 0.2)
     assert options.parse_noises("0.1,0.3") == (Noise(clip=0.1, sd=0.05), Noise(clip=0.3, sd=0.15))
 
