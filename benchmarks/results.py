@@ -1,6 +1,6 @@
 """Runs the policies over measured and synthetic links, test windows only, and writes docs/results.md.
 
-    python -m benchmarks.results [--minutes 22] [--seeds 5] [--store .twin/results] [--out docs/results.md]
+    python -m benchmarks.results [--minutes 24] [--seeds 5] [--store .twin/results] [--out docs/results.md]
 
 Each seed runs a checkpoint of `hippo` from a training of its own: the first one is that which ships, the
 others are trained first, a minute and a half each, and kept in the store for as long as the code stays.
@@ -76,12 +76,13 @@ def main() -> None:
     """Run what is missing as long as there is time, and write the page and its plots."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=22.0, help="no run is begun after them")
+    parser.add_argument("--minutes", type=float, default=24.0, help="no run is begun after them")
     parser.add_argument("--only", default="", help="groups with one of these, A,B, in their titles")
     parser.add_argument("--jobs", type=int, default=cores())
     parser.add_argument("--store", type=Path, default=ROOT / ".twin" / "results")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
     given = parser.parse_args()
+    durable.make_directory(given.out.parent)
     at_hand = all((TRACES / name).is_dir() for name in MEASURED)
     ingest([resources.traces(), *(TRACES / name for name in MEASURED if at_hand)], given.store)
     chosen = [

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks import results_tables as tables
 from benchmarks.long_search import Better, Search, Start
+from benchmarks.results_plots import PLOTS
 from benchmarks.results_tables import JUDGED, Result, alone, saved, table
 from benchmarks.results_text import PAGE
 from policy.hippo import checkpoint as checkpoints
@@ -158,7 +159,7 @@ def page(
 ) -> str:
     """The whole text; `plots` are what they are of, file names beside the page, and what they show."""
     drawn = {f"{what}_plot": f"![{text}]({name})\n\n{text}" for what, name, text in plots}
-    absent = dict.fromkeys(("regret_plot", "front_plot", "noise_plot", "latency_plot"), "")
+    absent = {f"{what}_plot": "No run of this kind was made." for what in PLOTS}
     others = dict.fromkeys(p for r in alone(results) for p in r.chapter.policies if p not in JUDGED)
     return PAGE.format(
         minutes=about.minutes,

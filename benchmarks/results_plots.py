@@ -23,19 +23,9 @@ def draw(store: Path, results: Sequence[Result], folder: Path) -> list[tuple[str
         {"font.size": 9, "svg.hashsalt": "twin", "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True}
     )
     made = []
-    plots: tuple[tuple[str, str, Callable[[Sequence[Result]], Any]], ...] = (
-        (
-            "regret",
-            "Regret: share of the clairvoyant bound's tokens that was not trained; the twelve best policies.",
-            regret,
-        ),
-        ("noise", "Time per token lost to noise of every level on all links, median of seeds.", noise),
-        ("front", "Time and money over a grid of weights; the line joins what no run beats in both.", fronts),
-        ("latency", "Wall time of decisions, all seeds.", lambda found: latency(store, found)),
-    )
-    for title, what, plot in plots:
+    for title, (what, plot) in PLOTS.items():
         name = f"results-{title}.svg"
-        figure = plot(results)
+        figure = plot(store, results)
         if figure is not None:
             figure.savefig(folder / name, metadata={"Date": None})
             made.append((title, name, what))
@@ -65,7 +55,7 @@ def panels(found: Sequence[Result], draw_one: Callable[[Any, Result], None], col
     return figure
 
 
-def regret(results: Sequence[Result]) -> Any:
+def regret(_: Path, results: Sequence[Result]) -> Any:
     """A bar for each of the twelve best policies in every group."""
 
     def one(axis: Any, result: Result) -> None:
@@ -82,7 +72,7 @@ def regret(results: Sequence[Result]) -> Any:
     return panels([r for r in results if any(entry.bound for entry in r.chapter.worlds)], one)
 
 
-def noise(results: Sequence[Result]) -> Any:
+def noise(_: Path, results: Sequence[Result]) -> Any:
     """Median loss over the level of noise."""
 
     def one(axis: Any, result: Result) -> None:
@@ -101,7 +91,7 @@ def noise(results: Sequence[Result]) -> Any:
     return panels([r for r in results if r.chapter.noisy], one)
 
 
-def fronts(results: Sequence[Result]) -> Any:
+def fronts(_: Path, results: Sequence[Result]) -> Any:
     """Every run of the grid by time and money."""
 
     def one(axis: Any, result: Result) -> None:
@@ -143,3 +133,18 @@ def decision_times(store: Path, run_id: str) -> list[float]:
     """Seconds of every decision of a run, from its events."""
     events = RunReader(runs.folder(store, run_id)).events()
     return [e.wall["latency_s"] for e in events if e.type == "decided" and "latency_s" in e.wall]
+
+
+PLOTS: dict[str, tuple[str, Callable[[Path, Sequence[Result]], Any]]] = {
+    "regret": (
+        "Regret: share of the clairvoyant bound's tokens that was not trained; the twelve best policies.",
+        regret,
+    ),
+    "noise": ("Time per token lost to noise of every level on all links, median of seeds.", noise),
+    "front": (
+        "Time and money over a grid of weights, first seed; the line joins what no run beats in both.",
+        fronts,
+    ),
+    "latency": ("Wall time of decisions, all seeds.", latency),
+}
+"""What each is of, and how it is drawn."""

@@ -37,6 +37,8 @@ class Result:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A Markdown table; columns after the first are set to the right."""
+    if not rows:
+        return "No run of this kind was made."
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
