@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons test check fuzz reliability soak clean
+.PHONY: demo comparisons test check fuzz results reliability soak clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,7 @@ comparisons:
 	$(TWIN) audit latest
 	$(TWIN) sql "select scenario, policy, moves, iterations, tokens, egress_usd from runs order by scenario, tokens desc"
 	$(TWIN) report latest --compare
+	@echo "That page opens in any browser. Commands of your own: . $(BIN)/activate; twin --store $(STORE) status"
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
