@@ -168,7 +168,7 @@ def page(
         sources=about.sources,
         jobs=about.jobs,
         load_now=os.getloadavg()[0],
-        policies=", ".join(f"`{policy}`" for policy in others),
+        others=len(others),
         headline=tables.headline(results),
         summary=tables.summary(results),
         times=tables.times(results),

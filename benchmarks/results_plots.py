@@ -11,6 +11,8 @@ from replay import pareto, runs
 from replay.log import RunReader
 
 COLOURS = {"hippo": "#0b7a75", "mpc": "#b3541e", "static": "#6b7280", "single": "#a08bc9", "bound": "#111827"}
+FARTHEST = 2.5
+"""Times the fastest run: what is slower would press the fronts into a corner."""
 MARKS = {"hippo": "o", "mpc": "s", "static": "^", "single": "D"}
 
 
@@ -92,18 +94,20 @@ def noise(_: Path, results: Sequence[Result]) -> Any:
 
 
 def fronts(_: Path, results: Sequence[Result]) -> Any:
-    """Every run of the grid by time and money."""
+    """Every run of the grid, and everybody's without, by time and money; what is far slower is left out."""
 
     def one(axis: Any, result: Result) -> None:
         assert result.chapter.front is not None
-        points = [p for p in result.chapter.front.points if p["seed"] == result.chapter.worlds[0].world.seed]
+        points = result.chapter.front.points
         values = np.array([(1e6 * p["time_per_token_s"], 1e9 * p["usd_per_token"]) for p in points])
-        for policy, mark in MARKS.items():
-            own = np.array([v for v, p in zip(values, points, strict=True) if p["policy"] == policy])
+        best, near = pareto.front(values), values[:, 0] <= FARTHEST * values[:, 0].min()
+        for policy in ("others", *MARKS):
+            mine = [(p["policy"] if p["policy"] in MARKS else "others") == policy for p in points]
+            own = values[near & np.array(mine)]
             if len(own):
-                axis.scatter(*own.T, marker=mark, s=26, color=COLOURS[policy], label=policy, alpha=0.8)
-        best = pareto.front(values)
-        axis.plot(*best.T, color=COLOURS["bound"], lw=0.8)
+                mark, colour = MARKS.get(policy, "."), COLOURS.get(policy, "#cbd5e1")
+                axis.scatter(*own.T, marker=mark, s=26, color=colour, label=policy, alpha=0.8)
+        axis.plot(*best[best[:, 0] <= FARTHEST * best[0, 0]].T, color=COLOURS["bound"], lw=0.8)
         axis.set_xlabel("us per token")
         axis.set_ylabel("egress, USD per 1e9 tokens")
 

@@ -9,9 +9,9 @@ Test windows only: the last 30 % of each trace.
 
 {headline}
 
-*Time saved* is 1 - time per token / that of the other in the same world, moving and waiting included. *So
-it is*: better, equal or worse than `mpc`, by the 95 % interval of the difference when the hours of the
-window are drawn again. *Best of the others*: the fastest planner that trains synchronously, of {policies}.
+*Saves* is 1 - time per token / that of the other in the same world, moving and waiting included. *So it
+is*: better, equal or worse than `mpc`, by the 95 % interval of the difference when the hours of the window
+are drawn again. *Best of the others*: the fastest of the other {others} policies that trains synchronously.
 *Regret*: the share of the clairvoyant bound's tokens that was not trained.
 
 {summary}
