@@ -53,7 +53,9 @@ def panels(found: Sequence[Result], draw_one: Callable[[Any, Result], None], col
     for axis in axes.flat:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3 * columns)
+        )
     return figure
 
 
