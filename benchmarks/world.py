@@ -1,4 +1,4 @@
-"""Wall and processor seconds to replay a simulated day: python -m benchmarks.world [--hours H] [--engine kernel|des|both]
+"""Seconds to replay a simulated day: python -m benchmarks.world [--hours H] [--engine kernel|des|both]
 
 K = 8 domains, one 7B job, one fixed plan with iterations of some seconds, all 56 links changing every
 minute: at the same times (as in a snapshot series) or each at its own times (the worst case). Telemetry
@@ -64,7 +64,7 @@ def run(setup: Setup, plan: Plan, engine: Engine) -> tuple[int, dict[str, Any]]:
 
 
 def main() -> None:
-    """Print one line per world and engine."""
+    """Print one line per world and engine: seconds on the wall, and of the processor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--engine", choices=["kernel", "des", "both"], default="both")
@@ -78,9 +78,10 @@ def main() -> None:
             count, done = run(setup, plan, engine)
             wall_s, cpu_s = perf_counter() - start, process_time() - start_cpu
             mean_s = done["iteration_ns"] / done["iterations"] / 1e9
+            links = "together" if together else "apart   "
             print(
-                f"{engine:6}  links change {'together' if together else 'apart   '}  {chosen.hours:g} h in "
-                f"{wall_s:6.2f} s (CPU {cpu_s:.2f} s)  {done['iterations']} iterations of {mean_s:.1f} s  {count} facts"
+                f"{engine:6}  links change {links}  {chosen.hours:g} h in {wall_s:6.2f} s, CPU {cpu_s:6.2f} s  "
+                f"{done['iterations']} iterations of {mean_s:.1f} s  {count} facts"
             )
 
 
