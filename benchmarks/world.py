@@ -80,8 +80,8 @@ def main() -> None:
             mean_s = done["iteration_ns"] / done["iterations"] / 1e9
             links = "together" if together else "apart   "
             print(
-                f"{engine:6}  links change {links}  {chosen.hours:g} h in {wall_s:6.2f} s, CPU {cpu_s:6.2f} s  "
-                f"{done['iterations']} iterations of {mean_s:.1f} s  {count} facts"
+                f"{engine:6}  links change {links}  {chosen.hours:g} h in {wall_s:5.2f} s, CPU {cpu_s:5.2f}, "
+                f"{done['iterations']} iterations of {mean_s:.1f} s, {count} facts"
             )
 
 
