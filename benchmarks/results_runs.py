@@ -92,8 +92,8 @@ def weights(group: Group, world: World) -> list[Cell]:
 
 
 def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
-    """Every run, the most telling first: a seed for all, everybody, noise, load and fronts, the other seeds
-    of what is cheap, the other seeds of what is costly, the other seeds of everybody."""
+    """Every run, the most telling first: a seed for all, everybody, the other seeds of what is cheap, noise
+    and load, the other seeds of what is costly, fronts, the other seeds of everybody, costly fronts."""
     seeds = len(of_seed)
     own = {group: worlds(group, seeds) for group in chosen}
 
@@ -112,14 +112,16 @@ def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
     def everybody(numbers: Iterable[int]) -> Iterator[Cell]:
         yield from (Cell(own[g][k], p) for k in numbers for g in chosen if k < g.others for p in OTHERS)
 
+    cheap, costly = [g for g in chosen if not g.costly], [g for g in chosen if g.costly]
     yield from core(chosen, [0])
     yield from everybody([0])
+    yield from core(cheap, range(1, seeds))
     yield from more([0])
-    yield from (one for g in chosen for one in weights(g, own[g][0]))
-    yield from core([g for g in chosen if not g.costly], range(1, seeds))
+    yield from core(costly, range(1, seeds))
+    yield from (one for g in cheap for one in weights(g, own[g][0]))
     yield from more(range(1, seeds))
-    yield from core([g for g in chosen if g.costly], range(1, seeds))
     yield from everybody(range(1, seeds))
+    yield from (one for g in costly for one in weights(g, own[g][0]))
 
 
 def key(cell: Cell) -> Key:
