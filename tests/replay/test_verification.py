@@ -12,6 +12,7 @@ from replay import segment
 from replay.log import Finding, RunReader
 from replay.segment import GENESIS, Piece, Row
 from replay.streams import Streams
+from replay.verification import verify
 
 
 def row(number: int, sim_ns: int) -> Row:
@@ -66,3 +67,12 @@ def test_text_that_is_none_is_no_event_whatever_its_digest(tmp_path: Path) -> No
     (tmp_path / "x.parquet").write_bytes(data)
     with pytest.raises(DamageError, match="not a Parquet file of events"):
         segment.read_rows(tmp_path, piece)
+
+
+def test_all_files_are_checked_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    first, *_ = write(tmp_path / "run", (5,), (9,))
+    damaged = bytearray((tmp_path / "run" / first).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "run" / first).write_bytes(damaged)
+    assert [finding.file for finding in verify(tmp_path / "run")] == [first]
+    assert verify(tmp_path / "run", since=1) == []  # a reading from the second event on leaves it out
