@@ -177,3 +177,16 @@ def test_every_command_has_help_that_ends_in_an_example() -> None:
 
     for name, command in cli.twin.commands.items():
         assert command.help and "Example" in command.help, name
+
+
+@pytest.mark.parametrize(("words", "code"), [(["nosuch"], 2), (["status"], 0)])
+def test_what_libraries_do_at_the_end_does_not_change_the_exit_code(
+    store: Path, words: list[str], code: int
+) -> None:
+    abort = "import atexit, os, sys, cli; atexit.register(os.abort); sys.argv[0] = 'twin'; cli.process()"
+    done = subprocess.run(
+        [sys.executable, "-c", abort, "--store", str(store), "--json", *words],
+        capture_output=True, text=True, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert json.loads(done.stdout)["schema"].startswith("twin.error/" if code else "twin.status/")
