@@ -1,5 +1,6 @@
 """Is a run what it claims to be? Its files, its books, its computation, and no decision knew the future."""
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.errors import NotFoundError
+from ingest.errors import NotFoundError, UsageError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
@@ -81,8 +82,10 @@ def audit(
     the whole chain is checked, but only the events from that number on: quick, for a run audited before.
 
     Raises:
-        NotFoundError: no such run.
+        NotFoundError: no such run. UsageError: no chain head, or no event from `since` on.
     """
+    if chain_head is not None and not re.fullmatch("[0-9a-f]{64}", chain_head):
+        raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
     reader = RunReader(runs.folder(store, run_id))
     damage = [Finding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
     if damage:  # nothing that a damaged log says is worth computing with
@@ -90,8 +93,9 @@ def audit(
     if since:
         read = f"events before {since} were not read and nothing was executed again; without --since both are"
         found = reader.contents()
-        after = max(0, found.end - since)
-        return AuditReport(run_id, found.chain[-1].stream, found.head, after, (), (read,))
+        if since >= found.end:
+            raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
+        return AuditReport(run_id, found.chain[-1].stream, found.head, found.end - since, (), (read,))
     header = from_payload(reader.header())
     findings = [Finding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]

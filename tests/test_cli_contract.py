@@ -160,7 +160,9 @@ MISTAKES: dict[str, list[str]] = {
     "audit --decision": ["audit", STATIC, "--decision", "99999"],
     "audit --sign": ["audit", STATIC, "--sign", "{tmp}/no-key.pem"],
     "audit --verify-signature": ["audit", STATIC, "--verify-signature", "{tmp}/no-key.pem"],
-    "audit --chain-head": ["audit", STATIC, "--chain-head", "0" * 64],
+    "audit --chain-head": ["audit", STATIC, "--chain-head", "0" * 63],
+    "audit --chain-head of another run": ["audit", STATIC, "--chain-head", "0" * 64],
+    "audit --since": ["audit", STATIC, "--since", "99999"],
     "compact": ["compact", "nothing"],
     "report": ["report", "nothing"],
     "report --vs": ["report", STATIC, "--vs", "nothing"],
@@ -183,8 +185,8 @@ def test_a_mistake_is_told_with_its_code_and_nothing_else_on_stdout(
     kept: Path, tmp_path: Path, call: Call, mistake: str
 ) -> None:
     done = call(kept, *[word.format(tmp=tmp_path) for word in MISTAKES[mistake]], "--json")
-    assert done.code == (3 if "chain-head" in mistake else done.code) and done.code in (1, 2, 3)
-    assert done.json["schema"] == ("twin.audit/1" if "chain-head" in mistake else "twin.error/1")
+    assert done.code == (3 if "another run" in mistake else done.code) and done.code in (1, 2, 3)
+    assert done.json["schema"] == ("twin.audit/1" if "another run" in mistake else "twin.error/1")
     if done.code != 3:
         assert done.err.startswith("twin: ")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import NotFoundError
+from ingest.errors import NotFoundError, UsageError
 from replay import audit, runner, runs
 from replay.conservation import Books
 from replay.log import RunReader, RunWriter
@@ -81,6 +81,23 @@ def test_a_cut_tail_needs_the_chain_head(store: Path) -> None:
     max(folder.glob("*.parquet")).unlink()
     report = audit.audit(store, done.run_id, chain_head=done.chain_head)
     assert not report.ok and report.findings[0].check == "chain"
+
+
+@pytest.mark.parametrize("kept", ["", "0" * 63, "0" * 65, "g" * 64, "A" * 64, "0" * 64 + "\n"])
+def test_what_no_chain_can_hold_is_a_slip_of_the_pen_and_no_damage(store: Path, kept: str) -> None:
+    done = toy_run(store, "static")
+    with pytest.raises(UsageError, match="64 digits"):
+        audit.audit(store, done.run_id, chain_head=kept)
+
+
+def test_events_after_the_last_are_not_called_clean(store: Path) -> None:
+    done = toy_run(store, "static")
+    end = RunReader(runs.folder(store, done.run_id)).contents().end
+    assert audit.audit(store, done.run_id, since=end - 1).events == 1
+    with pytest.raises(UsageError, match=rf"--since {end}: the last event of .* is {end - 1}"):
+        audit.audit(store, done.run_id, since=end)
+    with pytest.raises(UsageError, match=rf"is {end - 1}"):
+        audit.audit(store, done.run_id, since=end + 100)
 
 
 def more_money(payload: dict[str, Any]) -> None:
