@@ -24,7 +24,7 @@ PROGRAM = (
     "print(histories.write(Path(sys.argv[1]))[1])"
 )
 
-UNRELEASED = """21df1cd stood for five minutes; manifests had no `check`, the digest of their other fields, yet.
+UNRELEASED = """21df1cd stood for five minutes: manifests had no `check` (digest of their other fields) yet.
 No release wrote that form, so it is not read."""
 
 
