@@ -45,8 +45,10 @@ STAGES = (  # the quick ones first: most mutants end there, without the imports 
         "tests/crash/test_damage.py",
     ),
 )
-LONGEST = 5
-"""A mutant whose tests take so many times the usual time does not come to an end, which is noticed too."""
+LONGEST = 3
+"""A mutant that keeps a stage computing for so many times the usual time never ends, which is noticed too."""
+WAITS_S = 900
+"""So does one that is not done after so long, whether it computes or waits."""
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -131,19 +133,26 @@ class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.tree, self.path, "exec"), module.__dict__)
 
 
-def noticed(name: str, path: Path, tree: ast.Module, longest_s: float = 3600) -> bool:
-    """Whether a test fails on the mutant, in a child process, or does not end within `longest_s`."""
+def noticed(name: str, path: Path, tree: ast.Module, longest_s: Sequence[float]) -> bool:
+    """Whether a test fails on the mutant, in a child process, or a stage of them computes too long."""
     child = os.fork()
     if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(int(longest_s) + 1)
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
         sys.meta_path.insert(0, Mutant(name, path, tree))
-        rules = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        os._exit(int(any(pytest.main([*rules, *tests]) != 0 for tests in STAGES)))
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(WAITS_S)
+        for tests, most_s in zip(STAGES, longest_s, strict=True):
+            signal.setitimer(signal.ITIMER_PROF, most_s)  # time of this process: others' load counts nothing
+            if _fails(tests):
+                os._exit(1)
+        os._exit(0)
     return os.waitpid(child, 0)[1] != 0
+
+
+def _fails(tests: Sequence[str]) -> bool:
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]) != 0
 
 
 class Tried:
@@ -176,11 +185,14 @@ def every_mutant() -> list[tuple[str, Path, int, str, ast.Module, str]]:
     return found
 
 
-def usual_s() -> float:
-    """How long the tests take on the code as it is."""
-    began = time.perf_counter()
-    assert not noticed("replay.none", ROOT, ast.Module([], [])), "the tests fail on the code as it is"
-    return time.perf_counter() - began
+def usual_s(tests: Sequence[str]) -> float:
+    """How long a process computes in these tests on the code as it is."""
+    child = os.fork()
+    if child == 0:
+        os._exit(int(_fails(tests)))
+    _, status, used = os.wait4(child, 0)
+    assert status == 0, f"{', '.join(tests)}: fail on the code as it is"
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -192,7 +204,8 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir(ROOT)
     found, tried = every_mutant(), Tried(given.tried)
-    longest_s = LONGEST * tried.found("usual s", usual_s)
+    usual = [tried.found(f"usual s of stage {k}", partial(usual_s, tests)) for k, tests in enumerate(STAGES)]
+    longest_s = [LONGEST * seconds for seconds in usual]
     chosen = random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
     print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
     began, survivors = time.perf_counter(), 0
