@@ -1,20 +1,20 @@
 """State estimation of a network: log bandwidth and log latency of every directed link, with calibrated doubt.
 
-Each quantity is filtered under two regimes (`twin.regimes`, `twin.bank`); how many deviations an interval
-spans was calibrated on the training share and is tracked from then on (`twin.intervals`). This is what a
-controller sees, what `twin status` judges and what `docs/forecast.md` measures.
+Each quantity is filtered under two regimes (`twin.regimes`, `twin.bank`), believed at each horizon by how
+well they forecast it (`twin.foresight`); how many deviations an interval spans was calibrated on the training
+share and is tracked from then on (`twin.intervals`). This is what a controller sees, `twin status` judges
+and what `docs/forecast.md` measures.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.units import to_ns
 from twin.bank import Index
 from twin.domain import LinkState
-from twin.intervals import OPEN, Intervals, Tracker
+from twin.foresight import Foresight, Outlook
+from twin.intervals import Intervals, Tracker
 from twin.ou import MIN_SD, Array, OuParameters
 from twin.regimes import Regimes
 from twin.view import Forecast
@@ -45,32 +45,56 @@ class LinkParameters:
     capacity_bps: Array | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What telemetry says of the filters: links that were re-initialised, the NIS (n,) of the samples, and
+    horizon index and errors (n,), in stated deviations of a sample, of each forecast that came due."""
+
+    changed: Index
+    nis: Array
+    errors: list[tuple[int, Array]]
+
+
 class BandwidthFilter:
     """Log bandwidth of L links, seen through samples whose log has the deviation `noise` on top of the fitted
-    scatter of the link."""
+    scatter of the link, and forecast at `horizons_s` (H,)."""
 
-    def __init__(self, parameters: LinkParameters, noise: float):
+    def __init__(self, parameters: LinkParameters, horizons_s: Array, noise: float):
         self._regimes = _regimes(parameters.bandwidth, parameters.bandwidth_level, noise)
+        self._horizons_s = horizons_s
+        self._foresight = Foresight(horizons_s, self._regimes.links)
         self._noise = noise
         capacity = np.inf if parameters.capacity_bps is None else parameters.capacity_bps
         self._log_capacity = np.log(np.broadcast_to(capacity, parameters.bandwidth.mu.shape))
 
-    def observe(self, now_ns: int, index: Index, z_log: Array) -> tuple[Index, Array]:
-        """As `Regimes.observe`: the links that were re-initialised, and the NIS of each sample.
+    def observe(self, now_ns: int, index: Index, z_log: Array) -> Seen:
+        """Judge what was forecast for now, take the samples `z_log` (n,) of links `index` (n,), and forecast.
 
         A sample above the capacity by more than noise explains shows that the link is wider than was said.
         """
+        errors = self._foresight.judge(now_ns, index, z_log)
         certain = z_log - _EXPLAINED * self._noise
         self._log_capacity[index] = np.maximum(self._log_capacity[index], certain)
-        return self._regimes.observe(now_ns, index, z_log)
+        changed, nis = self._regimes.observe(now_ns, index, z_log)
+        due = self._foresight.due(now_ns)
+        if len(due):
+            mean, sd = (stated[due] for stated in self.outlook(now_ns))
+            means, variances = self._regimes.apart(now_ns, self._horizons_s[due])
+            self._foresight.promise(now_ns, due, Outlook(mean, self.noisy(sd), means, variances))
+        return Seen(changed, nis, errors)
 
-    def outlook(self, now_ns: int, horizons_s: Array) -> tuple[Array, Array]:
-        """Mean, not above the capacity, and deviation as the filters state it; both (H, L).
+    def outlook(self, now_ns: int) -> tuple[Array, Array]:
+        """Mean, not above the capacity, and deviation as the filters state it, at every horizon; both (H, L).
 
         The link's own fast scatter is included, the noise of samples is not: this is of the truth.
         """
-        mean, var = self._regimes.forecast(now_ns, horizons_s)
-        return np.minimum(mean, self._log_capacity), np.sqrt(np.maximum(var - self._noise**2, MIN_SD**2))
+        odds = self._foresight.odds(self._regimes.odds)
+        return self._true(*self._regimes.forecast(now_ns, self._horizons_s, odds))
+
+    def present(self, now_ns: int) -> Array:
+        """(L,) mean now."""
+        present: Array = self._true(*self._regimes.forecast(now_ns, np.zeros(1)))[0][0]
+        return present
 
     def noisy(self, sd: Array) -> Array:
         """The deviation of a sample where that of the truth is `sd`."""
@@ -79,16 +103,10 @@ class BandwidthFilter:
     def rebase(self, now_ns: int) -> None:
         """Shift the clock so that `now_ns` becomes 0."""
         self._regimes.rebase(now_ns)
+        self._foresight.rebase(now_ns)
 
-
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """A forecast of one horizon, to be judged by the first sample at or after `due_ns`: mean and deviation of
-    that sample, (L,)."""
-
-    due_ns: int
-    mean: Array
-    sd: Array
+    def _true(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        return np.minimum(mean, self._log_capacity), np.sqrt(np.maximum(var - self._noise**2, MIN_SD**2))
 
 
 def pairs(size: int) -> tuple[Index, Index]:
@@ -110,7 +128,7 @@ class LinkFilter:
         self.horizons_s = np.asarray(horizons_s, np.float64)
         self.rows, self.columns = pairs(size)
         self.dead = np.zeros(len(self.rows), np.bool_)
-        self._bandwidth = BandwidthFilter(parameters, noise)
+        self._bandwidth = BandwidthFilter(parameters, self.horizons_s, noise)
         self._latency = _regimes(parameters.latency, parameters.latency_level, noise)
         default = (Intervals(),) * len(self.horizons_s)
         intervals = parameters.intervals or default
@@ -118,10 +136,6 @@ class LinkFilter:
         self._widths = np.array([(one.d80, one.d95) for one in intervals]) / self._spread
         self._observed = parameters.observed or default
         self._tracker = Tracker(self._observed, len(self.rows))
-        self._pending: tuple[deque[_Pending], ...] = tuple(deque() for _ in intervals)
-        self._ahead_ns = [to_ns(horizon_s) for horizon_s in self.horizons_s.tolist()]
-        self._apart_ns = np.array(self._ahead_ns) // OPEN
-        self._next_ns = np.full(len(intervals), np.iinfo(np.int64).min // 2)
         self._nis = np.ones(len(self.rows))
         self._usual_nis = np.broadcast_to(np.asarray(parameters.nis), self._nis.shape)
 
@@ -135,17 +149,17 @@ class LinkFilter:
         self.dead = bandwidth <= 0
         alive = np.flatnonzero(~self.dead)
         seen = np.log(bandwidth[alive])
-        self._judge(now_ns, alive, seen)
-        beyond, nis = self._bandwidth.observe(now_ns, alive, seen)
-        self._nis[alive] += _NIS_MEMORY * (nis / self._usual_nis[alive] - self._nis[alive])
+        told = self._bandwidth.observe(now_ns, alive, seen)
+        for h, errors in told.errors:
+            self._tracker.judge(h, errors)
+        self._nis[alive] += _NIS_MEMORY * (told.nis / self._usual_nis[alive] - self._nis[alive])
         timed = np.flatnonzero(~self.dead & (latency > 0))
         self._latency.observe(now_ns, timed, np.log(latency[timed]))
-        self._promise(now_ns)
-        return tuple((int(self.rows[link]), int(self.columns[link])) for link in beyond)
+        return tuple((int(self.rows[link]), int(self.columns[link])) for link in told.changed)
 
     def forecast(self, now_ns: int) -> Forecast:
         """Median bandwidth (exp of the log mean) and its error at every horizon, seen from `now_ns`."""
-        mean, sd = self._bandwidth.outlook(now_ns, self.horizons_s)
+        mean, sd = self._bandwidth.outlook(now_ns)
         latency, _ = self._latency.forecast(now_ns, np.zeros(1))
         return Forecast(
             horizons_s=self.horizons_s,
@@ -157,7 +171,7 @@ class LinkFilter:
 
     def present_bps(self, now_ns: int) -> Array:
         """(K, K) median bandwidth now, as a forecast of horizon 0 has it."""
-        present: Array = self._rates(self._bandwidth.outlook(now_ns, np.zeros(1))[0])[0]
+        present: Array = self._rates(self._bandwidth.present(now_ns)[None])[0]
         return present
 
     def rebase(self, now_ns: int) -> None:
@@ -168,10 +182,6 @@ class LinkFilter:
         self._bandwidth.rebase(now_ns)
         self._latency.rebase(now_ns)
         self._tracker = Tracker(self._observed, len(self.rows))
-        for waiting in self._pending:
-            for pending in waiting:
-                pending.due_ns -= now_ns
-        self._next_ns -= now_ns
 
     @property
     def nis(self) -> Array:
@@ -179,24 +189,6 @@ class LinkFilter:
         links behave as they did there."""
         matrix: Array = self._matrix(self._nis[None], 1.0)[0]
         return matrix
-
-    def _judge(self, now_ns: int, alive: Index, seen: Array) -> None:
-        """Compare what was forecast for now with what is seen."""
-        for h, waiting in enumerate(self._pending):
-            while waiting and waiting[0].due_ns <= now_ns:
-                pending = waiting.popleft()
-                self._tracker.judge(h, (seen - pending.mean[alive]) / pending.sd[alive])
-
-    def _promise(self, now_ns: int) -> None:
-        """Make the forecasts that are to be judged: `OPEN` of each horizon wait at a time."""
-        due = np.flatnonzero(self._next_ns <= now_ns)
-        if len(due):
-            mean, sd = self._bandwidth.outlook(now_ns, self.horizons_s[due])
-            noisy = self._bandwidth.noisy(sd)
-            for row, h in enumerate(due.tolist()):
-                due_ns = now_ns + self._ahead_ns[h]
-                self._pending[h].append(_Pending(due_ns, mean[row], noisy[row]))
-            self._next_ns[due] = now_ns + self._apart_ns[due]
 
     def _rates(self, mean_log: Array) -> Array:
         return self._matrix(np.where(self.dead, 0.0, np.exp(mean_log)), np.inf)

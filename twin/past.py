@@ -101,11 +101,11 @@ def _calibrated(early: LinkParameters, train: WanTrace, cut_ns: int, sensing: Se
 
     A forecast is judged as `LinkFilter` does, but one is made at every sample: a training share is short.
     """
-    filter_ = BandwidthFilter(early, sensing.noise)
+    horizons_s = np.array(sensing.horizons_s)
+    filter_ = BandwidthFilter(early, horizons_s, sensing.noise)
     first_ns = max(0, train.end_ns - MAX_SAMPLES * to_ns(sensing.period_s))
     from_ns = max(cut_ns, first_ns + (train.end_ns - first_ns) // 4)  # what comes before warms up
     times_ns, truth, samples = _sensed(train, first_ns, train.end_ns, sensing)
-    horizons_s = np.array(sensing.horizons_s)
     pending: list[deque[tuple[int, Array, Array]]] = [deque() for _ in horizons_s]
     errors: list[list[Array]] = [[np.zeros((2, 0))] for _ in horizons_s]
     surprise, seen_times = np.zeros((2, len(truth.latency_s)))
@@ -116,11 +116,11 @@ def _calibrated(early: LinkParameters, train: WanTrace, cut_ns: int, sensing: Se
             while waiting and waiting[0][0] <= now_ns:
                 mean, sd = (part[alive] for part in waiting.popleft()[1:])
                 found.append(np.stack([(real - mean) / sd, (seen - mean) / filter_.noisy(sd)]))
-        _, nis = filter_.observe(now_ns, alive, seen)
+        nis = filter_.observe(now_ns, alive, seen).nis
         if now_ns >= from_ns:
             surprise[alive] += nis
             seen_times[alive] += 1
-            mean, sd = filter_.outlook(now_ns, horizons_s)
+            mean, sd = filter_.outlook(now_ns)
             for h, waiting in enumerate(pending):
                 waiting.append((now_ns + to_ns(horizons_s[h]), mean[h], sd[h]))
     joined = [np.concatenate(found, axis=1) for found in errors]

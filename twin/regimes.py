@@ -48,18 +48,36 @@ class Regimes:
         )
         return changed[changed < self.links], nis
 
-    def forecast(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
+    @property
+    def odds(self) -> Array:
+        """(L,) evidence of recent samples against the reverting regime, twice the log-likelihood ratio."""
+        odds: Array = self._score[0] - self._score[1]
+        return odds
+
+    def forecast(
+        self, now_ns: int | Index, horizons_s: Array, odds: Array | None = None
+    ) -> tuple[Array, Array]:
         """Mean and variance of an observation at `now_ns` (or (L,)) + each horizon (H,) or (H, L); both
-        (H, L). The regimes' disagreement is part of the variance."""
+        (H, L). The regimes' disagreement is part of the variance. `odds` (H, L) replace those of the recent
+        samples."""
+        from twin import steps  # brings numba
+
+        means, variances = self.apart(now_ns, horizons_s)
+        against = np.broadcast_to(self.odds if odds is None else odds, means[:, 0].shape)
+        mean, var = steps.mixed(against, means, variances)
+        return mean, var
+
+    def apart(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
+        """Means and variances of the same observations by regime, reverting first; both (H, 2, L)."""
         from twin import steps  # brings numba
 
         bank, own = self._bank, self._bank.parameters
         ahead_s = horizons_s if horizons_s.ndim == 2 else horizons_s[:, None]
         dt_s = (now_ns - self.time_ns) / NS_PER_S + ahead_s
-        mean, var = steps.outlook(
-            dt_s, own.mu, own.theta_per_s, bank.stationary_var, own.r, bank.mean, bank.var, self._score
+        means, variances = steps.outlook(
+            dt_s, own.mu, own.theta_per_s, bank.stationary_var, own.r, bank.mean, bank.var
         )
-        return mean, var
+        return means, variances
 
     def rebase(self, now_ns: int) -> None:
         """Shift the clock so that `now_ns` becomes 0."""

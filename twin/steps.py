@@ -40,7 +40,7 @@ def believe(index, innovation, total, seen, memory, gate, score):  # type: ignor
     for k in range(len(index)):
         i = index[k]
         j = i + links
-        share = _share(score, i)
+        share = _share(score[0, i] - score[1, i])
         mean, var = _mixed(share, innovation[i], innovation[j], total[i], total[j])
         nis[k] = min(mean * mean / var, gate * gate)
         for regime, at in enumerate((i, j)):
@@ -51,30 +51,39 @@ def believe(index, innovation, total, seen, memory, gate, score):  # type: ignor
 
 
 @njit(cache=True)
-def outlook(dt_s, mu, theta, stationary, r, mean, var, score):  # type: ignore[no-untyped-def]
-    """Mean and variance of an observation `dt_s` (H, L) after the last one; `score` (2, L), others (2 L,)."""
+def outlook(dt_s, mu, theta, stationary, r, mean, var):  # type: ignore[no-untyped-def]
+    """Means and variances (H, 2, L) of an observation `dt_s` (H, L) after the last one by regime; others
+    (2 L,)."""
     horizons, links = dt_s.shape
+    middle, spread = np.empty((horizons, 2, links)), np.empty((horizons, 2, links))
+    for h in range(horizons):
+        for i in range(2 * links):
+            regime, link = i // links, i % links
+            a = exp(-theta[i] * dt_s[h, link])
+            fresh = expm1(-2 * theta[i] * dt_s[h, link]) * stationary[i]
+            middle[h, regime, link] = mu[i] + a * (mean[i] - mu[i])
+            spread[h, regime, link] = a * a * var[i] - fresh + r[i]
+    return middle, spread
+
+
+@njit(cache=True)
+def mixed(odds, means, variances):  # type: ignore[no-untyped-def]
+    """Mean and variance (H, L) of both regimes together; `odds` (H, L) against the first, others
+    (H, 2, L)."""
+    horizons, links = odds.shape
     middle, spread = np.empty((horizons, links)), np.empty((horizons, links))
-    for i in range(links):
-        j = i + links
-        share = _share(score, i)
-        for h in range(horizons):
-            x, p = _later(dt_s[h, i], mu[i], theta[i], stationary[i], mean[i], var[i])
-            y, q = _later(dt_s[h, i], mu[j], theta[j], stationary[j], mean[j], var[j])
-            middle[h, i], spread[h, i] = _mixed(share, x, y, p + r[i], q + r[j])
+    for h in range(horizons):
+        for i in range(links):
+            middle[h, i], spread[h, i] = _mixed(
+                _share(odds[h, i]), means[h, 0, i], means[h, 1, i], variances[h, 0, i], variances[h, 1, i]
+            )
     return middle, spread
 
 
 @njit(inline="always")
-def _later(dt_s, mu, theta, stationary, mean, var):  # type: ignore[no-untyped-def]
-    a = exp(-theta * dt_s)
-    return mu + a * (mean - mu), a * a * var - expm1(-2 * theta * dt_s) * stationary
-
-
-@njit(inline="always")
-def _share(score, i):  # type: ignore[no-untyped-def]
-    """Belief that link i reverts."""
-    return 1 / (1 + exp(0.5 * (score[0, i] - score[1, i])))
+def _share(odds):  # type: ignore[no-untyped-def]
+    """Belief that a link reverts, from the evidence against it."""
+    return 1 / (1 + exp(0.5 * odds))
 
 
 @njit(inline="always")

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from ingest.units import NS_PER_S
+from twin.foresight import OWN, Foresight, Outlook
+from twin.kalman import BandwidthFilter, LinkParameters
+from twin.ou import Array, OuParameters
+from twin.regimes import MEMORY
+
+S = NS_PER_S
+HORIZONS_S = np.array([0.0, 600.0])
+BOTH = np.array([0, 1])
+PRESENT = np.array([3.0, -4.0])
+
+
+def outlook(reverting: float, level: float, var: float = 1.0) -> Outlook:
+    """Both links, one horizon: what either regime says."""
+    means = np.array([[[reverting] * 2, [level] * 2]])
+    middle = np.full((1, 2), (reverting + level) / 2)
+    return Outlook(middle, np.full((1, 2), 2.0), means, np.full((1, 2, 2), var))
+
+
+def test_until_a_forecast_was_judged_recent_samples_are_all_the_evidence() -> None:
+    assert Foresight(HORIZONS_S, 2).odds(PRESENT).tolist() == [PRESENT.tolist()] * 2
+
+
+def test_odds_of_a_horizon_come_from_the_forecasts_of_that_horizon() -> None:
+    foresight = Foresight(HORIZONS_S, 2)
+    foresight.promise(0, np.array([1]), outlook(reverting=20.0, level=22.0))
+    assert foresight.judge(599 * S, BOTH, np.array([20.0, 20.0])) == []
+    # Link 0 came back to 20 (losses 0 and 4), link 1 to half way (losses 1 and 1); a first forecast counts 1.
+    ((h, errors),) = foresight.judge(600 * S, BOTH, np.array([20.0, 21.0]))
+    assert h == 1 and errors.tolist() == [-0.5, 0.0]
+    own, mean = np.array([-4.0, 0.0]), -2.0
+    assert foresight.odds(PRESENT).tolist() == [PRESENT.tolist(), (OWN * own + mean).tolist()]
+
+
+def test_evidence_is_forgotten_by_the_horizon_and_overlapping_forecasts_count_in_part() -> None:
+    foresight, one = Foresight(HORIZONS_S, 1), np.array([0])
+    alone = Outlook(np.zeros((1, 1)), np.ones((1, 1)), np.array([[[0.0], [2.0]]]), np.ones((1, 2, 1)))
+    for at_s in (0, 120):  # a fifth of the horizon apart
+        foresight.promise(at_s * S, np.array([1]), alone)
+    for at_s in (600, 720):
+        foresight.judge(at_s * S, one, np.zeros(1))
+    evidence = -4.0 * MEMORY**0.2 - 4.0 * 0.2
+    assert foresight.odds(np.zeros(1))[1, 0] == pytest.approx((1 + OWN) * evidence)
+
+
+def test_five_forecasts_of_a_horizon_wait_at_a_time() -> None:
+    foresight = Foresight(HORIZONS_S, 2)
+    asked = []
+    for at_s in range(0, 601, 60):
+        due = foresight.due(at_s * S)
+        foresight.promise(at_s * S, due, Outlook(*(np.zeros((len(due), 2)),) * 4))
+        asked.append(due.tolist())
+    assert asked == [[0, 1], [0]] * 5 + [[0, 1]]
+
+
+def test_links_that_were_not_seen_are_not_judged() -> None:
+    foresight = Foresight(HORIZONS_S, 2)
+    foresight.promise(0, np.array([1]), outlook(reverting=20.0, level=22.0))
+    foresight.judge(600 * S, np.array([1]), np.array([20.0]))
+    assert foresight.odds(PRESENT)[1].tolist() == [-2.0, OWN * -4.0 - 2.0]
+
+
+def test_rebasing_moves_the_clock_only() -> None:
+    one, other = Foresight(HORIZONS_S, 2), Foresight(HORIZONS_S, 2)
+    for foresight in (one, other):
+        foresight.promise(60 * S, np.array([1]), outlook(20.0, 21.0))
+    other.rebase(100 * S)
+    assert one.due(179 * S).tolist() == other.due(79 * S).tolist() == [0]
+    assert one.due(180 * S).tolist() == other.due(80 * S).tolist() == [0, 1]
+    (there,), (here,) = (f.judge(now * S, BOTH, np.ones(2)) for f, now in ((one, 660), (other, 560)))
+    assert there[1].tolist() == here[1].tolist()
+
+
+def held(rates: Array, times: int) -> Array:
+    """Each measurement in force for `times` samples."""
+    return np.repeat(rates, times)
+
+
+def test_a_rate_that_is_held_and_then_returns_is_forecast_to_return() -> None:
+    """Samples a minute apart of rates that hold ten minutes and are independent otherwise: the next sample is
+    the last one, the hour after it is the mean. A link that moves for good is believed in the end."""
+    rng = np.random.default_rng(1)
+    dynamics = OuParameters.of(np.full(8, 20.0), tau_s=600, sd=0.4, r=1e-4)
+    filter_ = BandwidthFilter(LinkParameters(dynamics, dynamics), np.array([0.0, 3600.0]), noise=0.0)
+    rates = np.stack([held(20 + 0.4 * rng.standard_normal(60), 10) for _ in range(8)])
+    rates[0, 300:] -= 2
+    every = np.arange(8)
+    for k in range(rates.shape[1]):
+        filter_.observe(k * 60 * S, every, rates[:, k])
+    now_ns = (rates.shape[1] - 1) * 60 * S
+    (present, later), _ = filter_.outlook(now_ns)
+    assert present == pytest.approx(rates[:, -1], abs=0.05)
+    assert np.abs(later[1:] - 20).max() < 0.1 < np.abs(rates[1:, -1] - 20).max()
+    assert later[0] < 19
