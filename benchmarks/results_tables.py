@@ -250,11 +250,11 @@ def fronts(results: Sequence[Result]) -> str:
     """What each policy's set over the grid of weights reaches of the reference front."""
     rows = [
         (result.title, r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}",
-         "all fixed plans, and runs" if result.chapter.front.exact else "runs")
+         "all fixed plans, and runs" if front.exact else "runs")
         for result in results
-        if result.chapter.front is not None
-        for r in sorted(result.chapter.front.reaches, key=lambda r: -r.volume)
-        if r.points > 1 or r.volume > 0
+        if (front := result.chapter.front) is not None
+        for r in (*sorted(front.reaches, key=lambda r: -r.volume), front.askable)
+        if r is not None and (r.points > 1 or r.volume > 0)
     ]  # fmt: skip
     return table(("links", "policy", "runs", "coverage", "hypervolume", "reference"), rows)
 

@@ -16,6 +16,9 @@ from twin.settings import Weights
 
 Json = dict[str, Any]
 EMPTY: Mapping[int, pareto.Values | None] = MappingProxyType({})
+ASKABLE = "best for each weights"
+BASE = "static"
+"""The policy whose plan is the unit of the objective."""
 STEPS = 4
 """Weights of the grid are multiples of 1 / STEPS; that of efficiency is never 0, or idling would win."""
 
@@ -33,16 +36,18 @@ class Reach:
 @dataclass(frozen=True, slots=True)
 class Front:
     """The reference front is, in each world, what no run of any policy beats, and no fixed plan where all of
-    them can be enumerated."""
+    them can be enumerated. `askable` is what the grid of weights could reach at most (`asked_for`)."""
 
     reaches: tuple[Reach, ...]
     points: tuple[Json, ...]
     exact: bool = False  # fixed plans were enumerated in every world
+    askable: Reach | None = None
 
     def to_json(self) -> Json:
         """What each policy reaches, and every point."""
         reaches = [asdict(reach) for reach in self.reaches]
-        return {"exact": self.exact, "reaches": reaches, "points": list(self.points)}
+        askable = None if self.askable is None else asdict(self.askable)
+        return {"exact": self.exact, "askable": askable, "reaches": reaches, "points": list(self.points)}
 
 
 def grid() -> tuple[Weights, ...]:
@@ -78,17 +83,38 @@ def front_of(
         if values is not None:
             by_world.setdefault(seed, {}).setdefault(policy, []).append(values)
     reached: dict[str, list[Reach]] = {}
+    askable: list[Reach] = []
     for seed, world in by_world.items():
         everybody = np.array([values for points in world.values() for values in points])
         beyond = fixed.get(seed)
         reference = pareto.front(everybody if beyond is None else np.concatenate([everybody, beyond]))
         for policy, points in world.items():
-            own = np.array(points)
-            covered, volume = pareto.coverage(own, reference), pareto.volume_ratio(own, reference)
-            reached.setdefault(policy, []).append(Reach(policy, len(own), covered, volume))
-    reaches = tuple(_mean(found) for found in reached.values())
-    told = tuple(_point(policy, seed, o) for policy, seed, o, values in known if values)
-    return Front(reaches, told, all(fixed.get(seed) is not None for seed in by_world))
+            reached.setdefault(policy, []).append(_reach(policy, np.array(points), reference))
+        if BASE in world and grid():  # its first run has the scenario's own weights, as all of its runs
+            askable.append(_reach(ASKABLE, asked_for(reference, world[BASE][0]), reference))
+    return Front(
+        tuple(_mean(found) for found in reached.values()),
+        tuple(_point(policy, seed, o) for policy, seed, o, values in known if values),
+        all(fixed.get(seed) is not None for seed in by_world),
+        _mean(askable) if askable else None,
+    )
+
+
+def asked_for(reference: pareto.Values, base: Sequence[float]) -> pareto.Values:
+    """The points of `reference` (m, 3) that are worth most for some weights of the grid (n, 3).
+
+    A sum of weighted objectives has its best value on the convex hull of a front, so that whoever maximises
+    it is never asked for the points inside, however good (Das and Dennis 1997, section 2). `base` is the
+    static plan's point, the unit of the objective (`policy.objective`).
+    """
+    gain = 1 - reference[:, 0] / base[0]
+    usd = reference[:, 1] / base[1] if base[1] > 0 else reference[:, 1]
+    worth = np.array([weights.vector for weights in grid()]) @ np.stack([gain, -reference[:, 2], -usd])
+    return np.asarray(reference[np.unique(worth.argmax(axis=1))])
+
+
+def _reach(policy: str, own: pareto.Values, reference: pareto.Values) -> Reach:
+    return Reach(policy, len(own), pareto.coverage(own, reference), pareto.volume_ratio(own, reference))
 
 
 def _mean(found: Sequence[Reach]) -> Reach:

@@ -51,10 +51,10 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
     if steady:
         console.table("progress of jobs under load", LOAD, steady, keys=2)
     if chapter.front is not None:
-        reaches = [
-            (r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in chapter.front.reaches
-        ]
-        beside = ", beside all fixed plans" if chapter.front.exact else ""
+        front = chapter.front
+        told = front.reaches if front.askable is None else (*front.reaches, front.askable)
+        reaches = [(r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in told]
+        beside = ", beside all fixed plans" if front.exact else ""
         console.table(f"front{beside}", ("policy", "points", "coverage", "hypervolume"), reaches)
     console.line(f"note: {chapter.note}")
     console.line()

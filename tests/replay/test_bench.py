@@ -217,6 +217,28 @@ def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert re.search(rf"mpc +{figures}", capsys.readouterr().out)
 
 
+def test_weights_never_ask_for_what_lies_inside_the_hull(found: Found) -> None:
+    """Time and money of three points that nothing beats; the middle one is above the line through the others,
+    so that a sum of weighted objectives is best at an end. Lower it below the line and it is asked for."""
+    fast, cheap, base = [1.0, 4.0, -0.5], [4.0, 1.0, -0.5], [4.0, 4.0, -0.5]
+    above, below = [3.0, 3.0, -0.5], [2.0, 2.0, -0.5]
+    for middle, asked in ((above, [fast, cheap]), (below, [fast, below, cheap])):
+        assert bench_front.asked_for(np.array([fast, middle, cheap]), base).tolist() == asked
+    ran = found[1].chapters[0].worlds[0].outcomes[0]
+    kpis = ran.kpis
+    assert kpis is not None
+
+    def outcome(point: list[float]) -> Outcome:
+        figures = replace(kpis, time_per_token_s=point[0], usd_per_token=point[1], utilisation=-point[2])
+        return replace(ran, kpis=figures)
+
+    reached = {"static": base, "a": fast, "b": above, "c": cheap}
+    played = [(policy, 0, outcome(point)) for policy, point in reached.items()]
+    askable = bench_front.front_of(played).askable
+    assert askable is not None and askable.points == 2 and askable.coverage == pytest.approx(2 / 3)
+    assert bench_front.front_of(played[1:]).askable is None
+
+
 def test_grid_is_a_simplex_without_idling() -> None:
     grid = bench_front.grid()
     assert grid[0].vector == (1.0, 0.0, 0.0) and len({weights.vector for weights in grid}) == len(grid) == 10
