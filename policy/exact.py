@@ -42,11 +42,10 @@ class Lines(NamedTuple):
 
 def empty(plans: int, stages: int) -> tuple[tuple[Int, Int, Int], tuple[Int, Int, Int, Int]]:
     """Room for `plans` pipelines of up to `stages`: the three rows of stages and the four of boundaries of
-    `Lines`, no boundary between domains yet."""
+    `Lines`, not filled yet."""
     joints = max(stages - 1, 0)
-    a, b, c = np.zeros((3, plans, stages), np.int64)
-    d, e = np.full((2, plans, joints), -1, np.int64)
-    f, g = np.zeros((2, plans, joints), np.int64)
+    a, b, c = np.empty((3, plans, stages), np.int64)
+    d, e, f, g = np.empty((4, plans, joints), np.int64)
     return (a, b, c), (d, e, f, g)
 
 
@@ -69,9 +68,9 @@ def exact_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # type: ig
         if filled and (lines.stages[p] != depth or lines.micro_batches[p] != m):
             _run(filled, depth, m, gpipe, blocking, room, waiting, out)
             filled = 0
-        depth, m = lines.stages[p], lines.micro_batches[p]
+        depth, m, ends = lines.stages[p], lines.micro_batches[p], both_ends(p, lines)
         for x in range(out.shape[1]):
-            tied = exchange_ns(p, x, lines, bandwidth_bps, latency_s)
+            tied = exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s)
             alive = tied < LONGEST_NS and _load(p, x, filled, lines, bandwidth_bps, latency_s, t)
             if not alive:
                 out[p, x] = DEAD
@@ -131,14 +130,20 @@ def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def exchange_ns(p, x, lines, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
-    """What plan p's first and last domain take for the gradient of a tied embedding under state x."""
+def both_ends(p, lines):  # type: ignore[no-untyped-def]
+    """The domains that exchange the gradient of a tied embedding of plan p; -1, -1: nothing is exchanged."""
     a, b = -1, -1
-    if lines.tied_bytes[p] == 0:
-        return 0
-    for i in range(lines.stages[p] - 1):
-        if lines.source[p, i] >= 0:
-            a, b = lines.source[p, i] if a < 0 else a, lines.target[p, i]
+    if lines.tied_bytes[p] > 0:
+        for i in range(lines.stages[p] - 1):
+            if lines.source[p, i] >= 0:
+                a, b = lines.source[p, i] if a < 0 else a, lines.target[p, i]
+    return a, b
+
+
+@njit(cache=True, nogil=True)
+def exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
+    """What `both_ends` of plan p take for that under state x; `LONGEST_NS` over a dead link."""
+    a, b = ends
     if a < 0:
         return 0
     longest = np.int64(0)

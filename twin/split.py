@@ -27,7 +27,7 @@ def stage_start(stage: Any, stages: Any, layers: Any, embedding: Any, head: Any)
     return dealt + attached * embedding * (stage > 0) + attached * head * (stage == stages)
 
 
-stage_start_compiled = njit(cache=True)(stage_start)
+stage_start_compiled = njit(cache=True, error_model="numpy")(stage_start)
 """The same for callers that are compiled."""
 
 

@@ -7,7 +7,7 @@ from ingest.units import BITS_PER_BYTE, GB
 from twin.split import stage_start_compiled
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, where, how):  # type: ignore[no-untyped-def]
     """Per layer the domain that holds it, and a number for width, replicas and stage inside the share."""
     at = 0
@@ -15,11 +15,11 @@ def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, where, how):
         k = domain[i]
         z, q = class_of[k], choice[i]
         depth = pp[c, z, q]
-        start = at
+        start, shape = at, (tp[c, z, q] << 20) + dp[c] << 20
         for j in range(depth):
-            while at < start + stage_start_compiled(j + 1, depth, layers[i], i == 0, i + 1 == count):
-                where[at], how[at] = k, ((tp[c, z, q] << 20) + dp[c] << 20) + j
-                at += 1
+            end = start + stage_start_compiled(j + 1, depth, layers[i], i == 0, i + 1 == count)
+            where[at:end], how[at:end] = k, shape + j
+            at = end
 
 
 @njit(cache=True, nogil=True)

@@ -108,7 +108,7 @@ def _ns(seconds):  # type: ignore[no-untyped-def]
     return np.int64(np.rint(min(seconds * 1e9, 1e14)))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _fill(  # type: ignore[no-untyped-def]
     knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, forward, backward, collective,
     update_per, occ, lat, tied, parameters, m, zero, tf, tb, tail, source, target, of, lf, stages, busy,
@@ -119,11 +119,11 @@ def _fill(  # type: ignore[no-untyped-def]
         for i in range(count[p]):
             k, q = domain[p, i], choice[p, i]
             y, z = kind_of[k], class_of[k]
-            depth, slower, mine = pp[c, z, q], slow[p, k], 0.0
-            start, ends = at, (i == 0, i + 1 == count[p])
+            depth, width, slower, mine = pp[c, z, q], tp[c, z, q], slow[p, k], 0.0
+            start, held_here, ends = at, layers[p, i], (i == 0, i + 1 == count[p])
             for j in range(depth):
-                end = start + stage_start_compiled(j + 1, depth, layers[p, i], ends[0], ends[1])
-                held = (parameters[end] - parameters[at]) / tp[c, z, q]
+                end = start + stage_start_compiled(j + 1, depth, held_here, ends[0], ends[1])
+                held = (parameters[end] - parameters[at]) / width
                 ahead = forward[c, y, q, end] - forward[c, y, q, at]
                 behind = backward[c, y, q, end] - backward[c, y, q, at]
                 reduce = collective[0, 0, c, y, q, j] + collective[0, 1, c, y, q, j] * held
@@ -139,9 +139,11 @@ def _fill(  # type: ignore[no-untyped-def]
                 tail[p, s] = _ns(update + sync)
                 mine += m[c] * (tf[p, s] + tb[p, s]) / 1e9 + update
                 if j + 1 < depth:
+                    source[p, s], target[p, s] = -1, -1
                     of[p, s], lf[p, s] = occ[c, y, q, j], lat[c, y, q, j]
                 elif i + 1 < count[p]:
                     source[p, s], target[p, s] = k, domain[p, i + 1]
+                    of[p, s], lf[p, s] = 0, 0
                 at = end
                 s += 1
             total += mine / depth
