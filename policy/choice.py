@@ -1,6 +1,6 @@
 """From scored plans to a decision: the same rule for every planner that looks ahead."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def weighed(
         Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
         for plan, out in zip(plans, found, strict=True)
     ]
-    worth = dict(zip(plans, map(objective.value, kept), strict=True))
+    worth = [objective.value(out) for out in kept]
     held = next((out.iter_s for plan, out in zip(plans, kept, strict=True) if plan == view.plan), 0.0)
     margin *= min(held / objective.base.iter_s, 1.0)
     return choose(view, candidates, worth, margin, lambda plan: hindsight.paid(view, plan, objective))
@@ -42,28 +42,31 @@ def weighed(
 def choose(
     view: View,
     candidates: Sequence[Candidate],
-    kept: Mapping[Plan, float],
+    kept: Sequence[float],
     margin: float,
     paid: Callable[[Plan], bool],
 ) -> Decision:
-    """The best of `candidates`, whose scores allow for leaving them later; `kept` is their worth if they are
-    kept. The running plan is among them where it may be held.
+    """The best of `candidates`, whose scores allow for leaving them later; `kept` is the worth of each if
+    it is kept. The running plan is among them where it may be held.
 
     A move has to pay by more than `margin` if both plans were kept. Scores would not say so: a plan to leave
     soon is worth about as much as the one to leave it for. And it has to be one that would have `paid`
     already.
     """
-    ranked = sorted(candidates, key=lambda c: -c.score)
-    best, shown = ranked[0], tuple(ranked[:SHOWN])
+    ranked = sorted(zip(candidates, kept, strict=True), key=lambda entry: -entry[0].score)
+    best, shown = ranked[0][0], tuple(candidate for candidate, _ in ranked[:SHOWN])
     if best.score == float("-inf") and view.plan is not None:
         return Decision(None, "nothing is expected to run within the horizon", shown)
-    held = next((c for c in ranked if c.plan == view.plan), None)
+    held, held_worth = next((entry for entry in ranked if entry[0].plan == view.plan), (None, 0.0))
     if held is None:
         return Decision(best.plan, f"best expected plan: {best.plan}", shown, best.iter_s)
-    gains = {c.plan: kept[c.plan] - kept[held.plan] for c in ranked if kept[c.plan] > float("-inf")}
-    better = [c for c in ranked if c.score > held.score and gains.get(c.plan, 0.0) > margin]
-    chosen = next((c for c in better if paid(c.plan)), None)
-    gain = gains.get((chosen or best).plan, 0.0)
+    gains = [worth - held_worth if worth > float("-inf") else 0.0 for _, worth in ranked]
+    better = [
+        (c, gain)
+        for (c, _), gain in zip(ranked, gains, strict=True)
+        if c.score > held.score and gain > margin
+    ]
+    chosen, gain = next(((c, gain) for c, gain in better if paid(c.plan)), (None, gains[0]))
     extra = {"gain": gain if np.isfinite(gain) else None, "margin": margin}
     if chosen is not None:
         reason = f"expected to gain {gain:.4f}: {chosen.plan}"
