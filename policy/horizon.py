@@ -91,8 +91,8 @@ def ahead(forecast: Forecast, horizon_s: float, outages: Outages) -> Horizon:
     """
     times = [float(h) for h in forecast.horizons_s if h < horizon_s]
     between = [(a + b) / 2 for a, b in pairwise(times)]
-    back = [float(t) for t in outages.back_s.flat if 0 < t < horizon_s]
-    edges = np.unique([0.0, *between, *back, horizon_s])
+    back = outages.back_s[(outages.back_s > 0) & (outages.back_s < horizon_s)]
+    edges = np.unique([0.0, *between, *back.tolist(), horizon_s])
     at = np.searchsorted(between, edges[:-1], side="right")  # the forecast that each slice takes
     revived = (outages.back_s > 0) & (outages.back_s <= edges[:-1, None, None])
     median = np.where(revived, outages.bandwidth_bps, forecast.bandwidth_bps[at])

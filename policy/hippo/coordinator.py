@@ -79,12 +79,12 @@ class Coordinator:
         observation = self.features.observe(situation)
         uniform = rng.random((count, 2 + 3 * self.problem.k))
         uniform[0] = GREEDY
-        with torch.no_grad():
+        with torch.inference_mode():
             state = self.upper.encode(observation)
-        if count > 1:
-            same = torch.zeros(count, dtype=torch.int64)
-            observation, state = observation.take(same), state.rows(same)
-        sampled = sample(self.upper, self.lower, self.problem, observation, uniform, state)
+            if count > 1:
+                same = torch.zeros(count, dtype=torch.int64)
+                observation, state = observation.take(same), state.rows(same)
+            sampled = sample(self.upper, self.lower, self.problem, observation, uniform, state)
         log_probability = float(sampled.log_prob[0] + sampled.lower_log_prob[0])
         actions = sampled.actions
         return Proposal(codes_of(actions, self.problem.k), bool(actions.go[0]), log_probability)

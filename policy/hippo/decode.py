@@ -161,9 +161,10 @@ def _place(
         # Finished rows step on the spot: domain 0, one layer, not recorded.
         open_[~live, 0, 0] = True
         context = heads.context(scene, used, ahead, last, space.n_layers)
-        where = heads.domain_logits(scene, context, open_, ahead, last)
+        links = heads.links(scene, last)
+        where = heads.domain_logits(scene, context, links, open_, ahead, last)
         domain = pick(where, uniform[:, 3 * step])
-        size = heads.layer_logits(scene, context, open_[rows, domain], domain, ahead, last)
+        size = heads.layer_logits(scene, context, links, open_[rows, domain], domain, ahead)
         layers = pick(size, uniform[:, 3 * step + 1]) + 1
         legal = masks.choices(knob, used, left, behind, domain, layers)
         legal[~live, 0] = True

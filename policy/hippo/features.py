@@ -96,6 +96,7 @@ class Features:
         )
         self._price = np.array(cluster.usd_per_gb) * 5
         self._knobs = self._knob_table()
+        self._diagonal = np.eye(problem.k, dtype=np.bool_)
         self._fixed = [restart_s / period_s, np.log2(problem.k) / 6, np.log2(problem.n) / 7]
 
     def _static(self) -> tuple[float, Float, Float]:
@@ -218,7 +219,6 @@ class Features:
 
     def _edges(self, s: Situation, used: Float) -> Float:
         now = np.maximum(s.bandwidth_bps[:, 0], DEAD_BPS)
-        diagonal = np.eye(self.problem.k, dtype=np.bool_)
         later = [np.maximum(s.bandwidth_bps[:, _nearest(s.horizons_s, h)], DEAD_BPS) for h in HORIZONS_S]
         with np.errstate(invalid="ignore", divide="ignore"):  # the diagonal is infinite, and cleared below
             load = np.log(self._traffic_bits / now / self._alone_s)
@@ -235,13 +235,12 @@ class Features:
             np.clip(load / 2, -3, 5),
         ]
         edges = np.stack(columns, axis=-1)
-        edges[:, diagonal] = 0.0
+        edges[:, self._diagonal] = 0.0
         return edges
 
     def _globals(self, s: Situation, now: Float, late: Float) -> Float:
         batch, has = len(s.has_plan), s.has_plan
-        diagonal = np.eye(self.problem.k, dtype=np.bool_)
-        speed = np.log(np.maximum(s.bandwidth_bps[:, 0][:, ~diagonal], DEAD_BPS)).mean(1)
+        speed = np.log(np.maximum(s.bandwidth_bps[:, 0][:, ~self._diagonal], DEAD_BPS)).mean(1)
         load = np.log(self._traffic_bits / self._alone_s) - speed
         trigger = np.eye(len(TRIGGERS))[s.trigger]
         since = np.log1p(np.minimum(s.since_move_s, 1e5)) / 8

@@ -75,23 +75,30 @@ class Heads:
         result: Float = scene.graph + self._scalar(scalars.astype(np.float32))
         return result
 
-    def domain_logits(self, scene: Scene, context: Float, open_: Bool, left: Int, last: Int) -> Float:
+    def links(self, scene: Scene, last: Int) -> Float:
+        """What the step heads make of the links to the domain placed last, (R, K, h); 0 at the first step."""
+        links = scene.edges[np.arange(len(last)), :, last]
+        return np.where((last < 0)[:, None, None], np.float32(0), links)
+
+    def domain_logits(
+        self, scene: Scene, context: Float, links: Float, open_: Bool, left: Int, last: Int
+    ) -> Float:
         """Logits (R, K) of the next domain."""
         h, rows, first = context.shape[1] // 2, np.arange(len(last)), last < 0
         room = open_.sum(2, dtype=np.float32) / open_.shape[2]
         finish = open_[rows, :, left - 1].astype(np.float32)
         after = np.where(first[:, None], self._start, scene.last[rows, last])
-        mixed = scene.domain + self._room(np.stack([room, finish], axis=-1)) + self._links(scene, last)
+        mixed = scene.domain + self._room(np.stack([room, finish], axis=-1)) + links
         mixed += (context[:, :h] + after)[:, None]
         logits = self._domain_out(np.maximum(mixed, 0.0))[..., 0]
         return np.where(room == 0, np.float32(MASKED), logits)
 
     def layer_logits(
-        self, scene: Scene, context: Float, legal: Bool, domain: Int, left: Int, last: Int
+        self, scene: Scene, context: Float, links: Float, legal: Bool, domain: Int, left: Int
     ) -> Float:
         """Logits (R, N) of the layers that the domain takes; `legal` (R, N)."""
         h, rows = context.shape[1] // 2, np.arange(len(domain))
-        own = context[:, h:] + scene.layer[rows, domain] + self._links(scene, last)[rows, domain]
+        own = context[:, h:] + scene.layer[rows, domain] + links[rows, domain]
         mixed = self._count(layer_features(scene, legal, domain, left)) + own[:, None]
         logits = self._layer_out(np.maximum(mixed, 0.0))[..., 0]
         return np.where(legal, logits, np.float32(MASKED))
@@ -101,10 +108,6 @@ class Heads:
         for layer in self._score:
             features = np.maximum(layer(features), 0.0)
         return np.where(legal, self._lower_out(features)[..., 0], np.float32(MASKED))
-
-    def _links(self, scene: Scene, last: Int) -> Float:
-        links = scene.edges[np.arange(len(last)), :, last]
-        return np.where((last < 0)[:, None, None], np.float32(0), links)
 
 
 def layer_features(scene: Scene, legal: Bool, domain: Int, left: Int) -> Float:

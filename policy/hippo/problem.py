@@ -51,9 +51,9 @@ class Codes:
         n = int(self.count[row])
         return (
             int(self.knob[row]),
-            *map(int, self.domain[row, :n]),
-            *map(int, self.layers[row, :n]),
-            *map(int, self.choice[row, :n]),
+            *self.domain[row, :n].tolist(),
+            *self.layers[row, :n].tolist(),
+            *self.choice[row, :n].tolist(),
         )
 
 
