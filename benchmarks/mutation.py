@@ -10,6 +10,7 @@ equal in effect, or a test is missing. `--sample 100` takes a hundred at random 
 import argparse
 import ast
 import copy
+import gc
 import hashlib
 import importlib.abc
 import importlib.util
@@ -29,6 +30,7 @@ import duckdb  # noqa: F401 - imported here once, so that no child does
 import pyarrow.parquet  # noqa: F401
 import pytest
 
+import policy.registry  # noqa: F401 - with twin and numba; none of them imports replay
 from ingest.durable import replace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -203,6 +205,7 @@ def main() -> None:
     parser.add_argument("--tried", type=Path, help="Keep what came of each in this file, and go on from it.")
     given = parser.parse_args()
     os.chdir(ROOT)
+    gc.freeze()  # what is imported by now, no child has to look through
     found, tried = every_mutant(), Tried(given.tried)
     usual = [tried.found(f"usual s of stage {k}", partial(usual_s, tests)) for k, tests in enumerate(STAGES)]
     longest_s = [LONGEST * seconds for seconds in usual]
