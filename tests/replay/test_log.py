@@ -1,5 +1,6 @@
 """Writing, reading and resuming a run."""
 
+import errno
 import hashlib
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from histories import history, started, totals, write
 
+from ingest.durable import Disk
 from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay import log
 from replay.events import EventError
@@ -170,6 +172,27 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
     write(tmp_path / "run")
     with pytest.raises(ExistsError, match="resume it or choose another name"):
         RunWriter.create(tmp_path / "run")
+
+
+class NoNames(Disk):
+    """Makes directories, and cannot make their names durable."""
+
+    def fsync_directory(self, path: Path) -> None:
+        raise OSError(errno.EIO, "broken", path)
+
+
+class NoDirectories(Disk):
+    """Has no room for a directory."""
+
+    def mkdir(self, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "full", path)
+
+
+@pytest.mark.parametrize("disk", [NoDirectories(), NoNames()])
+def test_a_run_begins_when_its_directory_is_durable(tmp_path: Path, disk: Disk) -> None:
+    with pytest.raises(StorageError):
+        RunWriter.create(tmp_path / "run", disk=disk)
+    assert not list(tmp_path.glob("run/*"))  # not even a lock
 
 
 def test_what_must_not_be_written_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
