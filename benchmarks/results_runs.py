@@ -12,8 +12,8 @@ from replay.bench_result import Chapter
 from replay.bench_runs import Cell, Outcome
 from replay.bench_world import World
 from replay.crew import Crew
+from twin.disturbance_settings import Noise
 from twin.scenario import digest as scenario_digest
-from twin.settings import Noise
 
 CORE = ("static", "single", "mpc", "hippo")
 OTHERS = tuple(name for name in registry.POLICIES if name not in CORE)

@@ -17,8 +17,8 @@ from replay.bench_world import World
 from replay.crew import Crew, cores
 from replay.options import noisy
 from replay.pareto import Values
+from twin.disturbance_settings import Noise
 from twin.scenario import Scenario
-from twin.settings import Noise
 
 
 def bench(

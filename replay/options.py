@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from ingest import config
 from ingest.errors import UsageError
 from twin import scenario as scenarios
+from twin.disturbance_settings import LinkChange, Noise
 from twin.scenario import Scenario
-from twin.settings import LinkChange, Noise, Weights
+from twin.settings import Weights
 
 SD_OF_CLIP = 0.5
 """Standard deviation of added noise, as a share of where it is clipped: that of `storm`."""

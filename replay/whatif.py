@@ -25,7 +25,7 @@ from replay.observation import plan_from_json, plan_to_json
 from replay.sinks import Collect, Record
 from twin import perturb
 from twin import scenario as scenarios
-from twin.settings import LinkChange
+from twin.disturbance_settings import LinkChange
 
 Json = dict[str, Any]
 

@@ -10,9 +10,10 @@ from simpy import Environment, Event
 
 from ingest.units import NS_PER_S, to_ns
 from twin.clock import TRUTH, At
+from twin.disturbance_settings import NodeFailures
 from twin.domain import Cluster
 from twin.seeds import generator
-from twin.settings import NodeFailures, Scenario
+from twin.settings import Scenario
 
 
 @dataclass(order=True, frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from ingest.units import NS_PER_S, to_ns
+from twin.disturbance_settings import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.seeds import generator
-from twin.settings import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.wan import LinkSeries, Times, Values, WanTrace
 
 _DAY_S = 86_400.0

@@ -11,10 +11,11 @@ import numpy as np
 from ingest.errors import NotFoundError, UsageError
 from ingest.units import to_ns
 from twin import jitter, transformer
+from twin.disturbance_settings import FaultTrace, JitterSettings
 from twin.faults import Fault
 from twin.jitter import Factors
 from twin.job import JobSpec
-from twin.settings import Arrivals, FaultTrace, JitterSettings, Scenario
+from twin.settings import Arrivals, Scenario
 from twin.submission import Submission
 
 _FAULTS = """

@@ -16,12 +16,12 @@ from policy.hippo.footage import Footage, filmed
 from policy.hippo.problem import Codes, Problem
 from policy.static import equal_cuts
 from twin.collectives import Path, all_reduce_s
+from twin.disturbance_settings import Noise
 from twin.kalman import LinkParameters
 from twin.ou import OuParameters
 from twin.perturb import ou_factor
 from twin.scenario import Scenario, Setup, assemble
 from twin.seeds import generator
-from twin.settings import Noise
 from twin.wan import LinkSeries, WanTrace, trace
 
 VALIDATION_SHARE = 0.2

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S, to_ns
+from twin.disturbance_settings import Noise, Perturbation, Regime
 from twin.domain import LinkState
 from twin.kalman import pairs
 from twin.perturb import perturb
 from twin.scenario import Setup
 from twin.seeds import generator
-from twin.settings import Noise, Perturbation, Regime
 from twin.wan import WanTrace
 
 Float = NDArray[np.float64]

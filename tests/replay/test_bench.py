@@ -31,8 +31,9 @@ from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
+from twin.disturbance_settings import Noise
 from twin.scenario import Setup
-from twin.settings import Noise, Weights
+from twin.settings import Weights
 from twin.view import View
 
 POLICIES = ("static", "single", "mpc")

@@ -5,7 +5,7 @@ import pytest
 from ingest.errors import UsageError
 from replay import options
 from twin import scenario as scenarios
-from twin.settings import LinkChange
+from twin.disturbance_settings import LinkChange
 
 
 @pytest.mark.parametrize(

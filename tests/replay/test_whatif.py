@@ -13,7 +13,7 @@ from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
-from twin.settings import LinkChange
+from twin.disturbance_settings import LinkChange
 
 
 @pytest.fixture

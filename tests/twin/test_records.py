@@ -14,9 +14,10 @@ from tests.plays import hold, of_type, plan_over, play
 from tests.twin.test_jobs import problems
 from tests.worlds import toy_scenario, toy_wan
 from twin import records
+from twin.disturbance_settings import FaultTrace
 from twin.faults import Fault
 from twin.scenario import Setup, assemble
-from twin.settings import Arrivals, FaultTrace, Scenario
+from twin.settings import Arrivals, Scenario
 
 S = NS_PER_S
 FILES = {
