@@ -42,10 +42,11 @@ class Lines(NamedTuple):
 
 def empty(plans: int, stages: int) -> tuple[tuple[Int, Int, Int], tuple[Int, Int, Int, Int]]:
     """Room for `plans` pipelines of up to `stages`: the three rows of stages and the four of boundaries of
-    `Lines`, not filled yet."""
+    `Lines`, no boundary between domains yet."""
     joints = max(stages - 1, 0)
-    a, b, c = np.empty((3, plans, stages), np.int64)
-    d, e, f, g = np.empty((4, plans, joints), np.int64)
+    a, b, c = np.zeros((3, plans, stages), np.int64)
+    d, e = np.full((2, plans, joints), -1, np.int64)
+    f, g = np.zeros((2, plans, joints), np.int64)
     return (a, b, c), (d, e, f, g)
 
 

@@ -234,11 +234,9 @@ def _fill(  # type: ignore[no-untyped-def]
                 backward[p, s] = _ns(costs[BACKWARD, a, b] * slow[k])
                 tail[p, s] = _ns(costs[TAIL, a, b])
                 if j + 1 < depth:
-                    source[p, s], target[p, s] = -1, -1
                     occupancy[p, s], latency[p, s] = inside[0, c, z, q, j], inside[1, c, z, q, j]
                 elif i + 1 < count[p]:
                     source[p, s], target[p, s] = k, domain[p, i + 1]
-                    occupancy[p, s], latency[p, s] = 0, 0
                 a = b
                 s += 1
         fine[p] = good and a == n_layers

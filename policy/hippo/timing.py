@@ -139,11 +139,9 @@ def _fill(  # type: ignore[no-untyped-def]
                 tail[p, s] = _ns(update + sync)
                 mine += m[c] * (tf[p, s] + tb[p, s]) / 1e9 + update
                 if j + 1 < depth:
-                    source[p, s], target[p, s] = -1, -1
                     of[p, s], lf[p, s] = occ[c, y, q, j], lat[c, y, q, j]
                 elif i + 1 < count[p]:
                     source[p, s], target[p, s] = k, domain[p, i + 1]
-                    of[p, s], lf[p, s] = 0, 0
                 at = end
                 s += 1
             total += mine / depth
