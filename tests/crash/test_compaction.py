@@ -178,6 +178,15 @@ def test_originals_stay_while_what_replaces_them_is_damaged(run: Path, tmp_path:
     assert {path.name for path in run.glob("0*")} >= set(before)
 
 
+def test_a_merged_file_that_was_cut_is_known_by_its_length_alone(run: Path) -> None:
+    compact(run, piece_events=PIECE)
+    piece = max(run.glob("*-*.parquet"))
+    piece.write_bytes(piece.read_bytes()[:-1])
+    for look in (recover, lambda folder: RunReader(folder).contents()):
+        with pytest.raises(DamageError, match=f"{piece.name}: .* bytes"):
+            look(run)
+
+
 class Slow(Disk):
     """Lets a reader look between any two calls."""
 
