@@ -301,3 +301,12 @@ def test_a_damaged_run_is_listed_with_what_is_wrong_and_is_no_point_of_the_front
     assert lines[damaged].problem is not None and path.name in lines[damaged].problem
     assert lines[sound].problem is None and lines[sound].finished
     assert {point.run_id for point in points(store, sound)} == {sound}
+
+
+def test_of_a_newest_run_with_damaged_events_the_health_is_told_as_unknown(store: Path) -> None:
+    done = toy_run(store, "static").run_id
+    path = max(runs.folder(store, done).glob("*.parquet"))
+    path.write_bytes(bytes(path.stat().st_size))
+    found = status.status(store)
+    assert found.health is None and found.health_problem is not None and path.name in found.health_problem
+    assert [line.run_id for line in found.runs] == [done]

@@ -40,6 +40,15 @@ def test_files_that_were_not_read_or_held_nothing_are_named_a_dozen_of_each(show
     assert "r0.csv" in few and "e0.csv" in few and "more" not in few
 
 
+def test_rejected_rows_have_reasons_that_can_be_asked_for(shown: Shown) -> None:
+    read = FileResult("a.csv", "set", "columns", rows_in=5, stored={"links": 3}, rejected=2)
+    assert "select source_file, source_row, reason from rejects" in shown(
+        show_data.ingest, IngestReport((read,), 0.5)
+    )
+    clean = FileResult("a.csv", "set", "columns", rows_in=5, stored={"links": 5})
+    assert "rejects" not in shown(show_data.ingest, IngestReport((clean,), 0.5))
+
+
 def test_an_empty_lake_says_what_to_do(shown: Shown) -> None:
     assert "twin ingest traces/" in shown(show_data.traces, {"columns": ["dataset"], "rows": []})
 

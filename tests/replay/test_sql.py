@@ -324,6 +324,7 @@ def test_payloads_of_older_versions_are_shown_in_the_current_form(
     assert rows(large, text) == [(run, number, str(action).upper()) for run, number, action in before]
     stored = "SELECT DISTINCT payload->>'$.action', version FROM events WHERE type = 'decided' ORDER BY 1"
     assert rows(large, stored) == [("hold", 1), ("move", 1)]
+    assert sql._lifted("decided", 1, '{"number": 1, "action": "hold"}') == '{"action":"HOLD","number":1}'
 
 
 def test_a_query_that_hides_the_names_of_views_is_answered_from_the_events(large: Path) -> None:
