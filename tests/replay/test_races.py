@@ -95,6 +95,15 @@ def test_an_audit_of_what_cannot_be_listed_says_so(tmp_path: Path) -> None:
     assert str(finding).startswith(".: cannot be listed")
 
 
+def test_a_recovery_makes_durable_the_names_up_to_the_store_and_none_beyond(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[Path] = []
+    monkeypatch.setattr(recovery, "settle", lambda folder, **_: settled.append(folder))
+    recovery.recover(run_dir)
+    assert settled == [run_dir, run_dir.parent, run_dir.parents[1]]
+
+
 def test_a_query_that_meets_a_compaction_is_answered(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, text = run_dir.parents[1], "SELECT count(*) AS n, max(seq) AS last FROM events"
     expected = sql.query(store, text).to_pylist()
@@ -236,13 +245,14 @@ def test_nothing_is_committed_in_an_empty_directory(tmp_path: Path) -> None:
     assert recovery.walk(tmp_path) == Contents((), ())
 
 
+@pytest.mark.parametrize("place", [1, -1])
 def test_a_manifest_that_goes_for_good_while_it_is_read_is_named(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    gone = run_dir / RunReader(run_dir).manifests()[1].name
+    gone = run_dir / RunReader(run_dir).manifests()[place].name
     once(monkeypatch, verification, "_chain", gone.unlink)
-    findings = verification.verify(run_dir)
-    assert gone.name in {finding.file for finding in findings}
+    (finding,) = verification.verify(run_dir)
+    assert str(finding) == f"{gone.name}: went away while it was read"
 
 
 def test_a_record_that_goes_while_it_is_read_is_named(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
