@@ -108,6 +108,16 @@ def _pauses(g, begin, entry, table, restart_s, pause):  # type: ignore[no-untype
             pause[p, q] = restart_s + longest
 
 
+@njit(cache=True)
+def _stay(s, rate, length_s, work, landed, jumped):  # type: ignore[no-untyped-def]
+    """What each plan brings by the end of slot s if it is kept."""
+    for p in range(len(rate)):
+        after = max(work[s, p], landed[s, p]) + rate[p] * length_s
+        if after > work[s + 1, p]:
+            work[s + 1, p] = after
+            jumped[s + 1, p] = -1
+
+
 @njit(cache=True, nogil=True)
 def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound):  # type: ignore[no-untyped-def]
     """Fill the tables of `_Tables` slot by slot."""
@@ -130,13 +140,8 @@ def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound): 
             stretch = block[s]
             _pauses(stretch, begin, entry, table, restart_s, pause)
         start, end = edges[s], edges[s + 1]
-        most = 0.0
-        for p in range(plans):
-            most = max(most, rate[s, p])
-            after = max(work[s, p], landed[s, p]) + rate[s, p] * (end - start)
-            if after > work[s + 1, p]:
-                work[s + 1, p] = after
-                jumped[s + 1, p] = -1
+        _stay(s, rate[s], end - start, work, landed, jumped)
+        most = max(rate[s].max(), 0.0)
         for p in range(plans):
             for source in range(2):
                 kept = landed[s, p] if source else work[s, p]

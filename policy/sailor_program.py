@@ -176,11 +176,16 @@ def _deal(regions, width, pieces, crossing_s, micro_batches, depth):  # type: ig
                 if not now[q + n] or seconds < best[q + n]:
                     best[q + n], grown[q + n], now[q + n], taken[r, q + n] = seconds, after, True, n
         state, reached = grown, now
-    stages = np.full(count, -1, np.int64)
     if not reached[depth]:
-        return np.inf, stages
-    left = depth
-    for r in range(count - 1, -1, -1):
+        return np.inf, np.full(count, -1, np.int64)
+    return best[depth], _read_back(taken, depth)
+
+
+@njit(cache=True, nogil=True)
+def _read_back(taken, depth):  # type: ignore[no-untyped-def]
+    """Stages of every region, from what each took on the best way to so many stages."""
+    stages, left = np.empty(len(taken), np.int64), depth
+    for r in range(len(taken) - 1, -1, -1):
         stages[r] = taken[r, left]
         left -= stages[r]
-    return best[depth], stages
+    return stages

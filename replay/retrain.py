@@ -143,19 +143,7 @@ def _steps(
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
     step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
-
-    def meet(role: str, policy: str, checkpoint: str | None) -> list[RunResult]:
-        played = []
-        for seed in seeds:
-            one = runner.run(
-                store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
-                checkpoint=checkpoint, part_of=log.run_dir.name, progress=progress,
-            )  # fmt: skip
-            log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
-            log.flush()
-            played.append(one)
-        return played
-
+    meet = partial(_met, store, scenario, dataset, seeds, log, progress)
     old = meet("champion", POLICY if incumbent else INCUMBENT, incumbent)
     new = meet("challenger", POLICY, trained.digest)
     verdicts = judge.judge(_blocks(store, old), _blocks(store, new), seed=scenario.seed)
@@ -173,6 +161,30 @@ def _steps(
         step(log, "switched", {"from": incumbent, "to": trained.digest})
     _, head = log.finish({"promoted": promoted, "evaluations": len(old) + len(new)})
     return RetrainResult(log.run_dir.name, incumbent, trained.digest, promoted, reason, verdicts, head)
+
+
+def _met(
+    store: Path,
+    scenario: Scenario,
+    dataset: str | None,
+    seeds: Sequence[int],
+    log: RunWriter,
+    progress: Progress,
+    role: str,
+    policy: str,
+    checkpoint: str | None,
+) -> list[RunResult]:
+    """A policy's runs on the newest held-out window, each evaluation durable before the next begins."""
+    played = []
+    for seed in seeds:
+        one = runner.run(
+            store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
+            checkpoint=checkpoint, part_of=log.run_dir.name, progress=progress,
+        )  # fmt: skip
+        log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
+        log.flush()
+        played.append(one)
+    return played
 
 
 def step(log: RunWriter, name: str, details: Json) -> None:

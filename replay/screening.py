@@ -160,15 +160,7 @@ def _split(
             if kind == DOUBTFUL:
                 fine[row] = False
                 break
-            if sign == MINUS:
-                skeleton[at_skeleton] = MINUS
-                at_skeleton += 1
-            skeleton[at_skeleton] = ZERO if kind in (NO_INTEGER, NO_FLOAT) else ZERO + 1
-            at_skeleton += 1
-            if kind >= NO_FLOAT:
-                skeleton[at_skeleton] = POINT
-                skeleton[at_skeleton + 1] = ZERO if kind == NO_FLOAT else ZERO + 5
-                at_skeleton += 2
+            at_skeleton = _stand_in(kind, sign == MINUS, skeleton, at_skeleton)
             if kind == LONG_FLOAT:
                 long[at_long : at_long + at - first] = data[first:at]
                 at_long += at - first
@@ -183,6 +175,21 @@ def _split(
 
 DOUBTFUL, NO_INTEGER, INTEGER, NO_FLOAT, FLOAT, LONG_FLOAT = range(6)
 """Kinds of numbers: not canonical or not decided here; 0; others; 0.0; others; others of 16 digits on."""
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
+    """Write a short number of the same kind (0, 1, 0.0 or 1.5) into the skeleton; where it goes on."""
+    if negative:
+        skeleton[at] = MINUS
+        at += 1
+    skeleton[at] = ZERO if kind in (NO_INTEGER, NO_FLOAT) else ZERO + 1
+    at += 1
+    if kind >= NO_FLOAT:
+        skeleton[at] = POINT
+        skeleton[at + 1] = ZERO if kind == NO_FLOAT else ZERO + 5
+        at += 2
+    return at
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

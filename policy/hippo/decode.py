@@ -1,14 +1,14 @@
 """From logits to plans: sampling under the masks; `policy.hippo.judge` says how likely given plans are."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.heads import Heads
+from policy.hippo.heads import Heads, Scene
 from policy.hippo.lower import LowerAgent, LowerAnswer, answer
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
@@ -145,7 +145,7 @@ def _place(
     uniform: NDArray[np.float64],
 ) -> tuple[Actions, NDArray[np.float64], NDArray[np.float64]]:
     """The plans, share after share, and the log-probability of each at the two levels."""
-    masks, space = problem.masks, problem.masks.space
+    space = problem.masks.space
     placed, arranged = np.zeros(len(go)), np.zeros(len(go))
     batch, k = len(go), observation.nodes.shape[1]
     scene, now = heads.scene(state, observation, knob), observation.current.numpy()
@@ -156,42 +156,72 @@ def _place(
     records: list[tuple[NDArray[Any], ...]] = []
     step = 0
     while left.any():
-        live, ahead = left > 0, np.maximum(left, 1)
-        open_ = masks.steps(knob, used, left, behind)
-        # Finished rows step on the spot: domain 0, one layer, not recorded.
-        open_[~live, 0, 0] = True
-        context = heads.context(scene, used, ahead, last, space.n_layers)
-        links = heads.links(scene, last)
-        where = heads.domain_logits(scene, context, links, open_, ahead, last)
-        domain = pick(where, uniform[:, 3 * step])
-        size = heads.layer_logits(scene, context, links, open_[rows, domain], domain, ahead)
-        layers = pick(size, uniform[:, 3 * step + 1]) + 1
-        legal = masks.choices(knob, used, left, behind, domain, layers)
-        legal[~live, 0] = True
-        features = problem.choice_features(knob, domain, layers, ahead, behind, now[rows, domain])
-        how = heads.lower_logits(features, legal)
-        choice = pick(how, uniform[:, 3 * step + 2])
-        placed += live * (log_chance(where, domain) + log_chance(size, layers - 1))
-        arranged += live * log_chance(how, choice)
-        open_[~live] = False
+        live, drawn = left > 0, uniform[:, 3 * step : 3 * step + 3]
+        share = _share(heads, problem, scene, now, knob, used, left, behind, last, drawn)
+        placed += live * share.chance
+        arranged += live * share.lower_chance
         records.append(
             (
-                np.where(live, domain, -1),
-                np.where(live, layers, 0),
-                np.where(live, choice, 0),
-                open_,
-                legal & live[:, None],
+                np.where(live, share.domain, -1),
+                np.where(live, share.layers, 0),
+                np.where(live, share.choice, 0),
+                share.open & live[:, None, None],
+                share.legal & live[:, None],
                 behind,
             )
         )
         used = used.copy()
-        used[rows[live], domain[live]] = True
-        left = np.where(live, left - layers, 0)
-        behind = behind + np.where(live, space.pp[knob, space.class_of[domain], choice], 0)
-        last = np.where(live, domain, last)
+        used[rows[live], share.domain[live]] = True
+        left = np.where(live, left - share.layers, 0)
+        behind = behind + np.where(live, space.pp[knob, space.class_of[share.domain], share.choice], 0)
+        last = np.where(live, share.domain, last)
         step += 1
     parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
     return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts), placed, arranged
+
+
+class _Share(NamedTuple):
+    """One more share of each of B plans, the masks it was chosen under, and its log-probabilities."""
+
+    domain: NDArray[np.int64]
+    layers: NDArray[np.int64]
+    choice: NDArray[np.int64]
+    open: NDArray[np.bool_]
+    legal: NDArray[np.bool_]
+    chance: NDArray[np.float64]
+    lower_chance: NDArray[np.float64]
+
+
+def _share(
+    heads: Heads,
+    problem: Choices,
+    scene: Scene,
+    now: NDArray[np.int64],
+    knob: NDArray[np.int64],
+    used: NDArray[np.bool_],
+    left: NDArray[np.int64],
+    behind: NDArray[np.int64],
+    last: NDArray[np.int64],
+    uniform: NDArray[np.float64],
+) -> _Share:
+    """A domain, then its layers, then its arrangement, by `uniform` (B, 3). Finished plans step on the spot:
+    domain 0, one layer."""
+    rows, done, ahead = np.arange(len(left)), left <= 0, np.maximum(left, 1)
+    open_ = problem.masks.steps(knob, used, left, behind)
+    open_[done, 0, 0] = True
+    context = heads.context(scene, used, ahead, last, problem.masks.space.n_layers)
+    links = heads.links(scene, last)
+    where = heads.domain_logits(scene, context, links, open_, ahead, last)
+    domain = pick(where, uniform[:, 0])
+    size = heads.layer_logits(scene, context, links, open_[rows, domain], domain, ahead)
+    layers = pick(size, uniform[:, 1]) + 1
+    legal = problem.masks.choices(knob, used, left, behind, domain, layers)
+    legal[done, 0] = True
+    features = problem.choice_features(knob, domain, layers, ahead, behind, now[rows, domain])
+    how = heads.lower_logits(features, legal)
+    choice = pick(how, uniform[:, 2])
+    chance = log_chance(where, domain) + log_chance(size, layers - 1)
+    return _Share(domain, layers, choice, open_, legal, chance, log_chance(how, choice))
 
 
 def judge_lower(

@@ -112,52 +112,81 @@ def _alike(pp, tp, c, z, old_tp, old_pp):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _neighbours(c, count, domain, layers, choice, pp, tp, class_of, knobs, shifts, out, made):  # type: ignore[no-untyped-def]
-    k = len(domain)
-    d, n, q = domain.copy(), layers.copy(), choice.copy()
-    used = np.zeros(k, np.bool_)
+    used = np.zeros(len(domain), np.bool_)
     for i in range(count):
-        used[d[i]] = True
-    for a in range(count):  # shift layers
+        used[domain[i]] = True
+    made = _shifted(c, count, domain, layers, choice, shifts, out, made)
+    made = _rearranged(c, count, domain, layers, choice, pp.shape[2], out, made)
+    made = _knobs_turned(c, count, domain, layers, choice, pp, tp, class_of, knobs, out, made)
+    made = _exchanged(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
+    return _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
+
+
+@njit(cache=True)
+def _shifted(c, count, domain, layers, choice, shifts, out, made):  # type: ignore[no-untyped-def]
+    """Layers go from one domain to another; in long pipelines only to the next one."""
+    n = layers.copy()
+    for a in range(count):
         for b in range(count):
             if a != b and (count <= 8 or abs(a - b) == 1):
                 for step in shifts:
                     if n[a] > step:
                         n[a] -= step
                         n[b] += step
-                        made = _put(out, made, c, count, d, n, q)
+                        made = _put(out, made, c, count, domain, n, choice)
                         n[a] += step
                         n[b] -= step
-    for other in range(pp.shape[2]):  # inner configuration of one domain, or of all
+    return made
+
+
+@njit(cache=True)
+def _rearranged(c, count, domain, layers, choice, choices, out, made):  # type: ignore[no-untyped-def]
+    """Another inner configuration in one domain, or the same in all."""
+    q = choice.copy()
+    for other in range(choices):
         for i in range(count):
             if other != choice[i]:
                 q[i] = other
-                made = _put(out, made, c, count, d, n, q)
+                made = _put(out, made, c, count, domain, layers, q)
                 q[i] = choice[i]
         q[:count] = other
-        made = _put(out, made, c, count, d, n, q)
+        made = _put(out, made, c, count, domain, layers, q)
         q[:] = choice
+    return made
+
+
+@njit(cache=True)
+def _knobs_turned(c, count, domain, layers, choice, pp, tp, class_of, knobs, out, made):  # type: ignore[no-untyped-def]
+    """Another knob, every domain arranged as much like before as it can be."""
+    q = choice.copy()
     for knob in range(knobs):
         if knob != c:
             for i in range(count):
-                z = class_of[d[i]]
+                z = class_of[domain[i]]
                 q[i] = _alike(pp, tp, knob, z, tp[c, z, choice[i]], pp[c, z, choice[i]])
-            made = _put(out, made, knob, count, d, n, q)
-    q[:] = choice
-    for a in range(count):  # change places: two domains of the plan, or one for an unused one
+            made = _put(out, made, knob, count, domain, layers, q)
+    return made
+
+
+@njit(cache=True)
+def _exchanged(c, count, domain, layers, choice, used, pp, tp, class_of, out, made):  # type: ignore[no-untyped-def]
+    """Two domains of the plan change places, or an unused one takes the place of one."""
+    d, q = domain.copy(), choice.copy()
+    for a in range(count):
         for b in range(a + 1, count):
             d[a], d[b] = domain[b], domain[a]
             q[a], q[b] = choice[b], choice[a]
-            made = _put(out, made, c, count, d, n, q)
+            made = _put(out, made, c, count, d, layers, q)
             d[a], d[b] = domain[a], domain[b]
             q[a], q[b] = choice[a], choice[b]
         z = class_of[domain[a]]
-        for new in range(k):
+        for new in range(len(domain)):
             if not used[new]:
                 d[a] = new
                 q[a] = _alike(pp, tp, c, class_of[new], tp[c, z, choice[a]], pp[c, z, choice[a]])
-                made = _put(out, made, c, count, d, n, q)
+                made = _put(out, made, c, count, d, layers, q)
         d[a], q[a] = domain[a], choice[a]
-    return _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
+    return made
 
 
 @njit(cache=True)

@@ -108,6 +108,17 @@ def _ns(seconds):  # type: ignore[no-untyped-def]
     return np.int64(np.rint(min(seconds * 1e9, 1e14)))
 
 
+@njit(cache=True)
+def _overlapped(zero, ahead, behind, reduce, gather):  # type: ignore[no-untyped-def]
+    """Seconds of a stage's collectives that computing does not hide, and those of forward and backward."""
+    if zero == 0:
+        return min(reduce, gather), ahead, behind
+    if zero < 3:
+        shown = max(reduce - behind, reduce / BUCKETS) + max(gather - ahead, gather / BUCKETS)
+        return shown, ahead, behind
+    return reduce / BUCKETS, max(ahead, gather), max(behind, gather + reduce)
+
+
 @njit(cache=True, error_model="numpy")
 def _fill(  # type: ignore[no-untyped-def]
     knob, count, domain, layers, choice, slow, kind_of, class_of, pp, tp, forward, backward, collective,
@@ -128,12 +139,7 @@ def _fill(  # type: ignore[no-untyped-def]
                 behind = backward[c, y, q, end] - backward[c, y, q, at]
                 reduce = collective[0, 0, c, y, q, j] + collective[0, 1, c, y, q, j] * held
                 gather = collective[1, 0, c, y, q, j] + collective[1, 1, c, y, q, j] * held
-                if zero == 0:
-                    sync = min(reduce, gather)
-                elif zero < 3:
-                    sync = max(reduce - behind, reduce / BUCKETS) + max(gather - ahead, gather / BUCKETS)
-                else:
-                    sync, ahead, behind = reduce / BUCKETS, max(ahead, gather), max(behind, gather + reduce)
+                sync, ahead, behind = _overlapped(zero, ahead, behind, reduce, gather)
                 tf[p, s], tb[p, s] = _ns(ahead * slower), _ns(behind * slower)
                 update = update_per[c, y, q, j] * held
                 tail[p, s] = _ns(update + sync)
