@@ -36,7 +36,12 @@ from ingest.durable import replace
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("segment", "recovery", "log", "verification")
 STAGES = (  # the quick ones first: most mutants end there, without the imports of the others
-    ("tests/replay/test_segment.py", "tests/replay/test_log.py", "tests/replay/test_verification.py"),
+    (
+        "tests/replay/test_segment.py",
+        "tests/replay/test_recovery.py",
+        "tests/replay/test_verification.py",
+        "tests/replay/test_log.py",
+    ),
     ("tests/replay/test_races.py", "tests/crash/test_directory_states.py"),
     (
         "tests/crash/test_power_cut.py",

@@ -14,7 +14,7 @@ from histories import history, started, totals, write
 from ingest.durable import Disk
 from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay import log
-from replay.events import EventError
+from replay.events import MAX_INTEGER, EventError
 from replay.log import RunReader, RunWriter, recover
 from replay.segment import GENESIS
 
@@ -210,6 +210,42 @@ def test_what_must_not_be_written_is_refused_and_the_rest_goes_on(tmp_path: Path
         assert writer.append(10, "link_failed", {"src": 0, "dst": 1}) == 1
         writer.finish({})
     assert RunReader(tmp_path / "run").verify() == []
+
+
+def test_five_thousand_events_are_committed_unasked(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run", flush_s=1e9) as writer:
+        writer.append(0, "run_started", started())
+        for number in range(5_000):
+            assert writer.durable_through == 0
+            writer.append(number, "link_failed", {"src": 0, "dst": 1})
+        assert writer.durable_through == 5_000
+    assert [manifest.rows for manifest in RunReader(tmp_path / "run").manifests()] == [1, 5_000]
+
+
+def test_time_may_reach_its_largest_number(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        writer.append(MAX_INTEGER, "run_started", started())
+        writer.append(MAX_INTEGER, "link_failed", {"src": 0, "dst": 1})
+    assert [event.sim_ns for event in RunReader(tmp_path / "run").events()] == [MAX_INTEGER] * 2
+
+
+def test_a_finished_run_takes_no_event_more(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        writer.append(0, "run_started", started())
+        writer.finish({})
+        with pytest.raises(DamageError, match=r"the run is finished; event 2 \(link_failed\)"):
+            writer.append(5, "link_failed", {"src": 0, "dst": 1})
+
+
+def test_another_event_on_resume_is_told_with_both_kinds_and_times(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "run") as writer:
+        writer.append(0, "run_started", started())
+        writer.append(30, "link_failed", {"src": 0, "dst": 1})
+    with RunWriter.open(tmp_path / "run") as writer:
+        writer.append(0, "run_started", started())
+        told = "event 1 is link_failed at 30 ns in the log, computed again link_restored at 40 ns"
+        with pytest.raises(DamageError, match=told):
+            writer.append(40, "link_restored", {"src": 0, "dst": 1})
 
 
 def test_a_closed_writer_writes_no_more(tmp_path: Path) -> None:

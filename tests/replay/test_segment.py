@@ -1,16 +1,18 @@
 """One segment: manifest and data, and what is refused. Damage in all its forms is in tests/crash."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ingest.errors import DamageError, ExistsError
 from replay import segment
 from replay.events import MAX_INTEGER
-from replay.segment import COMMITTED, GENESIS, Manifest
+from replay.segment import COMMITTED, GENESIS, Manifest, Piece
 from replay.streams import Streams
 
 THROUGH = Streams()
@@ -42,13 +44,13 @@ def test_equal_rows_give_equal_bytes() -> None:
     assert segment.encode(ROWS) == segment.encode(list(ROWS))
 
 
-@pytest.mark.parametrize("rows", [segment.WORTH_COMPRESSING - 1, segment.WORTH_COMPRESSING])
+@pytest.mark.parametrize("rows", [31, 32])
 def test_many_events_are_compressed_few_are_not_and_both_read_back(tmp_path: Path, rows: int) -> None:
     many = [(n, n, "link_failed", 1, "", '{"dst":1,"src":0}', "{}") for n in range(rows)]
     manifest = segment.commit(tmp_path, many, GENESIS, THROUGH, final=False)
     assert list(segment.rows_of(segment.read_rows(tmp_path, manifest.piece))) == many
     column = pq.ParquetFile(tmp_path / manifest.data_name).metadata.row_group(0).column(5)
-    assert column.compression == ("ZSTD" if rows >= segment.WORTH_COMPRESSING else "UNCOMPRESSED")
+    assert column.compression == ("ZSTD" if rows >= 32 else "UNCOMPRESSED")
 
 
 def test_a_segment_is_never_written_twice(tmp_path: Path) -> None:
@@ -114,6 +116,12 @@ def test_anything_else_is_no_manifest(tmp_path: Path, text: bytes) -> None:
         ({"rows": 2}, False),
         ({"final": 1}, False),
         ({"stream": "0" * 63}, False),
+        ({"rows": True}, False),
+        ({"walls": "0" * 63}, False),
+        ({"walls": None}, False),
+        ({"walls": None, "schema": segment.OLDER_SCHEMA}, False),  # the older form has no such field
+        ({"schema": segment.OLDER_SCHEMA}, False),
+        ({"schema": "twin.segment/3"}, False),
     ],
 )
 def test_a_manifest_is_one_up_to_the_very_bounds(changes: dict[str, Any], sound: bool) -> None:
@@ -121,3 +129,40 @@ def test_a_manifest_is_one_up_to_the_very_bounds(changes: dict[str, Any], sound:
     counts = {"first_seq": 0, "last_seq": 0, "rows": 1, "size_bytes": 9}
     fields = {**digests, **counts, "final": False, "schema": segment.SCHEMA_NAME, **changes}
     assert (Manifest.of_fields(fields) is not None) == sound
+
+
+def test_a_manifest_of_the_older_form_is_read(tmp_path: Path) -> None:
+    older = Manifest(0, 1, 2, 10, "a" * 64, GENESIS, "c" * 64, False, walls=None, schema=segment.OLDER_SCHEMA)
+    (tmp_path / older.name).write_bytes(older.text())
+    assert segment.read_manifest(tmp_path / older.name) == older and b"walls" not in older.text()
+
+
+def test_no_column_of_a_segment_may_lack_a_value(tmp_path: Path) -> None:
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=False)
+    stored = pq.read_schema(tmp_path / manifest.data_name)
+    assert [(field.name, field.nullable) for field in stored] == [
+        (name, False) for name in ("seq", "sim_ns", "type", "version", "job", "payload", "wall")
+    ]
+
+
+def of_other_columns(table: pa.Table) -> pa.Table:
+    return table.rename_columns([*table.column_names[:-1], "walls"])
+
+
+def with_an_event_less(table: pa.Table) -> pa.Table:
+    return table.slice(0, 1)
+
+
+def in_another_order(table: pa.Table) -> pa.Table:
+    return table.take([1, 0])
+
+
+@pytest.mark.parametrize("other", [of_other_columns, with_an_event_less, in_another_order])
+def test_data_that_are_not_the_events_promised_are_damage(
+    tmp_path: Path, other: Callable[[pa.Table], pa.Table]
+) -> None:
+    data = segment.encode_table(other(pq.read_table(pa.BufferReader(segment.encode(ROWS)))))
+    (tmp_path / "x.parquet").write_bytes(data)
+    piece = Piece("x.parquet", 0, 1, len(data), hashlib.sha256(data).hexdigest(), "x.json")
+    with pytest.raises(DamageError, match="does not hold the events 0 to 1"):
+        segment.read_rows(tmp_path, piece)

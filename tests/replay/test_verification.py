@@ -75,4 +75,33 @@ def test_all_files_are_checked_where_nothing_else_is_asked_for(tmp_path: Path) -
     damaged[len(damaged) // 2] ^= 1
     (tmp_path / "run" / first).write_bytes(damaged)
     assert [finding.file for finding in verify(tmp_path / "run")] == [first]
+    assert [finding.file for finding in RunReader(tmp_path / "run").verify()] == [first]
     assert verify(tmp_path / "run", since=1) == []  # a reading from the second event on leaves it out
+
+
+def test_clocks_are_under_the_chain_as_the_events_are(tmp_path: Path) -> None:
+    rows, others = [row(0, 0)], [(*row(0, 0)[:6], '{"latency_s":1}')]
+    (tmp_path / "run").mkdir()
+    through = Streams()
+    through.add(others)
+    segment.commit(tmp_path / "run", rows, GENESIS, through, final=False)
+    (finding,) = verify(tmp_path / "run")
+    assert str(finding) == f"{0:020d}.json: the events up to here are not those that it was written over"
+
+
+def test_a_beginning_that_is_gone_is_missed(tmp_path: Path) -> None:
+    first, second, _ = write(tmp_path / "run", (0,), (1,))
+    for name in (first, first.replace("parquet", "json")):
+        (tmp_path / "run" / name).unlink()
+    (finding,) = verify(tmp_path / "run")
+    after = second.replace("parquet", "json")
+    assert str(finding) == f"{0:020d}.json: missing: {after} is the next one there after the start"
+
+
+def test_beside_a_broken_chain_only_names_that_no_run_has_are_strangers(tmp_path: Path) -> None:
+    _, second, _ = write(tmp_path / "run", (0,), (1,))
+    broken = second.replace("parquet", "json")
+    (tmp_path / "run" / broken).write_bytes(b"{")
+    for name in (".lock", f".{2:020d}.json.1-0.tmp", "notes.txt"):
+        (tmp_path / "run" / name).write_bytes(b"")
+    assert [finding.file for finding in verify(tmp_path / "run")] == [broken, "notes.txt"]
