@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import workload
 from disks import FAULTS, Crash, FailingDisk, RememberingDisk, leave
@@ -176,6 +177,22 @@ def test_originals_stay_while_what_replaces_them_is_damaged(run: Path, tmp_path:
     with pytest.raises(DamageError, match=piece.name):
         recover(run)
     assert {path.name for path in run.glob("0*")} >= set(before)
+
+
+def test_a_merged_file_that_says_something_else_is_not_taken(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = pa.concat_tables
+
+    def slip(tables: list[pa.Table]) -> pa.Table:
+        whole = merge(tables)
+        walls = ['{"latency_s":9}', *whole.column("wall").to_pylist()[1:]]
+        return whole.set_column(6, whole.schema.field("wall"), [walls])
+
+    monkeypatch.setattr(pa, "concat_tables", slip)
+    with pytest.raises(DamageError, match="not compacted: .* not those that it was written over"):
+        compact(run, piece_events=PIECE)
+    assert not (run / contents.RECORD).exists() and RunReader(run).verify() == []
 
 
 def test_a_merged_file_that_was_cut_is_known_by_its_length_alone(run: Path) -> None:

@@ -166,3 +166,21 @@ def test_data_that_are_not_the_events_promised_are_damage(
     piece = Piece("x.parquet", 0, 1, len(data), hashlib.sha256(data).hexdigest(), "x.json")
     with pytest.raises(DamageError, match="does not hold the events 0 to 1"):
         segment.read_rows(tmp_path, piece)
+
+
+def test_a_data_file_is_the_one_of_its_manifest_or_damage(tmp_path: Path) -> None:
+    manifest = segment.commit(tmp_path, ROWS, GENESIS, THROUGH, final=False)
+    path = tmp_path / manifest.data_name
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"x")
+    with pytest.raises(DamageError, match=f"{len(whole) + 1} bytes, its manifest says {len(whole)}"):
+        segment.checked(tmp_path, manifest.piece)
+    path.write_bytes(bytes(len(whole)))
+    with pytest.raises(DamageError, match="its SHA-256 is not the one in"):
+        segment.checked(tmp_path, manifest.piece)
+    path.unlink()
+    with pytest.raises(DamageError, match=f"missing, though its manifest {manifest.name} is there"):
+        segment.checked(tmp_path, manifest.piece)
+    path.mkdir()
+    with pytest.raises(DamageError, match="not a regular file"):
+        segment.checked(tmp_path, manifest.piece)
