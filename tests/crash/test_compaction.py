@@ -190,7 +190,7 @@ def test_a_merged_file_that_says_something_else_is_not_taken(
         return whole.set_column(6, whole.schema.field("wall"), [walls])
 
     monkeypatch.setattr(pa, "concat_tables", slip)
-    with pytest.raises(DamageError, match="not compacted: .* not those that it was written over"):
+    with pytest.raises(DamageError, match=r"not compacted: .* not those that it was written over"):
         compact(run, piece_events=PIECE)
     assert not (run / contents.RECORD).exists() and RunReader(run).verify() == []
 
