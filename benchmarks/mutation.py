@@ -144,6 +144,7 @@ def noticed(name: str, path: Path, tree: ast.Module, longest_s: Sequence[float])
     """Whether a test fails on the mutant, in a child process, or a stage of them computes too long."""
     child = os.fork()
     if child == 0:
+        gc.freeze()  # what is imported by now has not to be looked through again
         sys.meta_path.insert(0, Mutant(name, path, tree))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(WAITS_S)
@@ -170,6 +171,9 @@ class Tried:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known: dict[str, float] = json.loads(path.read_text()) if path and path.exists() else {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
 
     def found(self, key: str, find: Callable[[], float]) -> float:
         """What was found out under `key`, now if it was not yet."""
@@ -208,13 +212,17 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="So many at random, else all.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tried", type=Path, help="Keep what came of each in this file, and go on from it.")
+    parser.add_argument("--so-far", action="store_true", help="Try none: what came of those in TRIED.")
     given = parser.parse_args()
     os.chdir(ROOT)
-    gc.freeze()  # what is imported by now, no child has to look through
     found, tried = every_mutant(), Tried(given.tried)
-    usual = [tried.found(f"usual s of stage {k}", partial(usual_s, tests)) for k, tests in enumerate(STAGES)]
+    stages = enumerate(() if given.so_far else STAGES)
+    usual = [tried.found(f"usual s of stage {k}", partial(usual_s, tests)) for k, tests in stages]
     longest_s = [LONGEST * seconds for seconds in usual]
-    chosen = random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
+    if given.so_far:
+        chosen = [mutant for mutant in found if mutant[-1] in tried]
+    else:
+        chosen = random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
     print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
     began, survivors = time.perf_counter(), 0
     for file, path, line, what, tree, key in chosen:
