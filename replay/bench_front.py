@@ -36,7 +36,9 @@ class Reach:
 @dataclass(frozen=True, slots=True)
 class Front:
     """The reference front is, in each world, what no run of any policy beats, and no fixed plan where all of
-    them can be enumerated. `askable` is what the grid of weights could reach at most (`asked_for`)."""
+    them can be enumerated. `askable` is what somebody reaches who finds the best point for each weights
+    of the grid (`asked_for`): not the most that can be reached, a run may find another point of the front.
+    """
 
     reaches: tuple[Reach, ...]
     points: tuple[Json, ...]

@@ -114,39 +114,58 @@ def once(
     """
     with Lock(store / LOCK):
         settle(store)
-        held_out = scenarios.prepare(scenario, store, window="test", dataset=dataset)
+        asked = _Asked(store, scenario, dataset, seeds, progress)
         incumbent = champion.active(store)
-        header = Header(held_out.header(), RETRAIN, "kernel", incumbent, False)
+        header = Header(asked.window("test").header(), RETRAIN, "kernel", incumbent, False)
         run_id = runs.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
         with RunWriter.create(runs.folder(store, run_id)) as log:
             log.append(0, "run_started", header.payload())
             step(log, "due", dict(cause))
-            return _steps(store, scenario, dataset, trainer or hippo_trainer, seeds, log, incumbent, progress)
+            return _steps(asked, trainer or hippo_trainer, log, incumbent)
 
 
-def _steps(
-    store: Path,
-    scenario: Scenario,
-    dataset: str | None,
-    trainer: Trainer,
-    seeds: Sequence[int],
-    log: RunWriter,
-    incumbent: str | None,
-    progress: Progress,
-) -> RetrainResult:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a retraining is of: a scenario on links, judged with `seeds`."""
+
+    store: Path
+    scenario: Scenario
+    dataset: str | None
+    seeds: Sequence[int]
+    progress: Progress
+
+    def window(self, name: scenarios.Window) -> Setup:
+        """One window of the links."""
+        return scenarios.prepare(self.scenario, self.store, window=name, dataset=self.dataset)
+
+    def meet(self, log: RunWriter, role: str, checkpoint: str | None) -> list[RunResult]:
+        """A checkpoint's runs on the newest held-out window, or those of who stands for none; each evaluation
+        is durable before the next begins."""
+        policy, played = POLICY if checkpoint else INCUMBENT, []
+        for seed in self.seeds:
+            one = runner.run(
+                self.store, policy=policy, scenario=self.scenario, dataset=self.dataset, window="test",
+                seed=seed, checkpoint=checkpoint, part_of=log.run_dir.name, progress=self.progress,
+            )  # fmt: skip
+            log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
+            log.flush()
+            played.append(one)
+        return played
+
+
+def _steps(asked: _Asked, trainer: Trainer, log: RunWriter, incumbent: str | None) -> RetrainResult:
     """Train, evaluate, judge, promote or reject; each step is durable before the next begins."""
-    past = scenarios.prepare(scenario, store, window="train", dataset=dataset)
+    past, store = asked.window("train"), asked.store
     collected = ("dataset", "window", "origin_epoch_ns", "end_ns", "traces")
     step(log, "collected", {name: past.header()[name] for name in collected})
     start = None if incumbent is None else champion.path_of(store, incumbent)
-    trained = trainer(past, start, store / CHECKPOINTS, progress)
+    trained = trainer(past, start, store / CHECKPOINTS, asked.progress)
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
     step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
-    meet = partial(_met, store, scenario, dataset, seeds, log, progress)
-    old = meet("champion", POLICY if incumbent else INCUMBENT, incumbent)
-    new = meet("challenger", POLICY, trained.digest)
-    verdicts = judge.judge(_blocks(store, old), _blocks(store, new), seed=scenario.seed)
+    old = asked.meet(log, "champion", incumbent)
+    new = asked.meet(log, "challenger", trained.digest)
+    verdicts = judge.judge(_blocks(store, old), _blocks(store, new), seed=asked.scenario.seed)
     promoted, reason = ruling(verdicts)
     judged = {
         "checkpoint": trained.digest,
@@ -161,30 +180,6 @@ def _steps(
         step(log, "switched", {"from": incumbent, "to": trained.digest})
     _, head = log.finish({"promoted": promoted, "evaluations": len(old) + len(new)})
     return RetrainResult(log.run_dir.name, incumbent, trained.digest, promoted, reason, verdicts, head)
-
-
-def _met(
-    store: Path,
-    scenario: Scenario,
-    dataset: str | None,
-    seeds: Sequence[int],
-    log: RunWriter,
-    progress: Progress,
-    role: str,
-    policy: str,
-    checkpoint: str | None,
-) -> list[RunResult]:
-    """A policy's runs on the newest held-out window, each evaluation durable before the next begins."""
-    played = []
-    for seed in seeds:
-        one = runner.run(
-            store, policy=policy, scenario=scenario, dataset=dataset, window="test", seed=seed,
-            checkpoint=checkpoint, part_of=log.run_dir.name, progress=progress,
-        )  # fmt: skip
-        log.append(0, "policy_evaluated", _evaluated(role, checkpoint or policy, one))
-        log.flush()
-        played.append(one)
-    return played
 
 
 def step(log: RunWriter, name: str, details: Json) -> None:

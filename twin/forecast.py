@@ -213,7 +213,7 @@ def tracked(found: Walk, h: int, trained: Intervals, ahead: int) -> Array:
     """Half widths (n, 2), in stated deviations, of the held-out forecasts at horizon index `h`, `ahead`
     samples, as `Walk.standardised` orders them: those of training, moved by every error known by then.
 
-    As in `twin.kalman`, no more than about `OPEN` forecasts of a link wait to be judged.
+    As in `twin.foresight`, no more than about `OPEN` forecasts of a link wait to be judged.
     """
     held, tracker = found.held(h), Tracker([trained], found.error.shape[2])
     rows = np.arange(held.shape[0])[:, None]
