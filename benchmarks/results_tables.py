@@ -7,8 +7,8 @@ import numpy as np
 
 from replay.bench_load import Steadiness, steadiness
 from replay.bench_result import Chapter, Json
-from replay.bench_stats import SEED, Versus
-from replay.judge import Verdict, bootstrap
+from replay.bench_stats import Versus
+from replay.judge import Verdict, student
 from replay.kpis import Kpis
 from replay.words import milliseconds, per_billion, per_token, percent
 
@@ -78,7 +78,7 @@ def change(chapter: Chapter, policy: str, base: str, figure: Figure) -> Verdict 
         if values[0] is None or not values[1]:
             return None
         ratios.append(values[0] / values[1] - 1)
-    return bootstrap("change", np.array(ratios), SEED)
+    return student("change", np.array(ratios))
 
 
 def middle(verdict: Verdict | None) -> float | None:

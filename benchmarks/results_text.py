@@ -10,9 +10,10 @@ Test windows only: the last 30 % of each trace.
 {headline}
 
 *Saves* is 1 - time per token / that of the other in the same world, moving and waiting included. *So it
-is*: better, equal or worse than `mpc`, by the 95 % interval of the difference when the hours of the window
-are drawn again. *Best of the others*: the fastest of the other {others} policies that trains synchronously.
-*Regret*: the share of the clairvoyant bound's tokens that was not trained.
+is*: better, equal or worse than `mpc`, by the 95 % interval of the difference over worlds and over the hours
+of the window together; one equal pair in twenty is called otherwise by chance. *Best of the others*: the
+fastest of the other policies that trains synchronously, of up to {others} where they ran (on the sets named
+synthetic two did). *Regret*: the share of the clairvoyant bound's tokens that was not trained.
 
 {summary}
 
@@ -108,9 +109,11 @@ On how many sets of links, out of those on which both ran:
 
 A seed changes the noise of the telemetry and, where links are perturbed (`storm`, added noise), the links;
 with each `hippo` runs a checkpoint from a training of its own, first the one that ships. *Worlds* tells how
-many seeds a policy ran with. *Middle half* is the interquartile mean. Worlds without perturbation share one
-trace, so the *interval over time* draws the hours of the window again; it alone decides what is called
-better or worse. `diloco` trains by local SGD and is held to a bound of its own.
+many seeds a policy ran with. *Middle half* is the interquartile mean. *In all* is the interval of the
+difference in tokens over worlds and over the hours of the window together: both would be others another
+time, and neighbouring hours are alike and count together (`replay/judge.py`). It alone decides what is called
+better or worse; of so many equal pairs one in twenty is called so by chance. `diloco` trains by local SGD and
+is held to a bound of its own.
 
 {sections}
 """

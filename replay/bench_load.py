@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingest.errors import UsageError
-from replay.bench_stats import SEED
-from replay.judge import Verdict, bootstrap
+from replay.judge import Verdict, student
 from replay.kpis import Kpis
 from twin.scenario import Scenario
 
@@ -79,7 +78,7 @@ def _steady(policy: str, load: float, kpis: Sequence[Kpis]) -> Steadiness:
         policy,
         load,
         len(kpis),
-        bootstrap("load_stability", values, SEED),
+        student("load_stability", values),
         float(values.min()),
         float(np.mean([k.queued_s / k.present_s for k in kpis])),
         float(np.mean([k.utilisation_owned or 0.0 for k in kpis])),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.bench_runs import Outcome
-from replay.judge import Blocks, Verdict, bootstrap, judge
+from replay.judge import Blocks, Verdict, bootstrap, judge, student
 
 Json = dict[str, Any]
 Values = NDArray[np.float64]
@@ -21,9 +21,9 @@ SEED = 0
 class Versus:
     """A policy against `base`, world by world. Reductions are 1 - time per token / that of the base.
 
-    `mean` and `middle` (interquartile mean) have their intervals from the worlds. Worlds of one trace differ
-    in noise only; `over_time` says what is left of the difference in tokens when the hours of the window are
-    drawn again instead, and it decides whether a difference counts.
+    `mean` and `middle` (interquartile mean) have their intervals from the worlds alone. `over_time` is the
+    difference in tokens with an interval over both, worlds and the hours of the window
+    (`replay.judge.clustered`), and it decides whether a difference counts.
     """
 
     base: str
@@ -37,7 +37,7 @@ class Versus:
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse` or `equal`: whether the interval over time leaves out zero."""
+        """`better`, `worse` or `equal`: whether the interval over worlds and time leaves out zero."""
         return "better" if self.over_time.better else "worse" if self.over_time.worse else "equal"
 
     def to_json(self) -> Json:
@@ -63,9 +63,9 @@ def versus(name: str, own: Sequence[Outcome | None], base: Sequence[Outcome | No
     known = bool(np.isfinite(reductions).all())  # not where somebody trained nothing
     return Versus(
         name, len(pairs), sum(g > 0 for g in gained), sum(g < 0 for g in gained), sum(g == 0 for g in gained),
-        bootstrap("reduction", reductions, SEED) if known else None,
+        student("reduction", reductions) if known else None,
         bootstrap("reduction", reductions, SEED, interquartile) if known else None,
-        judge([_blocks(b) for _, b in pairs], [_blocks(a) for a, _ in pairs], SEED)[0],
+        judge([_blocks(b) for _, b in pairs], [_blocks(a) for a, _ in pairs])[0],
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ STANDING = (
     "policy", "worlds", "us/token", "middle half", "util", "egress USD/1e9 tok", "regret", "moves", "p99 ms",
 )  # fmt: skip
 AGAINST = (
-    "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % over time (tokens)",
+    "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % in all (tokens)",
     "verdict", "wins", "losses", "ties",
 )  # fmt: skip
 LOAD = (

@@ -34,9 +34,9 @@ FIGURES = (
 """(key figure, words, factor)."""
 INTERVAL = "95 % interval"
 HOW = (
-    f"Intervals: the run is cut into {judge.BLOCKS} blocks of equal length, which are drawn anew "
-    f"{judge.RESAMPLES:,} times (bootstrap). They tell how much a figure hangs on single stretches of this "
-    "window, not how it differs from one world to the next: that is what twin bench is for."
+    f"Intervals: the run is cut into {judge.BLOCKS} blocks of equal length, which are drawn anew in stretches "
+    f"of {judge.STRETCH}, {judge.RESAMPLES:,} times (bootstrap). They tell how much a figure hangs on single "
+    "hours of this window, not how it differs from one world to the next: that is what twin bench is for."
 )
 
 

@@ -165,7 +165,7 @@ def _steps(asked: _Asked, trainer: Trainer, log: RunWriter, incumbent: str | Non
     step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
     old = asked.meet(log, "champion", incumbent)
     new = asked.meet(log, "challenger", trained.digest)
-    verdicts = judge.judge(_blocks(store, old), _blocks(store, new), seed=asked.scenario.seed)
+    verdicts = judge.judge(_blocks(store, old), _blocks(store, new))
     promoted, reason = ruling(verdicts)
     judged = {
         "checkpoint": trained.digest,

@@ -174,9 +174,7 @@ def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], en
         divergence=divergence(base, other),
         base=of_events(base),
         other=of_events(other),
-        verdicts=judge.judge(
-            [judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)], seed=theirs.seed
-        ),
+        verdicts=judge.judge([judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)]),
         notes=(),
     )
 

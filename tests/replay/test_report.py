@@ -367,9 +367,9 @@ def test_key_figures_have_intervals_around_the_figures_of_the_events(store: Path
 
 
 def test_a_ratio_of_nothing_is_infinite_and_still_has_an_interval() -> None:
-    part, whole = np.ones(4), np.array([0.0, 0.0, 0.0, 2.0])
+    part, whole = np.ones(24), np.repeat([0.0, 1 / 3], [18, 6])
     verdict = judge.ratio("x", part, whole, seed=0)
-    assert verdict.mean == 2.0 and verdict.low < 2.0 and verdict.high == float("inf")
+    assert verdict.mean == pytest.approx(12.0) and verdict.low < 12.0 and verdict.high == float("inf")
     assert report_kpis.spread(verdict, 1.0).endswith("∞")
     assert judge.ratio("x", part, whole * 0, seed=0).low == float("inf")
 
