@@ -48,7 +48,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ingest.config import suggestion
 from ingest.errors import UsageError
-from ingest.schema import TABLES
+from ingest.schema import LINK_KINDS, TABLES
 
 FILE_NAME = "dataset.toml"
 DEFAULT_START = datetime(2000, 1, 1, tzinfo=UTC)
@@ -214,10 +214,22 @@ def _check_table(stated: Mapping[str, Any], where: str) -> None:
         for column in stated.get(section, {}):
             if column not in names:
                 raise UsageError(f"{where} {section}.{column}: unknown column{suggestion(column, names)}")
+    _check_kind(stated, where)
     try:
         ZoneInfo(stated.get("timezone", "UTC"))
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(f"{where} timezone: unknown zone {stated['timezone']!r}") from error
+
+
+def _check_kind(stated: Mapping[str, Any], where: str) -> None:
+    """A kind of link samples is one of those that are known; other tables have kinds of their own."""
+    given = {"kind": stated.get("kind")}
+    if stated.get("table") == "link_samples":
+        given["values.kind"] = stated.get("values", {}).get("kind")
+    for key, kind in given.items():
+        if kind is not None and kind not in LINK_KINDS:
+            hint = suggestion(str(kind).lower(), LINK_KINDS)
+            raise UsageError(f"{where} {key}: unknown kind of link samples {kind!r}{hint}")
 
 
 def _utc(moment: datetime) -> datetime:

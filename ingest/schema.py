@@ -18,6 +18,10 @@ def _table(*fields: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> 
 
 REQUIRED = False
 
+LINK_KINDS = ("tcp", "available", "udp", "load", "capacity", "ping")
+"""What a link sample can be: throughput of `streams` connections, what a transfer would get over any number
+of them, what came of datagrams sent at a chosen rate, offered load, line rate, round trips."""
+
 LINK_SAMPLES = _table(
     ("ts", TS, REQUIRED),
     ("src", pa.string(), REQUIRED),
@@ -27,7 +31,7 @@ LINK_SAMPLES = _table(
     ("loss", pa.float64()),
     ("retransmits", pa.int64()),
     ("streams", pa.int32()),
-    ("kind", pa.string()),  # tcp, available, load, capacity, ping
+    ("kind", pa.string()),  # one of LINK_KINDS; without one as tcp
     ("duration_s", pa.float64()),
 )
 GPU_SAMPLES = _table(

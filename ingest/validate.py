@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.schema import TABLES
+from ingest.config import suggestion
+from ingest.schema import LINK_KINDS, TABLES
 
 FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_active", "cumulative"})
 """Columns that lie between 0 and 1."""
@@ -27,10 +28,14 @@ MEASURES = {
     "step_times": ("time_s", "time_norm", "variation", "energy_j", "peak_mem_bytes"),
 }
 """Tables of which a row must hold at least one of these: a row that measures nothing is no sample."""
+WORDS = {("link_samples", "kind"): LINK_KINDS}
+"""Columns of texts that say how a row is to be taken: any other text than these (or none) is a mistake."""
 ADDED = ("dataset", "source_file", "ingest_id")
 """Columns that the ingest adds after this check."""
 _FIRST_NS, _LAST_NS = 0, 7_258_118_400_000_000_000
 """Instants a measurement can bear: 1970 to 2200."""
+_NAMED = 16
+"""So many unknown words of a batch are told the nearest known one; where there are more, none is near."""
 _SLACK = 1e-9
 """By how much a fraction may exceed one through rounding."""
 
@@ -93,6 +98,8 @@ def faults(table: str, rows: pa.Table) -> Iterator[Fault]:
             yield from _instant(field.name, column)
         elif not field.nullable and any("" in chunk.dictionary.to_pylist() for chunk in column.chunks):
             yield from _any(field.name, pc.equal(column.cast(pa.string()), ""), "a required value is blank")
+        elif (table, field.name) in WORDS:
+            yield from _word(field.name, column, WORDS[table, field.name])
     if table in MEASURES:
         measures = [rows.column(name) for name in MEASURES[table]]
         if all(column.null_count for column in measures):
@@ -124,6 +131,16 @@ def _instant(name: str, column: pa.ChunkedArray) -> Iterator[Fault]:
     if ends["min"] < _FIRST_NS or ends["max"] > _LAST_NS:
         outside = pc.or_(pc.less(ticks, _FIRST_NS), pc.greater(ticks, _LAST_NS))
         yield from _any(name, outside, "outside the years 1970 to 2200")
+
+
+def _word(name: str, column: pa.ChunkedArray, known: tuple[str, ...]) -> Iterator[Fault]:
+    said = {word for chunk in column.chunks for word in chunk.dictionary.to_pylist()}
+    unknown = sorted(said - {None, "", *known})
+    near = len(unknown) <= _NAMED
+    reasons = {word: suggestion(word.lower() if near else "", known) for word in unknown}
+    for reason in sorted({*reasons.values()}):
+        words = pa.array([word for word in unknown if reasons[word] == reason], pa.string())
+        yield from _any(name, pc.is_in(column.cast(pa.string()), words), f"unknown{reason}")
 
 
 def _any(name: str, mask: pa.ChunkedArray, reason: str) -> Iterator[Fault]:

@@ -351,3 +351,34 @@ def test_columns_refuses_values_that_do_not_fit(put, stated: str) -> None:  # ty
     toml = f'reader = "columns"\ntable = "link_samples"\n{stated}\n'.encode()
     with pytest.raises(UsageError, match=r"delimiter|nobody|rtt_s"):
         put({"l.csv": lines("ts,src,dst,bandwidth_bps", "2024-01-01T00:00:00Z,a,b,1"), "dataset.toml": toml})
+
+
+def test_a_kind_that_no_link_sample_has_is_rejected_and_the_nearest_named(put) -> None:  # type: ignore[no-untyped-def]
+    kinds = ["tcp", "available", "udp", "load", "capacity", "ping", "", "avaliable", "laod", "TCP", "x"]
+    rows = [f"2024-01-01T00:00:{n:02}Z,a,b,1,{kind}" for n, kind in enumerate(kinds)]
+    sql = put({"l.csv": lines("ts,src,dst,bandwidth_bps,kind", *rows)})
+    assert sql("SELECT count(*) FROM link_samples") == [(7,)]
+    assert sql("SELECT raw, reason FROM rejects WHERE \"column\" = 'kind' ORDER BY source_row") == [
+        ("avaliable", "unknown; did you mean 'available'?"),
+        ("laod", "unknown; did you mean 'load'?"),
+        ("TCP", "unknown; did you mean 'tcp'?"),
+        ("x", "unknown; known: available, capacity, load, ping, tcp, udp"),
+    ]
+
+
+def test_many_unknown_kinds_get_one_reason(put) -> None:  # type: ignore[no-untyped-def]
+    rows = [f"2024-01-01T00:00:00Z,a,b,1,tcp{n}" for n in range(40)]
+    sql = put({"l.csv": lines("ts,src,dst,bandwidth_bps,kind", *rows)})
+    assert sql("SELECT reason, count(*) FROM rejects GROUP BY 1") == [
+        ("unknown; known: available, capacity, load, ping, tcp, udp", 40)
+    ]
+
+
+def test_faults_have_kinds_of_their_own(put) -> None:  # type: ignore[no-untyped-def]
+    sql = put(
+        {
+            "f.csv": lines("ts,host,kind", "2024-01-01T00:00:00Z,a,NVLink"),
+            "dataset.toml": b'table = "faults"\nreader = "columns"\n',
+        }
+    )
+    assert sql("SELECT kind FROM faults") == [("NVLink",)]
