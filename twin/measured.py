@@ -45,13 +45,13 @@ def load(store: Path, spec: WanSettings, domains: Sequence[str], train_share: fl
         latency = _latency(rtt_s, spec, domains[i], domains[j])
         links[i, j] = LinkSeries(_stretched(link.times_ns - start, spec.stretch), bandwidth, latency)
     end_ns = int(_stretched(np.array([end - start]), spec.stretch)[0])
-    return trace(tuple(domains), links, end_ns, start, note(store, spec, borrowed), capacity)
+    return trace(tuple(domains), links, end_ns, start, note(store, spec, domains, borrowed), capacity)
 
 
-def note(store: Path, spec: WanSettings, borrowed: int = 0) -> str:
+def note(store: Path, spec: WanSettings, domains: Sequence[str], borrowed: int = 0) -> str:
     """The modelling steps in words, and the content behind each number; printed with every result."""
     steps = [
-        f"available bandwidth = min({spec.cap_bps / 1e9:g} Gb/s, {_rate(store, spec)})",
+        f"available bandwidth = min({spec.cap_bps / 1e9:g} Gb/s, {_rate(store, spec, domains)})",
         "one-way latency = half the measured round trip",
         "a sample holds until the next",
     ]
@@ -67,18 +67,33 @@ def note(store: Path, spec: WanSettings, borrowed: int = 0) -> str:
     return "; ".join(steps)
 
 
-def _rate(store: Path, spec: WanSettings) -> str:
+def _rate(store: Path, spec: WanSettings, domains: Sequence[str]) -> str:
     """Where the bandwidth of a link comes from."""
     if spec.level is not None and spec.variation is not None:
-        return (
-            f"{spec.streams} streams x median single-stream rate of {_cited(store, spec.level)} x relative "
-            f"variation of {_cited(store, spec.variation)}"
-        )
+        level = _taken(store, spec.level, spec, domains, "median")
+        return f"{level} x relative variation of {_cited(store, spec.variation)}"
     base = _base(spec)
     computed = lake.datasets(store)[base.dataset].meta.get("derived")
-    if computed:
+    if computed and samples.forms(store, base, spec, _sites(base, domains)) == {"available"}:
         return f"{_cited(store, base)}: {computed}"
-    return f"{spec.streams} streams x measured single-stream rate of {_cited(store, base)}"
+    taken = _taken(store, base, spec, domains, "measured")
+    return f"{taken}: {computed}" if computed else taken
+
+
+def _taken(store: Path, source: SourceSettings, spec: WanSettings, domains: Sequence[str], how: str) -> str:
+    """How a source is taken: rates of single streams many times, available ones as they are."""
+    cited = _cited(store, source)
+    words = {
+        "available": f"{how} available rate of {cited}",
+        "single": f"{spec.streams} streams x {how} single-stream rate of {cited}",
+    }
+    found = samples.forms(store, source, spec, _sites(source, domains))
+    return ", elsewhere ".join(words[form] for form in sorted(found))
+
+
+def _sites(source: SourceSettings, domains: Sequence[str]) -> list[str]:
+    """What a source calls the domains."""
+    return [source.sites.get(name, name) for name in domains]
 
 
 def _cited(store: Path, source: SourceSettings) -> str:
@@ -124,8 +139,7 @@ def _composed(
     links = samples.series(store, variation, spec, None)
     if not links:
         raise samples.explain(store, variation, [], "bandwidth sample")
-    sites = [variation.sites.get(name, name) for name in domains]
-    return varied(levels, links, sites, train_share)
+    return varied(levels, links, _sites(variation, domains), train_share)
 
 
 def _caps(store: Path, spec: WanSettings, domains: Sequence[str]) -> dict[Pair, float]:
@@ -140,7 +154,7 @@ def _complete(
     store: Path, source: SourceSettings, domains: Sequence[str], found: dict[Pair, float]
 ) -> dict[Pair, float]:
     """The same figures, all pairs of which must be there."""
-    sites = [source.sites.get(name, name) for name in domains]
+    sites = _sites(source, domains)
     for i, j in permutations(range(len(sites)), 2):
         if (i, j) not in found:
             raise samples.explain(store, source, sites, f"bandwidth from {sites[i]!r} to {sites[j]!r}")

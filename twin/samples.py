@@ -18,13 +18,14 @@ Pair = tuple[int, int]
 Figure = Literal["rtt_s", "bandwidth_bps", "single_bps"]
 
 _STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $sample_streams) END"
+"""What a sample is shared among: a rate that is available is there for all streams of a transfer."""
 _RATE = f"bandwidth_bps / {_STREAMS}"
-_OFFERED = "coalesce(kind, '') NOT IN ('load', 'capacity')"
-"""Offered load and line rates are no measurement of what a transfer gets."""
+_OBTAINED = "coalesce(kind, '') IN ('', 'tcp', 'available', 'ping')"
+"""Offered load, line rates and datagrams sent at a chosen rate are no measurement of what a transfer gets."""
 _OF_LINKS = f"""dataset = $dataset AND src <> dst
       AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
       AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
-      AND {_OFFERED} AND coalesce(source_file = $file, true)"""
+      AND {_OBTAINED} AND coalesce(source_file = $file, true)"""
 _SERIES = f"""
     SELECT epoch_ns(ts) AS ns, src, dst, avg({_RATE}) AS single_bps, avg(rtt_s) AS rtt_s
     FROM link_samples
@@ -33,13 +34,19 @@ _SERIES = f"""
     ORDER BY src, dst, ns
 """
 _SIZES = f"SELECT src, dst, count(*) FROM link_samples WHERE {_OF_LINKS} GROUP BY src, dst ORDER BY src, dst"
+_FORMS = f"""
+    SELECT DISTINCT CASE WHEN kind = 'available' THEN 'available' ELSE 'single' END
+    FROM link_samples
+    WHERE dataset = $dataset AND list_contains($sites, src) AND list_contains($sites, dst) AND src <> dst
+      AND bandwidth_bps IS NOT NULL AND {_OBTAINED} AND coalesce(source_file = $file, true)
+"""
 ROWS_AT_ONCE = 250_000
 """Names and groups of so many rows are in memory together; what stays of a sample is three numbers."""
 _FIGURES: Mapping[Figure, str] = {"rtt_s": "rtt_s", "bandwidth_bps": "bandwidth_bps", "single_bps": _RATE}
 _GRID = """
     SELECT src, dst, median({figure}) FROM link_samples
     WHERE dataset = $dataset AND list_contains($sites, src) AND list_contains($sites, dst) AND src <> dst
-      AND {offered} AND coalesce(source_file = $file, true)
+      AND {obtained} AND coalesce(source_file = $file, true)
     GROUP BY src, dst HAVING median({figure}) IS NOT NULL
 """
 
@@ -66,6 +73,11 @@ def series(
     for sources, targets in _parts(sizes):
         found |= _split(ask(_SERIES, sources=sources, targets=targets).fetchnumpy())
     return {pair: found[pair] for pair in sorted(found)}
+
+
+def forms(store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str]) -> set[str]:
+    """What the samples between `sites` are: `available` rates, rates of `single` streams, or both."""
+    return {form for (form,) in _asking(store, source, spec, sites)(_FORMS).fetchall()}
 
 
 def _parts(sizes: Sequence[tuple[str, str, int]]) -> list[tuple[list[str], list[str]]]:
@@ -107,7 +119,7 @@ def grid(
 ) -> dict[Pair, float]:
     """The median of a figure for every pair of domains that the set knows."""
     sites = [source.sites.get(name, name) for name in domains]
-    text = _GRID.format(figure=_FIGURES[figure], offered=_OFFERED)
+    text = _GRID.format(figure=_FIGURES[figure], obtained=_OBTAINED)
     found = {(src, dst): value for src, dst, value in _asking(store, source, spec, sites)(text).fetchall()}
     pairs = permutations(range(len(sites)), 2)
     return {(i, j): found[sites[i], sites[j]] for i, j in pairs if (sites[i], sites[j]) in found}

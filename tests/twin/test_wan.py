@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from worlds import toy_wan
 
+from ingest import lake
 from ingest.errors import NotFoundError, UsageError
 from ingest.ingestion import ingest
 from ingest.units import NS_PER_S
@@ -96,11 +97,11 @@ HEADER = "ts,src,dst,bandwidth_bps,rtt_s,streams,kind,duration_s\n"
 TOML = 'name = "mine"\nreader = "columns"\ntable = "link_samples"\n'
 
 
-def store_of(folder: Path, rows: str) -> Path:
+def store_of(folder: Path, rows: str, toml: str = TOML) -> Path:
     data = folder / "mine"
     data.mkdir()
     (data / "links.csv").write_text(HEADER + rows)
-    (data / "dataset.toml").write_text(TOML)
+    (data / "dataset.toml").write_text(toml)
     ingest([data], folder / "store")
     return folder / "store"
 
@@ -196,3 +197,50 @@ def test_a_small_window_lets_go_of_the_series() -> None:
     assert small.bandwidth_bps.base is None and small.latency_s.base is None
     assert large.bandwidth_bps.base is link.bandwidth_bps
     np.testing.assert_array_equal(small.bandwidth_bps, link.bandwidth_bps[:100])
+
+
+AVAILABLE = """\
+2024-01-01T00:00:00Z,a,b,1e8,0.2,,available,
+2024-01-01T00:01:00Z,a,b,3e8,,,available,
+2024-01-01T00:00:30Z,b,a,2e8,,,available,
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "rate"),
+    [
+        (ROWS, "8 streams x measured single-stream rate of mine ({digest})"),
+        (AVAILABLE, "measured available rate of mine ({digest})"),
+        (
+            AVAILABLE + "2024-01-01T00:02:00Z,b,a,2e7,,,tcp,10\n",
+            "measured available rate of mine ({digest}), "
+            "elsewhere 8 streams x measured single-stream rate of mine ({digest})",
+        ),
+    ],
+    ids=["tcp", "available", "both"],
+)
+def test_the_note_says_which_samples_were_multiplied(tmp_path: Path, rows: str, rate: str) -> None:
+    store = store_of(tmp_path, rows)
+    wan = measured.load(store, spec(), ["a", "b"])
+    said = rate.format(digest=lake.digest(store, "mine")[:12])
+    assert wan.note.startswith(f"available bandwidth = min(2 Gb/s, {said}); one-way latency")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate"),
+    [
+        ("available", "{mine}: worked out"),
+        ("tcp", "8 streams x measured single-stream rate of {mine}: worked out"),
+    ],
+)
+def test_a_computed_set_says_how_and_what_is_multiplied(tmp_path: Path, kind: str, rate: str) -> None:
+    store = store_of(tmp_path, AVAILABLE.replace("available", kind), TOML + 'derived = "worked out"\n')
+    wan = measured.load(store, spec(), ["a", "b"])
+    said = rate.format(mine=f"mine ({lake.digest(store, 'mine')[:12]})")
+    assert wan.note.startswith(f"available bandwidth = min(2 Gb/s, {said}); one-way latency")
+
+
+def test_datagrams_and_offered_load_are_no_bandwidth_of_a_link(tmp_path: Path) -> None:
+    others = "".join(f"2024-01-01T00:01:30Z,a,b,1e6,,1,{kind},10\n" for kind in ("udp", "load", "capacity"))
+    wan = measured.load(store_of(tmp_path, ROWS + others), spec(), ["a", "b"])
+    assert (wan.series[0, 1].times_ns / S).tolist() == [0, 60, 120]
