@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @seed_option
 @weights_option
 @click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
-@click.option("--activate/--keep", default=True, help="Let `twin replay` use the result [yes].")
+@click.option("--activate/--keep", default=None, help="Let `twin replay` use the result [yes; toy: no].")
 @click.option("--workers", type=click.IntRange(0), default=0, help="Processes that collect rollouts.")
 @click.option("--ray", type=click.IntRange(0), default=0, help="The same over Ray (extra `ray`).")
 @click.option("--distributed", type=click.IntRange(0), default=0, help="Learners that share gradients.")
@@ -41,7 +41,7 @@ def train(
     seed: int | None,
     weights: str | None,
     resume: bool,
-    activate: bool,
+    activate: bool | None,
     workers: int,
     ray: int,
     distributed: int,
@@ -65,10 +65,11 @@ def train(
 
     team = training.Team(workers, ray, distributed)
     tell = {"tell": Live(out.console).tell} if live else {}
+    use = algorithm != "toy" if activate is None else activate
     with out.console.progress() as progress:
         done = training.train(
             out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm, seed=seed,
-            resume=resume, activate=activate, team=team, lessons=lessons, progress=progress, **tell,
+            resume=resume, activate=use, team=team, lessons=lessons, progress=progress, **tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.tensorboard import export

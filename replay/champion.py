@@ -29,36 +29,50 @@ def history(store: Path) -> tuple[str, ...]:
 
 
 def promote(store: Path, digest: str) -> None:
-    """Make a stored checkpoint the active one, atomically, after checking its bytes.
+    """Make a stored checkpoint the active one, atomically, after checking its bytes; nothing happens to the
+    one that is active already.
 
     Raises:
         NotFoundError: the store does not hold it. DamageError: it is not what was written.
     """
     digest = verified(path_of(store, digest))
-    _point(store, (*history(store), digest))
+    if digest != active(store):
+        _point(store, (*history(store), digest))
 
 
 def previous(store: Path) -> str:
-    """Digest of the checkpoint that was active before, after checking its bytes.
+    """Digest of what was in use before the active checkpoint, after checking its bytes: the one promoted
+    before it, else the one that comes with the project.
 
     Raises:
-        NotFoundError: nothing was active before. DamageError: that checkpoint is damaged.
+        NotFoundError: nothing was promoted, or none comes with the project. DamageError: it is damaged.
     """
-    past = history(store)[:-1]
-    if not past:
-        raise NotFoundError(f"{store / POINTER}: no earlier checkpoint was promoted, nothing to go back to")
-    verified(path_of(store, past[-1]))
-    return past[-1]
+    promoted = history(store)
+    if not promoted:
+        raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
+    return verified(path_of(store, promoted[-2]) if len(promoted) > 1 else _shipped(store))
+
+
+def replaced(store: Path) -> str | None:
+    """Digest of what `rollback` would return to; None where there is no way back."""
+    try:
+        return previous(store)
+    except NotFoundError:
+        return None
 
 
 def rollback(store: Path) -> str:
-    """Return to the checkpoint that was active before, atomically; returns its digest.
+    """Return to what was in use before, atomically; returns its digest. Of the checkpoint that comes with the
+    project nothing points to: it is in use where nothing was promoted.
 
     Raises:
         NotFoundError, DamageError: as `previous`.
     """
-    digest = previous(store)
-    _point(store, history(store)[:-1])
+    digest, past = previous(store), history(store)[:-1]
+    if past:
+        _point(store, past)
+    else:
+        durable.remove(store / POINTER)
     return digest
 
 
@@ -110,12 +124,7 @@ def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
     current = active(store)
     if current is not None:
         return verified(path_of(store, current))
-    shipped = [path for path in stored(store) if path.parent.name == "shipped"]
-    if not shipped:
-        raise NotFoundError(
-            f"policy {name!r} needs a checkpoint, {store} has no active one: run `twin train`"
-        )
-    return verified(shipped[0])
+    return verified(_shipped(store))
 
 
 def verified(path: Path) -> str:
@@ -127,6 +136,13 @@ def verified(path: Path) -> str:
     from policy.hippo import checkpoint  # imports torch
 
     return checkpoint.digest(path)
+
+
+def _shipped(store: Path) -> Path:
+    shipped = [path for path in stored(store) if path.parent.name == "shipped"]
+    if not shipped:
+        raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
+    return shipped[0]
 
 
 def _same(name: str, digest: str) -> bool:

@@ -15,6 +15,8 @@ def trained(console: Console, result: Json) -> None:
     state = "finished" if result["finished"] else "interrupted: go on with --resume"
     console.line(f"training {state} after {result['updates']} updates, {result['seconds']:.0f} s")
     console.line(f"checkpoint  {result['checkpoint']}{' (active)' if result['active'] else ''}")
+    if result["replaced"]:
+        console.line(f"in place of {result['replaced']}; `twin policies --rollback` goes back to it")
     console.line(f"validation  {cell(result['score'])}")
     if result["run"]:
         console.line(f"run         {result['run']}")

@@ -43,6 +43,7 @@ class TrainingResult:
     updates: int
     finished: bool
     active: bool
+    replaced: str | None = None  # the checkpoint that was in use until this one became active
 
     def to_json(self) -> Json:
         """The object of `twin train --json`."""
@@ -56,6 +57,7 @@ class TrainingResult:
             "updates": self.updates,
             "finished": self.finished,
             "active": self.active,
+            "replaced": self.replaced,
         }
 
 
@@ -110,14 +112,15 @@ def train(
         done = _trained(
             stack, store, setup, settings, team, lessons, tell, resume, progress, lambda: bool(interrupted)
         )
-    run_id = None
+    run_id = replaced = None
     if done.finished and first:
         run_id = log_curve(store, Header(setup.header(), "train", "kernel", done.digest, False), done.curve)
         if activate:
             champion.promote(store, done.digest)
+            replaced = champion.replaced(store)
     return TrainingResult(
         run_id, done.digest, done.checkpoint_path, done.score, done.seconds,
-        len(done.curve), done.finished, activate and run_id is not None,
+        len(done.curve), done.finished, activate and run_id is not None, replaced,
     )  # fmt: skip
 
 

@@ -409,7 +409,6 @@ def test_rollback_tells_where_it_went(store: Path, call: Call) -> None:
     digest = champion.resolve(store, "hippo", str(shipped))
     assert digest is not None
     champion.promote(store, digest)
-    champion.promote(store, digest)
     assert call(store, "policies", "--rollback", "--json").json == {
         "schema": "twin.rollback/1", "active": digest, "run": None,
     }  # fmt: skip

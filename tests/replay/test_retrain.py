@@ -96,9 +96,14 @@ def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
     champion.promote(store, a[:10])
     champion.promote(store, b)
     assert champion.history(store) == (a, b)
+    champion.promote(store, b)  # it is active: nothing to do
+    assert champion.history(store) == (a, b)
     assert champion.rollback(store) == a == champion.active(store)
+    assert champion.rollback(store) == champion.resolve(store, "hippo", None)  # what comes with the project
+    assert champion.active(store) is None and champion.history(store) == ()
     with pytest.raises(NotFoundError, match="nothing to go back to"):
         champion.rollback(store)
+    champion.promote(store, a)
     champion.path_of(store, b).write_text("gpc")
     with pytest.raises(DamageError, match="damaged"):
         champion.promote(store, b)
@@ -121,6 +126,9 @@ def test_a_rollback_is_told_in_a_run_of_its_own(store: Path) -> None:
     found = [tuple(row.values()) for row in query(store, text + " ORDER BY seq").to_pylist()]
     assert found == [("due", second, first), ("switched", second, first)]
     assert [record.checkpoint for record in lineage.records(store)] == [first]  # it made none
+    shipped = rollback(store)
+    assert champion.active(store) is None and shipped.active == champion.resolve(store, "hippo", None)
+    assert shipped.run_id is not None and audit.audit(store, shipped.run_id).ok
     with pytest.raises(NotFoundError, match="nothing to go back to"):
         rollback(store)
 

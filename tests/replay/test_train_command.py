@@ -35,6 +35,7 @@ def test_a_finished_training_is_in_use_and_its_curve_in_the_log(trained: tuple[P
     store, done = trained
     assert done.finished and done.active and done.run_id is not None
     assert champion.active(store) == done.checkpoint
+    assert done.replaced is not None and done.replaced == champion.previous(store)  # what ships
     reader = RunReader(runs.folder(store, done.run_id))
     points = [event.payload for event in reader.events() if event.type == "policy_updated"]
     assert len(points) == done.updates >= 3
