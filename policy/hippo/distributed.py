@@ -2,9 +2,11 @@
 2020).
 
 Every learner collects its own rollouts and computes its own gradients; their mean (all-reduce over gloo)
-moves all copies of the agents alike, so no server is needed and copies never differ. Those whose rollouts
-take long can be told to stop early (`distributed.preempt`). One learner alone learns exactly what training
-without this does.
+moves all copies of the agents alike, so no server is needed and copies never differ. Advantages are
+normalised with the mean and the variance of all learners' (all-reduce of count, sum and sum of squares, one
+message an epoch): over each minibatch as everywhere here, which is then one of all learners together, where
+DD-PPO's authors normalise the whole rollout once. Those whose rollouts take long can be told to stop early
+(`distributed.preempt`). One learner alone learns exactly what training without this does.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from policy.hippo.config import HiPpoConfig
+from policy.hippo.ppo import moments, normalise, normalise_by
 from policy.hippo.practice import Practice, Weights
 
 Enough = Callable[[int], bool]
@@ -47,6 +50,14 @@ class Learners:
         for parameter, grad, part in zip(parameters, grads, parts, strict=True):
             if parameter.grad is not None or self.size > 1:
                 parameter.grad = part.reshape(grad.shape)
+
+    def normalise(self, advantages: Sequence[Tensor]) -> list[Tensor]:
+        """Minibatch n of all learners is normalised as one; all have as many."""
+        if self.size == 1:
+            return [normalise(advantage) for advantage in advantages]
+        whole = torch.stack([moments(advantage) for advantage in advantages])
+        dist.all_reduce(whole)
+        return [normalise_by(one, all_) for one, all_ in zip(advantages, whole, strict=True)]
 
     def mean(self, values: dict[str, float]) -> dict[str, float]:
         """Mean of figures; all learners name the same ones."""

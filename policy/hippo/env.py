@@ -6,8 +6,9 @@ STATE    what a controller knows at a periodic trigger: Kalman forecasts (past o
 ACTION   hold, or a plan: knob, order, cuts, inner configurations (`policy.hippo.actions`); always legal.
 REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_base - T)/T_base with the static
          plan on the same links at the same time, R_util the mean utilisation of the active domains, R_cost
-         egress per iteration relative to the base's. Moving is inside T and the egress. R_eff is cut off at
-         -2, R_cost at 3. Penalties (constraint violations) are returned beside it.
+         egress per iteration relative to the base's. Moving is inside T and the egress: what a move sends
+         is owed until a period has iterations to charge it to. R_eff is cut off at -2, R_cost at 3. What
+         the soft constraints limit is returned beside it.
 
 Fluid approximations against `twin.cluster.World` with the kernel engine, all stated: links are sampled J
 times a period instead of followed change by change; iterations are a rate, so none is lost or waited for at
@@ -39,6 +40,8 @@ START_RUNNING = 0.3
 """Share of episodes that start with the static plan running."""
 COMPONENTS = ("efficiency", "utilisation", "cost")
 CONSTRAINTS = ("weak_link", "imbalance", "interruption")
+MOST_UNEVEN = 3.5
+"""Compute imbalance is cut off there: one stage with all the work of many would drown the reward."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,7 @@ class Step:
 
     reward: Float  # (E,)
     components: Float  # (E, 3) in the order of COMPONENTS
-    violations: Float  # (E, 3) in the order of CONSTRAINTS
+    limited: Float  # (E, 3) what the soft constraints limit, in the order of CONSTRAINTS
     truncated: Bool  # (E,)
     iterations: Float  # (E,)
     after: Situation  # before any reset
@@ -94,6 +97,7 @@ class Twins:
             self.plan = self.base.take(np.zeros(self.size, np.int64))
             self.has_plan = np.zeros(self.size, np.bool_)
             self.pause_s, self.since_s = np.zeros(self.size), np.zeros(self.size)
+            self.owed_usd = np.zeros(self.size)
             self.w = np.tile(np.array(self.weights), (self.size, 1))
             where = np.ones(self.size, np.bool_)
         n = int(where.sum())
@@ -102,7 +106,7 @@ class Twins:
         length = min(self.rollout.episode_steps, len(self.footage) // 2)
         end = self.footage.segment_end[first]
         self.at[where] = np.maximum(np.minimum(first, end - length), 0)
-        self.age[where], self.pause_s[where] = 0, 0.0
+        self.age[where], self.pause_s[where], self.owed_usd[where] = 0, 0.0, 0.0
         running = rng.random(n) < START_RUNNING
         self.has_plan[where] = running
         self.since_s[where] = np.where(running, rng.exponential(3600.0, n), 0.0)
@@ -116,10 +120,11 @@ class Twins:
         return self.situation()
 
     def situation(self) -> Situation:
-        """What every twin's controller knows now; a twin at the very end looks at the last decision's
-        forecast.
+        """What every twin's controller knows now; a twin that has left its segment, whose episode is over,
+        looks at the segment's last forecast: what follows in the footage is another weather.
         """
-        film, at = self.footage, np.minimum(self.at, len(self.footage) - 1)
+        film, played = self.footage, self.age > 0
+        at = np.minimum(self.at, film.segment_end[self.at - played] - 1)
         trigger = np.where(self.has_plan, TRIGGERS.index("period"), TRIGGERS.index("start"))
         return Situation(
             film.horizons_s,
@@ -138,7 +143,7 @@ class Twins:
     def step(self, codes: Codes, move: Bool) -> Step:
         """Hold or go over to `codes`, then let one period pass."""
         film, at = self.footage, self.at
-        moved_usd = self._go_over(codes, move | ~self.has_plan)
+        self.owed_usd += self._go_over(codes, move | ~self.has_plan)
         paused = np.minimum(self.pause_s, self.period_s)
         self.pause_s -= paused
         rows = self.timer.rows(self.plan, self._nominal)
@@ -147,13 +152,13 @@ class Twins:
         edges = np.arange(samples + 1) / samples * self.period_s
         work = np.clip(edges[1:] - np.maximum(edges[:-1], paused[:, None]), 0.0, None)
         iterations = (pace * work).sum(1)
-        components = self._components(rows, iterations, moved_usd, self.base_iterations[at])
-        violations = self._violations(rows.lines, paused, film.true_bps[at, 0])
+        components = self._components(rows, iterations, self.base_iterations[at])
+        limited = self._limited(rows.lines, paused, film.true_bps[at, 0])
         self.at, self.age, self.since_s = at + 1, self.age + 1, self.since_s + self.period_s
         truncated = (self.age >= self.rollout.episode_steps) | (self.at >= film.segment_end[at])
         signs = np.array([1.0, 1.0, -1.0])
         reward = (self.w * signs * components).sum(1)
-        return Step(reward, components, violations, truncated, iterations, self.situation())
+        return Step(reward, components, limited, truncated, iterations, self.situation())
 
     def _go_over(self, codes: Codes, move: Bool) -> Float:
         """Change plans where `move`; returns the egress of moving, USD (E,)."""
@@ -178,17 +183,21 @@ class Twins:
         self.has_plan |= move
         return usd
 
-    def _components(self, rows: Rows, iterations: Float, moved_usd: Float, base: Float) -> Float:
+    def _components(self, rows: Rows, iterations: Float, base: Float) -> Float:
+        """Components of the reward (E, 3); iterations pay what was owed for moving."""
+        ran = iterations > 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            slower = np.where(iterations > 0, base / iterations, np.where(base > 0, np.inf, 1.0))
-            usd = self.problem.usd(self.plan) + np.where(iterations > 0, moved_usd / iterations, 0.0)
+            slower = np.where(ran, base / iterations, np.where(base > 0, np.inf, 1.0))
+            usd = self.problem.usd(self.plan) + np.where(ran, self.owed_usd / iterations, 0.0)
+        self.owed_usd[ran] = 0.0
         efficiency = np.clip(1 - slower, LOWEST_EFFICIENCY, 1.0)
         utilisation = rows.busy_s * iterations / self.period_s
         cost = np.clip(usd / self.base_usd if self.base_usd > 0 else usd, 0.0, HIGHEST_COST)
         return np.stack([efficiency, utilisation, cost], axis=1)
 
-    def _violations(self, lines: Lines, paused: Float, bandwidth_bps: Float) -> Float:
-        """Share of boundaries over weak links, compute imbalance over delta, share of the period paused."""
+    def _limited(self, lines: Lines, paused: Float, bandwidth_bps: Float) -> Float:
+        """Share of boundaries over weak links, compute imbalance (the busiest stage less the idlest, over
+        the mean), share of the period paused (E, 3)."""
         e = np.arange(self.size)[:, None]
         wide = lines.source >= 0
         if lines.source.shape[1]:
@@ -202,5 +211,5 @@ class Twins:
         work = (lines.forward + lines.backward).astype(np.float64)
         mean = np.where(live, work, 0.0).sum(1) / lines.stages
         spread = np.where(live, work, 0.0).max(1) - np.where(live, work, np.inf).min(1)
-        imbalance = np.clip(spread / mean - self.penalties.imbalance_delta, 0.0, 3.0)
+        imbalance = np.minimum(spread / mean, MOST_UNEVEN)
         return np.stack([weak, imbalance, paused / self.period_s], axis=1)

@@ -9,7 +9,7 @@ STATE    what a controller knows at a periodic trigger, the past only: per domai
 ACTION   a row of integers: hold or move, knob, then domain, layers and (tp, pp) of each share from the last
          to the first. Every row means a legal plan, see `policy.hippo.actions`.
 REWARD   of one period: w1 R_eff + w2 R_util - w3 R_cost, moving included; see `policy.hippo.env`. `info`
-         holds the components, the violations of soft constraints and the iterations done.
+         holds the components, what the soft constraints limit and the iterations done.
 
 Episodes are cut off (truncated), never ended. The single environment waits for `reset`; the vector one resets
 in the same step and leaves the last observations in `info["final_obs"]`. Links, forecasts and prices are
@@ -167,7 +167,7 @@ def _stepped(twins: Twins, rows: Array) -> tuple[Step, dict[str, Any]]:
     step = twins.step(codes, go)
     info = {"iterations": step.iterations, "meant": meant}
     info |= dict(zip(COMPONENTS, step.components.T, strict=True))
-    return step, info | {f"violation_{n}": v for n, v in zip(CONSTRAINTS, step.violations.T, strict=True)}
+    return step, info | {f"limited_{n}": v for n, v in zip(CONSTRAINTS, step.limited.T, strict=True)}
 
 
 # -- making them by name

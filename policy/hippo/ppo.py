@@ -60,11 +60,29 @@ def normalise(advantage: Tensor) -> Tensor:
     return (advantage - advantage.mean()) / (advantage.std(unbiased=False) + 1e-8)
 
 
-class Multipliers:
-    """Lagrange multipliers mu >= 0 of soft constraints g <= limit, raised while a constraint is broken.
+def moments(advantage: Tensor) -> Tensor:
+    """Count, sum and sum of squares of a batch (B,); float64 (3,). Those of parts add up."""
+    wide = advantage.double()
+    return torch.stack([torch.tensor(float(len(wide)), dtype=wide.dtype), wide.sum(), wide.square().sum()])
 
-    The agent sees the reward r - sum_i mu_i g_i; after each rollout mu_i += lr (mean g_i - limit_i)
-    (projected dual ascent; design document, section 5.2).
+
+def normalise_by(advantage: Tensor, whole: Tensor) -> Tensor:
+    """`normalise` of a batch (B,) that is part of a larger one with the `moments` `whole` (3,)."""
+    count, total, squares = whole.tolist()
+    if count < 2:
+        return advantage
+    mean = total / count
+    sd = max(squares / count - mean * mean, 0.0) ** 0.5
+    return (advantage - mean) / (sd + 1e-8)
+
+
+class Multipliers:
+    """Lagrange multipliers mu >= 0 of soft constraints, mean g <= limit: raised while one is broken, lowered
+    while it is slack.
+
+    The agent sees the reward r - sum_i mu_i g_i (the limits would add a constant); after each rollout
+    mu_i += lr (mean g_i - limit_i) (projected dual ascent; design document, section 5.2). So g must tell
+    how slack a constraint is: cut off at its limit, it could only raise its multiplier.
     """
 
     def __init__(self, limits: Mapping[str, float], lr: float, maximum: float):
@@ -74,7 +92,7 @@ class Multipliers:
         self.values = dict.fromkeys(self.names, 0.0)
 
     def update(self, means: Mapping[str, float]) -> None:
-        """One step of dual ascent from the mean violation of each constraint."""
+        """One step of dual ascent from the mean of what each constraint limits."""
         for name in self.names:
             step = self._lr * (means[name] - self._limits[name])
             self.values[name] = min(max(self.values[name] + step, 0.0), self._maximum)

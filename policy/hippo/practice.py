@@ -46,6 +46,10 @@ class Peers(Protocol):
         """Replace the gradients of the parameters by their mean over all."""
         ...
 
+    def normalise(self, advantages: Sequence[Tensor]) -> list[Tensor]:
+        """Advantages of minibatches with mean 0 and standard deviation 1, each over what all have in it."""
+        ...
+
     def mean(self, values: dict[str, float]) -> dict[str, float]:
         """Mean of figures over all."""
         ...
@@ -74,6 +78,10 @@ class Alone:
 
     def mean_gradients(self, parameters: Sequence[Tensor]) -> None:
         """One's own."""
+
+    def normalise(self, advantages: Sequence[Tensor]) -> list[Tensor]:
+        """Over one's own."""
+        return [normalise(advantage) for advantage in advantages]
 
     def mean(self, values: dict[str, float]) -> dict[str, float]:
         """One's own."""
@@ -104,10 +112,8 @@ class Practice:
         self.taught = [*upper.parameters(), *([] if config.parts.hierarchy else lower.parameters())]
         self.optimiser = torch.optim.Adam(self.taught, lr=config.ppo.lr, eps=1e-5, fused=True)
         self.lower_optimiser = torch.optim.Adam(lower.parameters(), lr=config.lower.lr, eps=1e-5, fused=True)
-        limits = dict.fromkeys(CONSTRAINTS, 0.0) | {"interruption": config.penalties.interruption_limit}
-        self.multipliers = Multipliers(
-            limits, config.penalties.multiplier_lr, config.penalties.multiplier_max
-        )
+        penalties = config.penalties
+        self.multipliers = Multipliers(penalties.limits, penalties.multiplier_lr, penalties.multiplier_max)
 
     @property
     def penalties(self) -> NDArray[np.float64]:
@@ -172,16 +178,18 @@ class Practice:
         ppo, sums, batches, epochs = self.config.ppo, np.zeros(5), 0, 0
         for _ in range(ppo.update_epochs):
             kl = []
-            for rollout, index in self._minibatches(rollouts, rng):
-                got = self._loss(rollout, index)
+            parts = self._minibatches(rollouts, rng)
+            scaled = self.peers.normalise([rollout.advantage[index] for rollout, index in parts])
+            for (rollout, index), advantage in zip(parts, scaled, strict=True):
+                got = self._loss(rollout, index, advantage)
                 self.optimiser.zero_grad(set_to_none=True)
                 got.total.backward()
                 self.peers.mean_gradients(self.taught)
                 torch.nn.utils.clip_grad_norm_(self.taught, ppo.max_grad_norm)
                 self.optimiser.step()
                 kl.append(got.approx_kl.item())
-                parts = (got.policy, got.value, got.entropy, got.approx_kl, got.clip_fraction)
-                sums += [part.item() for part in parts]
+                told = (got.policy, got.value, got.entropy, got.approx_kl, got.clip_fraction)
+                sums += [one.item() for one in told]
                 batches += 1
             epochs += 1
             if self.peers.mean({"kl": float(np.mean(kl))})["kl"] > ppo.target_kl:
@@ -189,13 +197,13 @@ class Practice:
         names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
         return dict(zip(names, (sums / max(batches, 1)).tolist(), strict=True)) | {"epochs": float(epochs)}
 
-    def _loss(self, rollout: Rollout, index: Tensor) -> Loss:
+    def _loss(self, rollout: Rollout, index: Tensor, advantage: Tensor) -> Loss:
         ppo, flat = self.config.ppo, not self.config.parts.hierarchy
         judged = judge(self.upper, self.lower if flat else None, rollout.case.take(index))
         return loss(
             log_prob=judged.log_prob + judged.lower_log_prob,
             old_log_prob=rollout.log_prob[index],
-            advantage=normalise(rollout.advantage[index]),
+            advantage=advantage,
             value=judged.value,
             old_value=rollout.value[index],
             target=rollout.target[index],

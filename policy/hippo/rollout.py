@@ -80,11 +80,11 @@ def collect(
             final = _final(info["final_obs"][truncated])
             after[truncated] = _value(practice.upper, _encoded(practice.upper, final))
         lower.append(practice.learn_lower(course.problem, course.lower_reward, observation, action))
-        violations = np.stack([info[f"violation_{name}"] for name in CONSTRAINTS], axis=1)
-        told = {name: info[name] for name in (*COMPONENTS, *(f"violation_{n}" for n in CONSTRAINTS), "meant")}
+        limited = np.stack([info[f"limited_{name}"] for name in CONSTRAINTS], axis=1)
+        told = {name: info[name] for name in (*COMPONENTS, *(f"limited_{n}" for n in CONSTRAINTS), "meant")}
         told |= {"reward": reward, "moves": (action.go * (observation.current_knob >= 0)).numpy()}
         log_prob = sampled.log_prob + (0.0 if config.parts.hierarchy else sampled.lower_log_prob)
-        worth = REWARD_SCALE * (reward - violations @ practice.penalties)
+        worth = REWARD_SCALE * (reward - limited @ practice.penalties)
         moments.append(_Moment(observation, action, log_prob, value, after, worth, truncated, told))
         observation = later
     figures = {name: float(np.mean([moment.told[name] for moment in moments])) for name in moments[0].told}

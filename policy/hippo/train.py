@@ -214,7 +214,7 @@ class _Training:
         names = rollouts[0].metrics
         metrics |= {name: float(np.mean([r.metrics[name] for r in rollouts])) for name in names}
         metrics = self.peers.mean(metrics)
-        self.practice.multipliers.update({name: metrics[f"violation_{name}"] for name in CONSTRAINTS})
+        self.practice.multipliers.update({name: metrics[f"limited_{name}"] for name in CONSTRAINTS})
         metrics |= {f"multiplier_{name}": value for name, value in self.practice.multipliers.values.items()}
         state.iteration += 1
         state.steps += steps * config.rollout.environments * len(tasks) * self.peers.size

@@ -23,6 +23,7 @@ from policy.hippo.config import (
 from policy.hippo.course import Course, prepared
 from policy.hippo.crew import Crew, Here, Processes, mean_weights
 from policy.hippo.distributed import Learners
+from policy.hippo.ppo import normalise
 from policy.hippo.practice import Practice
 from policy.hippo.rollout import Task
 from policy.hippo.train import Company, TrainResult, train
@@ -146,6 +147,28 @@ def test_a_lone_learner_learns_what_plain_training_learns(plain: TrainResult, tm
         assert trained(tmp_path, peers=peers).digest == plain.digest
     finally:
         peers.close()
+
+
+def normalising(rank: int, port: int, advantages: list[list[float]], box: Any) -> None:
+    """One process of two; puts (rank, its minibatches normalised) into the box."""
+    peers = Learners(rank, 2, "127.0.0.1", port, CONFIG)
+    box.put((rank, [one.tolist() for one in peers.normalise([torch.tensor(one) for one in advantages])]))
+    peers.close()
+
+
+def test_advantages_are_normalised_over_all_learners() -> None:
+    context, port = get_context("spawn"), free_port()
+    box = context.Queue()
+    given = [[[1.0, 2.0], [4.0]], [[3.0, 6.0, 8.0], [8.0]]]
+    processes = [context.Process(target=normalising, args=(n, port, given[n], box)) for n in range(2)]
+    for process in processes:
+        process.start()
+    (_, first), (_, second) = sorted(box.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join()
+    for n in range(2):
+        whole = normalise(torch.tensor(given[0][n] + given[1][n]))
+        torch.testing.assert_close(torch.tensor(first[n] + second[n]), whole)
 
 
 def test_two_learners_stay_equal_and_repeat_themselves(plain: TrainResult, tmp_path: Path) -> None:

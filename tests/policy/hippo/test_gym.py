@@ -13,8 +13,9 @@ from policy.hippo.checkpoint import build
 from policy.hippo.config import HiPpoConfig, RolloutConfig
 from policy.hippo.course import prepared
 from policy.hippo.decode import sample
-from policy.hippo.env import LOWEST_EFFICIENCY, Twins
+from policy.hippo.env import CONSTRAINTS, LOWEST_EFFICIENCY, Twins
 from policy.hippo.gym import PLAN, PlanEnv, PlanVectorEnv
+from policy.horizon import egress_usd
 from policy.static import equal_cuts
 from tests.worlds import toy_setup
 from twin.domain import LinkState
@@ -121,12 +122,12 @@ def test_reward_by_hand(three: Setup) -> None:
     base_s = estimator.iteration(base, links).iter_s
     base_usd = estimator.iteration(base, links).usd
 
-    def expected(plan: Plan, paused_s: float) -> float:
+    def expected(plan: Plan, paused_s: float, owed_usd: float = 0.0) -> float:
         one = estimator.iteration(plan, links)
         done = (PERIOD_S - paused_s) / one.iter_s
         efficiency = 1 - (PERIOD_S / base_s) / done
         utilisation = float(np.mean(one.compute_s)) * done / PERIOD_S
-        cost = one.usd / base_usd
+        cost = (one.usd + owed_usd / done) / base_usd
         return 0.5 * max(efficiency, LOWEST_EFFICIENCY) + 0.3 * utilisation - 0.2 * min(cost, 3.0)
 
     # A hold with nothing placed is a start, and the first plan is free.
@@ -141,10 +142,38 @@ def test_reward_by_hand(three: Setup) -> None:
         assert reward == pytest.approx(still)
         reward = single.step(row(made, first, go=0))[1]
     assert reward == pytest.approx(still)
+    owed_usd = egress_usd(estimator, move.bytes)  # owed while all stood still
+    assert owed_usd > 0
     reward = single.step(row(made, first, go=0))[1]
-    assert reward == pytest.approx(expected(second, move.seconds % PERIOD_S), rel=1e-6)
+    assert reward == pytest.approx(expected(second, move.seconds % PERIOD_S, owed_usd), rel=1e-6)
     reward = single.step(row(made, first, go=0))[1]
     assert reward == pytest.approx(expected(second, 0.0), rel=1e-6)
+
+
+def test_a_segment_ends_with_its_own_weather(setup: Setup) -> None:
+    made = twins(setup, 2)
+    film = made.footage
+    (_, end), (begin, _) = film.segments[:2].tolist()
+    assert end == begin and not np.array_equal(film.bandwidth_bps[end - 1], film.bandwidth_bps[begin])
+    made.reset(np.random.default_rng(0))
+    made.at[:] = end - 1, begin
+    assert np.array_equal(made.situation().bandwidth_bps, film.bandwidth_bps[made.at])
+    step = made.step(made.base.take(np.zeros(2, np.int64)), np.zeros(2, np.bool_))
+    assert step.truncated.tolist() == [True, False]
+    assert np.array_equal(step.after.bandwidth_bps, film.bandwidth_bps[[end - 1, begin + 1]])
+
+
+def test_what_is_limited_tells_how_slack_a_constraint_is(setup: Setup) -> None:
+    """One domain alone has no boundary; two domains with 4 layers each and the last stage's head differ."""
+    made = twins(setup)
+    made.reset(np.random.default_rng(0))
+    step = made.step(made.base, np.ones(1, np.bool_))
+    limited = dict(zip(CONSTRAINTS, step.limited[0].tolist(), strict=True))
+    rows_ = made.timer.rows(made.base, np.ones(2))
+    work = (rows_.lines.forward + rows_.lines.backward)[0, : int(rows_.lines.stages[0])].astype(float)
+    assert limited["imbalance"] == pytest.approx((work.max() - work.min()) / work.mean())
+    assert 0 < limited["imbalance"] < HiPpoConfig().penalties.limits["imbalance"]
+    assert limited["weak_link"] == 0.0 and limited["interruption"] == 0.0
 
 
 def test_every_action_means_a_legal_plan_and_legal_ones_mean_themselves(three: Setup) -> None:

@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from policy.hippo.ppo import Multipliers, loss, normalise
+from policy.hippo.checkpoint import build
+from policy.hippo.config import HiPpoConfig
+from policy.hippo.env import CONSTRAINTS
+from policy.hippo.ppo import Multipliers, loss, moments, normalise, normalise_by
+from policy.hippo.practice import Practice
 
 COEFFICIENTS = {"clip_range": 0.2, "value_clip": 0.2, "value_coef": 0.5, "entropy_coef": 0.01}
 
@@ -55,6 +59,26 @@ def test_no_gradient_beyond_the_clip() -> None:
 def test_normalise() -> None:
     assert normalise(tensor(1.0, 3.0)).tolist() == pytest.approx([-1.0, 1.0])
     assert normalise(tensor(5.0)).tolist() == [5.0]
+
+
+def test_parts_are_normalised_as_the_whole_they_make() -> None:
+    one, other = tensor(1.0, 2.0, 6.0), tensor(-3.0)
+    whole = moments(one) + moments(other)
+    assert whole.tolist() == [4.0, 6.0, 50.0]
+    parts = torch.cat([normalise_by(one, whole), normalise_by(other, whole)])
+    torch.testing.assert_close(parts, normalise(torch.cat([one, other])))
+    assert normalise_by(other, moments(other)).tolist() == [-3.0]
+
+
+def test_every_multiplier_falls_again_when_its_constraint_is_slack() -> None:
+    config = HiPpoConfig()
+    limits = config.penalties.limits
+    multipliers = Practice(*build(config), config).multipliers
+    assert multipliers.names == CONSTRAINTS
+    multipliers.update(dict.fromkeys(CONSTRAINTS, 1.0))
+    risen = dict(multipliers.values)
+    multipliers.update({name: limit / 2 for name, limit in limits.items()})
+    assert all(0 < multipliers.values[name] < risen[name] for name in CONSTRAINTS)
 
 
 def test_multipliers_rise_while_broken_and_never_fall_below_zero() -> None:
