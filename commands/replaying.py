@@ -202,11 +202,14 @@ def bench(
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
       twin bench -s queue --seeds 5 --load 0.8,1.2
     """
+    from policy import registry
     from replay import bench_table, compare, options
     from replay import show_run as show
     from replay.bench_world import World
 
     chosen = policies or compare.DEFAULT_POLICIES
+    if not any(registry.entry(name).learned for name in chosen):
+        refuse_checkpoint(chosen[0], checkpoint)
     told = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
     worlds = [World.of(scenario, dataset, window, engine, seed) for scenario in told]
     noises = options.parse_noises(perturb) if perturb else ()

@@ -183,4 +183,5 @@ def _notes(scenarios: Sequence[Scenario], noises: Sequence[Noise]) -> tuple[str,
     own = [scenario.name for scenario in scenarios if scenario.perturbation.noise is not None]
     several = [scenario.name for scenario in scenarios if scenario.several_jobs]
     notes = [f"{', '.join(own)}: has noise of its own, so none was added"] if noises and own else []
-    return (*notes, *(f"{name}: several jobs, for which no bound is known" for name in several))
+    notes += [f"{name}: several jobs, for which no bound is known" for name in several]
+    return (*notes, *(f"{scenario.name}: {note}" for scenario in scenarios for note in scenario.weights.note))

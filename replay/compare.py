@@ -20,6 +20,7 @@ from replay.log import RunReader
 from replay.observation import plan_from_json
 from twin import scenario as scenarios
 from twin.plan import Plan
+from twin.settings import Weights
 from twin.scenario import Setup
 
 Json = dict[str, Any]
@@ -63,6 +64,7 @@ class Comparison:
     seed: int
     wall_s: float
     note: str
+    weights: Weights
     rows: tuple[Row, ...]
     bound: Bound | None
 
@@ -76,6 +78,7 @@ class Comparison:
             "seed": self.seed,
             "wall_s": self.wall_s,
             "note": self.note,
+            "weights": list(self.weights.vector),
             "rows": [row.to_json() for row in self.rows],
             "bound": None if self.bound is None else bound_to_json(self.bound, self.wall_s),
         }
@@ -142,6 +145,7 @@ def of_rows(
         seed=setup.seed,
         wall_s=setup.wan.end_ns / NS_PER_S,
         note=setup.wan.note + ("; several jobs, for which no bound is known" if several else ""),
+        weights=setup.scenario.weights,
         rows=related,
         bound=bound,
     )

@@ -288,10 +288,9 @@ def result(store: Path, run_id: str, *notes: str) -> RunResult:
     reader = RunReader(runs.folder(store, run_id))
     if not reader.finished:
         raise NotFoundError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
-    modelling = reader.header()["note"]
-    return RunResult(
-        run_id, reader.digest(), reader.chain_head(), of_events(reader.events()), (modelling, *notes)
-    )
+    header = from_payload(reader.header())
+    told = (header.world["note"], *header.scenario().weights.note, *notes)
+    return RunResult(run_id, reader.digest(), reader.chain_head(), of_events(reader.events()), told)
 
 
 def _short(code: Any) -> str:

@@ -71,7 +71,8 @@ def comparison(console: Console, result: "Comparison") -> None:
     for row in result.rows:
         if row.problem:
             console.line(f"{row.policy}: {row.problem}")
-    console.line(f"note: {result.note}")
+    for note in (result.note, *result.weights.note):
+        console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
 

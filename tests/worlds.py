@@ -35,6 +35,7 @@ def toy_scenario(size: int = 3, **changes: Any) -> Scenario:
         },
         "wan": {"dataset": "toy", "streams": 1, "cap_bps": 1e11, "default_rtt_s": 0.1},
         "control": {"period_s": 60, "horizons_s": [0, 60, 300]},
+        "weights": {"efficiency": 0.6, "utilisation": 0.2, "cost": 0.2},  # of every term something
     }
     return Scenario.model_validate(document | changes)
 

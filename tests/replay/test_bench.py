@@ -14,7 +14,7 @@ import pytest
 from ingest.errors import InfeasibleError, UsageError
 from policy.protocol import Decision
 from replay import bench_front, options, pareto, runner, runs
-from replay.bench import bench, seeded
+from replay.bench import _notes, bench, seeded
 from replay.bench_load import loaded, steadiness
 from replay.bench_result import Bench
 from replay.bench_runs import Outcome
@@ -186,6 +186,13 @@ def test_other_weights_are_another_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert runner.run(tmp_path, policy="static", scenario=other, reuse=True).run_id != first.run_id
     assert toy_run(tmp_path, "static", reuse=True, engine="des").run_id != first.run_id
     assert toy_run(tmp_path, "static").run_id == f"{first.run_id}-2"  # a replay always runs
+
+
+def test_what_was_asked_for_is_told_where_it_is_not_speed_alone() -> None:
+    assert Weights().vector == (1, 0, 0) and Weights().note == ()  # what regret counts
+    (note,) = toy_scenario().weights.note
+    assert note.startswith("weights 0.6, 0.2, 0.2 of efficiency, utilisation and cost")
+    assert note in " ".join(_notes([toy_scenario()], []))
 
 
 def test_json_and_table(found: Found, capsys: pytest.CaptureFixture[str]) -> None:

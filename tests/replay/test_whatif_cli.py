@@ -60,6 +60,7 @@ def test_a_run_that_is_not_reproduced_ends_with_3(store: Path) -> None:
         (["trace", "latest", "--from", "9", "--to", "1"], "write a window"),
         (["policies", "--rollback"], "nothing to go back to"),
         (["retrain", "--once", "--on-drift"], "say one of"),
+        (["bench", "-p", "static", "-p", "mpc", "--checkpoint", "abc"], "static is not learned"),
     ],
 )
 def test_mistakes_are_told(store: Path, words: list[str], told: str) -> None:
