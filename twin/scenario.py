@@ -102,17 +102,29 @@ def load(name_or_path: str) -> Scenario:
     """The shipped scenario of that name, or the YAML file at that path.
 
     Raises:
-        NotFoundError: no such scenario. UsageError: the file does not fit; see `ingest.config.load`.
+        NotFoundError: no such scenario. UsageError: the file does not fit; see `ingest.config.load`; or it asks
+            for what cannot be built: an unknown model or GPU, GPUs that do not fill nodes.
     """
     if name_or_path.endswith((".yaml", ".yml")) or Path(name_or_path).is_file():
         path = Path(name_or_path)
         if not path.is_file():
             raise NotFoundError(f"scenario file {path} does not exist")
-        return config.load(Scenario, path)
+        return _buildable(config.load(Scenario, path), path)
     if name_or_path not in names():
         hint = config.suggestion(name_or_path, names())
         raise NotFoundError(f"no scenario and no file is called {name_or_path!r}{hint}")
     return config.load(Scenario, resources.configs("scenarios") / f"{name_or_path}.yaml")
+
+
+def _buildable(scenario: Scenario, path: Path) -> Scenario:
+    """The scenario of a file; what is wrong with its cluster or jobs is told with the name of the file."""
+    try:
+        _cluster(scenario.cluster, None)
+        _job(scenario)
+        _submissions(scenario)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return scenario
 
 
 def digest(scenario: Scenario) -> str:
