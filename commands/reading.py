@@ -60,7 +60,9 @@ def audit(
 ) -> None:  # fmt: skip
     """Verify a run, or explain one decision of it.
 
-    Chain, digests, re-execution, no look-ahead, conservation.
+    Chain, digests, re-execution, no look-ahead, conservation. With --decision: what set it off, what was
+    compared, what static, single, greedy and mpc would have done had they watched the run so far, and which
+    bandwidth of a link the plan uses would change the answer (three are tried each way, up to 4 times).
 
     \b
     Example: twin audit latest

@@ -2,11 +2,13 @@
 
 import copy
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.errors import NotFoundError
+from ingest.errors import InfeasibleError, NotFoundError
 from policy import registry
+from policy.hindsight import LOOKED_BACK
 from policy.protocol import Context, Decision, Policy
 from replay import runner, runs
 from replay.events import Event
@@ -17,6 +19,8 @@ from twin.view import View
 
 BASELINES = ("static", "single", "greedy", "mpc")
 """Asked beside a decision: the named systems take seconds to answer and say less."""
+REMEMBERS = {"mpc": LOOKED_BACK}
+"""Baselines whose answer depends on earlier views, and on how many at most; the others look at one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class Rehearsal:
     def __init__(self, policy: Policy, context: Context, earlier: Iterable[View]) -> None:
         policy.reset(context)
         for view in earlier:
-            policy.decide(view)
+            with suppress(InfeasibleError):  # who found no plan has still seen the view
+                policy.decide(view)
         self._policy = policy
         self._context = context
 
@@ -95,8 +100,14 @@ def again(stage: runner.Stage, recorded: Recorded) -> Rehearsal:
     return Rehearsal(stage.policy, context, recorded.views[:-1])
 
 
-def baselines(stage: runner.Stage) -> dict[str, Rehearsal]:
-    """The plain baselines, without a past: what each would do if it were asked now."""
-    context = runner.context_of(stage.header, stage.setup)
-    others = [name for name in BASELINES if name != stage.header.policy]
-    return {name: Rehearsal(registry.create(name), context, ()) for name in others}
+def baselines(stage: runner.Stage, recorded: Recorded) -> dict[str, Rehearsal]:
+    """The plain baselines: what each would do now, had it watched the run so far."""
+    context = runner.context_of(stage.header, stage.setup, recorded.event.job)
+    earlier = recorded.views[:-1]
+    return {
+        name: Rehearsal(
+            registry.create(name), context, earlier[max(len(earlier) - REMEMBERS.get(name, 0), 0) :]
+        )
+        for name in BASELINES
+        if name != stage.header.policy
+    }

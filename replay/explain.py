@@ -25,14 +25,16 @@ Json = dict[str, Any]
 REACH = 4.0
 """A tipping point is looked for between 1/4 and 4 times the filtered bandwidth."""
 PROBES = 3
-"""Bandwidths tried on each side before bisection: factors 4^(1/3), 4^(2/3), 4 and their inverses."""
+"""Bandwidths tried on each side, from the near one on, before bisection: factors 4^(1/3) = 1.59, 4^(2/3), 4
+and their inverses."""
 PRECISION = 0.01
 """Relative width at which bisection stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tipping:
-    """The bandwidth of one link at which the answer changes, everything else as it was seen."""
+    """A bandwidth of one link at which the answer changes, everything else as it was seen: the first one that
+    `PROBES` find. A change that is taken back between two of them stays unseen."""
 
     link: tuple[int, int]
     seen_bps: float
@@ -121,7 +123,8 @@ def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SI
     estimator = stage.context.estimator
     names = tuple(domain.name for domain in stage.setup.cluster.domains)
     after = plan_from_json(said["plan"]) or view.plan
-    tipping = tipping_points(decisions.again(stage, recorded), view, _links_of(after, view.plan), progress)
+    links = links_of(estimator, after, view.plan)
+    tipping = tipping_points(decisions.again(stage, recorded), view, links, progress)
     estimate = estimator.iteration(after, view.forecast.links(), view.slowdown) if after else None
     traffic = np.zeros((len(names), len(names))) if estimate is None else estimate.wan_bytes
     return Explanation(
@@ -137,7 +140,9 @@ def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SI
         binding=None if estimate is None else estimate.binding,
         candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
         reward=reward(stage, view, after),
-        baselines={name: _ask(stage, one, view) for name, one in decisions.baselines(stage).items()},
+        baselines={
+            name: _ask(stage, one, view) for name, one in decisions.baselines(stage, recorded).items()
+        },
         tipping=tipping,
         tipping_text=tuple(point.sentence(names) for point in tipping),
         traffic_bytes=tuple(tuple(float(size) for size in row) for row in traffic),
@@ -174,7 +179,8 @@ def _outcome(stage: runner.Stage, view: View, plan: Plan) -> Outcome:
 def tipping_points(
     rehearsal: Rehearsal, view: View, links: list[tuple[int, int]], progress: Progress = SILENT
 ) -> tuple[Tipping, ...]:
-    """For each link the nearest bandwidth, up and down, at which the policy answers otherwise."""
+    """For each link and direction the first bandwidth found at which the policy answers otherwise; see
+    `Tipping`."""
     usual = answer(rehearsal.ask(view), view)
     found = []
     progress.start(len(links), "tipping points")
@@ -228,13 +234,11 @@ def answer(decision: Decision, view: View) -> str:
     return "hold" if decision.plan is None or decision.plan == view.plan else f"move to {decision.plan}"
 
 
-def _links_of(*plans: Plan | None) -> list[tuple[int, int]]:
-    """Directed links that any of these plans sends over, each once, in order."""
-    links: set[tuple[int, int]] = set()
-    for plan in plans:
-        if plan is not None:
-            links |= {*zip(plan.order, plan.order[1:], strict=False)}
-    return sorted(links | {(j, i) for i, j in links})
+def links_of(estimator: Estimator, *plans: Plan | None) -> list[tuple[int, int]]:
+    """Directed links that an iteration of any of these plans sends over, relays and rings of replicas
+    included, each once, in order."""
+    sent = sum(estimator.wan_bytes(plan) for plan in plans if plan is not None)
+    return [(int(i), int(j)) for i, j in np.argwhere(sent)]
 
 
 def _candidate(candidate: Json) -> Json:

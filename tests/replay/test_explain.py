@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 from policy.protocol import Decision
+from policy.static import equal_cuts
 from replay import decisions, explain, runs
 from replay.explain import Tipping, bisect, scaled
 from replay.log import RunReader
 from replay.observation import plan_to_json
 from tests.replay import toys
 from tests.replay.toys import Threshold, register, toy_run, without_lake
+from tests.worlds import toy_setup
+from twin.plan import Sync
 from twin.view import View
+
+FOR_GOOD: toys.Steps = {(0, 1): [(60.0, 1e9)], (0, 2): [(60.0, 1e9)]}
 
 
 @pytest.fixture
@@ -84,12 +89,48 @@ def test_asking_leaves_the_rehearsal_as_it_was(tmp_path: Path, run_id: str) -> N
     assert rehearsal.ask(recorded.view) == first
 
 
+def test_mpc_beside_a_decision_answers_as_it_would_have_had_it_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_lake(monkeypatch)
+    monkeypatch.setattr(toys, "STEPS", FOR_GOOD)
+    played = toy_run(tmp_path, "mpc").run_id
+    moved = next(
+        event.payload["number"]
+        for event in RunReader(runs.folder(tmp_path, played)).events()
+        if event.type == "decided" and event.payload["action"] == "move" and event.payload["number"] > 0
+    )
+    stage, recorded = decisions.stage_of(tmp_path, played), decisions.find(tmp_path, played, moved)
+    other = replace(stage, header=replace(stage.header, policy="static"))  # as if beside another's decision
+    asked = decisions.baselines(other, recorded)
+    assert plan_to_json(asked["mpc"].ask(recorded.view).plan) == recorded.event.payload["plan"]
+    alone = decisions.baselines(other, replace(recorded, views=recorded.views[-1:]))
+    assert alone["mpc"].ask(recorded.view).plan is None  # nothing has paid yet that nobody saw
+    for name in set(asked) - set(decisions.REMEMBERS):
+        assert asked[name].ask(recorded.view) == alone[name].ask(recorded.view)
+
+
+def test_links_that_are_probed_are_those_that_carry_something() -> None:
+    setup = toy_setup()
+    estimator = setup.estimator()
+    line = equal_cuts(estimator, (0, 2), (4, 0, 4))
+    relayed = replace(line, routes=((0, 1, 2),))
+    sent = {(0, 2), (2, 0)}
+    assert set(explain.links_of(estimator, line, None)) == sent
+    assert explain.links_of(estimator, relayed) == [(0, 1), (1, 2), (2, 0)]
+    lone = equal_cuts(estimator, (0,), (4, 0, 0)).shares[0]
+    copies = tuple(replace(lone, domain=k) for k in (0, 1, 2))
+    ring = replace(line, shares=copies, sync=Sync(inner_steps=10))
+    assert explain.links_of(estimator, ring) == [(0, 1), (1, 2), (2, 0)]
+    assert explain.links_of(estimator, None) == []
+
+
 @pytest.mark.parametrize(
     ("policy", "steps"),
     [
         ("greedy", toys.STEPS),
         # For good: the moves of these two have to prove themselves first.
-        ("mpc", {(0, 1): [(60.0, 1e9)], (0, 2): [(60.0, 1e9)]}),
+        ("mpc", FOR_GOOD),
         ("hippo", {(0, 1): [(100.0, 2e9)]}),
     ],
 )
