@@ -140,7 +140,7 @@ def _trained(
     from policy.hippo import launch, train
     from policy.hippo.crew import Here, Processes
     from policy.hippo.ray_crew import RayCrew
-    from replay.lessons import logged
+    from replay.lessons import digests, logged
 
     out = store / CHECKPOINTS
     crew: Any = Here
@@ -151,7 +151,7 @@ def _trained(
     peers = None
     if team.distributed:
         peers = stack.enter_context(launch.learners(team.distributed, setup, settings, out))
-    company = train.Company(crew, peers, logged(store, lessons), tell)
+    company = train.Company(crew, peers, logged(store, lessons, setup), digests(store, lessons), tell)
     return train.train(
         setup, config=settings, out=out, resume=resume, progress=progress, stop=stop, company=company
     )

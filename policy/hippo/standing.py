@@ -4,6 +4,7 @@ Random numbers come from generators named by (seed, phase, number), so the numbe
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from policy.hippo import checkpoint as checkpoints
 from policy.hippo.checkpoint import Checkpoint
 from policy.hippo.config import HiPpoConfig
 from policy.hippo.practice import Practice
+from twin.scenario import Setup
 
 POINTER = "training.json"
 STATES = ".training"
@@ -42,6 +44,17 @@ class Standing:
     best_upper: dict[str, Any] = field(default_factory=dict)
     best_lower: dict[str, Any] = field(default_factory=dict)
     curve: list[Update] = field(default_factory=list)
+
+
+def origin(setups: Sequence[Setup], lessons: Sequence[str], learners: int) -> list[list[str]]:
+    """What a resumed training must have in common with the one that was stopped, settings aside: the windows
+    of `setups`, the digests of the runs that taught it, and who learns along, where there are any.
+
+    Workers are not part of it: however many collect rollouts, these are the same.
+    """
+    data = [[setup.scenario.name, setup.trace_digest, setup.window] for setup in setups]
+    data += [["lessons", digest] for digest in lessons]
+    return data if learners == 1 else [*data, ["learners", str(learners)]]
 
 
 def save(
@@ -71,15 +84,15 @@ def restore(out: Path, config: HiPpoConfig, data: Any, practice: Practice) -> St
     """Give `practice` the weights and optimisers of the training in `out`, and return where it stood.
 
     Raises:
-        UsageError: nothing to resume, or made with another configuration or other data.
+        UsageError: nothing to resume, or made with another configuration, other data, lessons or learners.
     """
     pointer = _pointed(out)
     if pointer is None:
         raise UsageError(f"{out}: no training to resume here; start one without --resume")
     if pointer["config"] != config.digest() or pointer["data"] != data:
         raise UsageError(
-            f"{out}: the training there was started with another configuration or other data; "
-            "resume it with those, or start a new one without --resume"
+            f"{out}: the training there was started with another configuration or other data, "
+            "lessons or number of learners; resume it with those, or start a new one without --resume"
         )
     loaded = checkpoints.load(out / STATES / pointer["state"], config)
     assert loaded.training is not None

@@ -55,11 +55,13 @@ class TrainResult:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """With whom to train: who collects rollouts, who else learns, what was logged before, who is told."""
+    """With whom to train: who collects rollouts, who else learns, what was logged before (and the digests of
+    the runs that it was logged in), who is told."""
 
     crew: Callable[[HiPpoConfig, Sequence[Course]], Crew] = Here
     peers: Peers | None = None
     logged: Sequence[Logged] = ()
+    lessons: Sequence[str] = ()
     tell: Callable[[Update], None] = lambda update: None
 
 
@@ -84,7 +86,7 @@ def train(
     window for selection.
 
     Raises:
-        UsageError: nothing to resume, or made with another configuration or other data.
+        UsageError: nothing to resume, or made with another configuration, other data, lessons or learners.
         InfeasibleError: the model or the static plan does not fit.
     """
     torch.set_num_threads(1)  # small tensors; and sums in a fixed order
@@ -129,7 +131,7 @@ class _Training:
                 self.courses.append(prepared(invented(config.seed, number), config))
             except InfeasibleError:
                 continue  # some made-up models do not fit their made-up clusters; the others suffice
-        self.data = [[c.setup.scenario.name, c.setup.trace_digest, c.setup.window] for c in self.courses]
+        self.data = standing.origin([c.setup for c in self.courses], company.lessons, self.peers.size)
         self.crew = company.crew(config, self.courses)
 
     @property

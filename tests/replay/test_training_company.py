@@ -5,6 +5,7 @@ live and for TensorBoard.
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from socket import socket
 from subprocess import PIPE, Popen
@@ -159,10 +160,10 @@ def test_sparkline_runs_from_lowest_to_highest() -> None:
 def test_logged_decisions_become_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toys.without_lake(monkeypatch)
     played = [
-        runner.run(tmp_path, policy=policy, scenario=toy_scenario(), seed=1).run_id
+        runner.run(tmp_path, policy=policy, scenario=toy_scenario(), seed=1, window="train").run_id
         for policy in ("static", "mpc")
     ]
-    decisions = logged(tmp_path, played)
+    decisions = logged(tmp_path, played, toys.prepare(toy_scenario(), tmp_path, window="train"))
     assert abs(np.mean([one.advantage for one in decisions])) < 1e-9
     assert len(decisions) > AHEAD and decisions[0].plan is not None
     course = prepared(toy_setup(3), HiPpoConfig())
@@ -176,10 +177,25 @@ def test_logged_decisions_become_lessons(tmp_path: Path, monkeypatch: pytest.Mon
     first = training.train(tmp_path, toy_scenario(), algorithm="toy", lessons=played)
     without = training.train(tmp_path / "other", toy_scenario(), algorithm="toy")
     assert first.checkpoint != without.checkpoint
+    with pytest.raises(UsageError, match="lessons"):  # it would have gone on without them
+        training.train(tmp_path, toy_scenario(), algorithm="toy", resume=True)
+    resumed = training.train(tmp_path, toy_scenario(), algorithm="toy", lessons=played, resume=True)
+    assert resumed.checkpoint == first.checkpoint
+
+
+def test_what_is_graded_on_teaches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toys.without_lake(monkeypatch)
+    graded = runner.run(tmp_path, policy="static", scenario=toy_scenario(), window="test").run_id
+    with pytest.raises(UsageError, match=r"on the test window .* --window train") as refused:
+        training.train(tmp_path, toy_scenario(), algorithm="toy", lessons=[graded])
+    assert refused.value.exit_code == 2
+    seen = replace(toys.prepare(toy_scenario(), tmp_path), trace_digest="another")
+    with pytest.raises(UsageError, match="another"):
+        logged(tmp_path, [graded], seen)
 
 
 def test_lessons_need_finished_runs_with_decisions(trained: tuple[Path, TrainingResult]) -> None:
     store, done = trained
     assert done.run_id is not None
     with pytest.raises(InputError, match="decisions"):
-        logged(store, [done.run_id])
+        logged(store, [done.run_id], toy_setup())
