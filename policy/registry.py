@@ -63,8 +63,14 @@ POLICIES: dict[str, Entry] = {
         "CrossPipe-style: the schedule for a given stage map, or data parallelism",
         schedules=WHOLE,
     ),
-    "dtfm": Entry("policy.dtfm:DtFm", "DT-FM's genetic search over groups, matchings and a shortest path"),
-    "hyperion": Entry("policy.hyperion:Hyperion", "Hyperion-style split with the least bottleneck"),
+    "dtfm": Entry(
+        "policy.dtfm:DtFm",
+        "DT-FM's shortest path through groups kept in domains, which leave its genetic search no choice",
+    ),
+    "hyperion": Entry(
+        "policy.hyperion:Hyperion",
+        "Hyperion-style split with the least bottleneck; beyond four domains in index order only",
+    ),
     "sla-morl": Entry(
         "policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic", weighted=True
     ),
