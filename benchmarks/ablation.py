@@ -41,7 +41,6 @@ IMITATION = {"lessons": 0, "searched": 120, "steps": 400}
 OTHERS = {"time": (1.0, 0.0, 0.0), "cost": (0.2, 0.2, 0.6)}
 """Weights that the scenario does not have."""
 PAGE = Path(__file__).parents[1] / "docs/ablation.md"
-RESAMPLES = 4000
 
 MATTERS = 0.005
 """Smaller differences, half a per cent of the static plan's time, are called nothing."""
@@ -53,9 +52,9 @@ search that the shipped policy adds: mean reward per period in the twins, under 
 time, utilisation, cost, over {validate} walks of {walk} periods on the validation window and {test} on the
 test window, a third each with the links as measured, with +-30 % noise, and with congestion and outages;
 0 is the static plan's time. Other weights: {others}. Differences are *without the part, less with it*, paired
-over seeds and walks, 95 % bootstrap intervals over both: below 0 the part is worth something. Walks of one
-window overlap and share its weather, so the intervals speak of other trainings and other starts, not of
-other weeks; with one seed, of starts alone.
+over seeds and walks; the mean over seeds with its 95 % t-interval, in which a seed's mean over all walks is one
+value: below 0 the part is worth something. Three seeds make wide intervals. Walks of one window share its
+weather, so the intervals speak of other trainings, not of other weeks; with one seed there is none.
 Means of rows with other seeds do not compare; differences do."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -187,6 +186,7 @@ def _others() -> list[str]:
 
 
 Interval = tuple[float, float, float]
+"""Mean, low, high; infinitely wide where one seed says nothing of others."""
 
 
 def _table(found: Any, variant: str, seeds: Sequence[int], window: str, name: str) -> np.ndarray:
@@ -195,23 +195,24 @@ def _table(found: Any, variant: str, seeds: Sequence[int], window: str, name: st
 
 
 def _difference(found: Any, variant: str, seeds: Sequence[int], window: str, *names: str) -> Interval:
-    """Mean paired difference to `full` with its 95 % interval."""
+    """Mean paired difference to `full` with its 95 % t-interval over seeds."""
+    from scipy import stats
+
     parts = [
         _table(found, variant, seeds, window, name) - _table(found, "full", seeds, window, name)
         for name in names
     ]
-    paired = np.mean(parts, axis=0)
-    rng = np.random.default_rng(0)
-    rows, columns = paired.shape
-    some = [rng.integers(0, n, (RESAMPLES, n)) for n in (rows, columns)]
-    drawn = paired[some[0][:, :, None], some[1][:, None, :]]
-    low, high = np.percentile(drawn.mean((1, 2)), [2.5, 97.5])
-    return float(paired.mean()), float(low), float(high)
+    paired = np.mean(parts, axis=(0, 2))
+    mean, count = float(paired.mean()), len(paired)
+    if count < 2:
+        return mean, -np.inf, np.inf
+    half = float(stats.t.ppf(0.975, count - 1) * paired.std(ddof=1) / np.sqrt(count))
+    return mean, mean - half, mean + half
 
 
 def _shown(interval: Interval) -> str:
     mean, low, high = interval
-    return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]" if np.isfinite(low) else f"{mean:+.4f}"
 
 
 def _verdicts(found: Any) -> list[str]:
