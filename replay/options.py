@@ -32,10 +32,12 @@ def relinked(scenario: Scenario, changes: Sequence[LinkChange]) -> Scenario:
     """The same scenario with these changes of links on top of its own.
 
     Raises:
-        UsageError: a change names a domain that the scenario does not have.
+        UsageError: a change names a domain that the scenario does not have, or one domain twice.
     """
     known = (*scenario.domains, "*")
     for change in changes:
+        if change.src == change.dst != "*":
+            raise UsageError(f"--link: {change.src} > {change.dst} is no link: name two domains")
         for end in (change.src, change.dst):
             if end not in known:
                 hint = config.suggestion(end, known) or f"; it has {', '.join(scenario.domains)}"

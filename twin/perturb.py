@@ -46,7 +46,9 @@ def cut(wan: WanTrace, outages: Sequence[Outage]) -> WanTrace:
         factor = np.where((times >= start) & (times < end), 0.0, 1.0)
         for pair in [(i, j), (j, i)] if outage.both_ways else [(i, j)]:
             series[pair] = _scaled(series[pair], times, factor)
-    return wan.with_series(series, f"{len(outages)} declared outages")
+    inside = sum(to_ns(outage.at_s) < wan.end_ns for outage in outages)
+    late = f", {len(outages) - inside} more after the end: nothing changes" if inside < len(outages) else ""
+    return wan.with_series(series, f"{inside} declared outages{late}")
 
 
 def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:

@@ -31,6 +31,14 @@ def test_what_is_no_change_of_a_link_is_refused_with_an_example(text: str) -> No
         options.parse_link(text)
 
 
+def test_a_domain_has_no_link_to_itself_but_a_star_to_a_star_is_every_link() -> None:
+    scenario = scenarios.load("tri-7b")
+    with pytest.raises(UsageError, match="us-east-1 > us-east-1 is no link: name two domains"):
+        options.relinked(scenario, [options.parse_link("us-east-1 > us-east-1 = 0.5")])
+    everywhere = options.parse_link("* > * = 0.5")
+    assert options.relinked(scenario, [everywhere]).link_changes[-1] == everywhere
+
+
 def test_an_unknown_domain_is_named_with_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"no domain 'eu-west'; did you mean 'eu-west-1'\?"):
         options.scenario("tri-7b", links=["us-east-1 > eu-west = 0.5"])

@@ -82,6 +82,7 @@ def test_an_outage_works_both_ways_from_the_start_and_past_the_end() -> None:
     assert wan.at(10 * S).bandwidth_bps[1, 0] == 2e9
     assert all(time < wan.end_ns for time in wan.changes()[0])
     assert wan.at(wan.end_ns - 1).bandwidth_bps[0, 2] == 2e9
+    assert wan.note.endswith("1 declared outages, 1 more after the end: nothing changes")
 
 
 def test_a_scenario_carries_both() -> None:
