@@ -72,9 +72,9 @@ def blocks_of(events: Iterable[Event], end_ns: int, count: int = BLOCKS) -> Bloc
         for name, amount in amounts.items():
             sums[name] += amount * touched / total
 
-    in_plan = 0
+    in_plan: dict[str, int] = {}  # domains, of each job
     for event in events:
-        fields = event.payload
+        fields, job = event.payload, event.job
         if event.type == "iteration_done":
             spread(
                 fields["start_ns"],
@@ -85,12 +85,16 @@ def blocks_of(events: Iterable[Event], end_ns: int, count: int = BLOCKS) -> Bloc
                 usd=fields["egress_usd"],
             )
         elif event.type == "plan_applied":
-            in_plan = len(fields["plan"]["shares"])
-            active_s = in_plan * fields["pause_ns"] / NS_PER_S
+            in_plan[job] = len(fields["plan"]["shares"])
+            active_s = in_plan[job] * fields["pause_ns"] / NS_PER_S
             spread(fields["started_ns"], fields["pause_ns"], active_s=active_s, usd=fields["egress_usd"])
         elif event.type == "time_lost":
-            active_s = in_plan * fields["lost_ns"] / NS_PER_S
+            active_s = in_plan.get(job, 0) * fields["lost_ns"] / NS_PER_S
             spread(fields["start_ns"], fields["lost_ns"], active_s=active_s, usd=fields["egress_usd"])
+        elif event.type == "state_copied":
+            spread(fields["start_ns"], fields["copied_ns"], usd=fields["egress_usd"])
+        elif event.type in ("gpu_failed", "work_lost"):  # trained again later: not counted twice
+            spread(event.sim_ns, 0, tokens=-fields["lost_tokens"])
     return Blocks(**sums)
 
 

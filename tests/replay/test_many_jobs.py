@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from replay import audit, report, runner, runs
+from replay import audit, judge, report, runner, runs
 from replay.log import RunReader
 from replay.runner import RunResult
 from tests.worlds import toy_scenario, toy_setup
@@ -78,3 +78,14 @@ def test_the_page_shows_every_job_and_no_pace_of_one_model(store: Path) -> None:
     page = report.render(store, _run(store).run_id)
     assert all(f"<strong>{job}</strong>: layers" in page for job in ("long", "urgent"))
     assert "What bound the pace" not in page and "(by the model)" not in page
+
+
+def test_blocks_hold_copies_and_leave_out_lost_work(store: Path) -> None:
+    done = _run(store, gpu_faults=[{"domain": "d0", "gpus": 4, "at_s": 200, "for_s": 60}])
+    reader = RunReader(runs.folder(store, done.run_id))
+    events = list(reader.events())
+    assert {"state_copied", "work_lost"} <= {event.type for event in events}
+    found = judge.blocks_of(events, reader.header()["end_ns"])
+    assert found.tokens.sum() == pytest.approx(done.kpis.tokens)
+    assert found.usd.sum() == pytest.approx(done.kpis.egress_usd)
+    assert found.compute_s.sum() / found.active_s.sum() == pytest.approx(done.kpis.utilisation)
