@@ -72,17 +72,24 @@ def reading(store: Path, run_id: str) -> Reading:
 
 
 def shortfall(events: Iterable[Event]) -> float | None:
-    """How much longer iterations took than the decisions before them had predicted; None without any."""
+    """How much longer iterations took than the decisions before them had predicted; None without any.
+
+    Each job is held to its own decisions, the last ones of the run count.
+    """
     recent: deque[list[float]] = deque(maxlen=DECISIONS)  # [predicted seconds, real seconds]
-    predicted: float | None = None
+    standing: dict[str, tuple[float, list[float]]] = {}  # what the last decision on a job predicted
     for event in events:
         if event.type == "decided":
             predicted = event.payload["predicted_iter_s"]
             if predicted is not None:
-                recent.append([0.0, 0.0])
-        elif event.type == "iteration_done" and predicted is not None:
-            recent[-1][0] += predicted * event.payload["count"]
-            recent[-1][1] += sum(count * ns for count, ns in event.payload["durations"]) / NS_PER_S
+                standing[event.job] = predicted, [0.0, 0.0]
+                recent.append(standing[event.job][1])
+            else:
+                standing.pop(event.job, None)
+        elif event.type == "iteration_done" and event.job in standing:
+            predicted, sums = standing[event.job]
+            sums[0] += predicted * event.payload["count"]
+            sums[1] += sum(count * ns for count, ns in event.payload["durations"]) / NS_PER_S
     expected, real = (sum(pair[k] for pair in recent) for k in (0, 1))
     return real / expected - 1 if expected > 0 else None
 

@@ -20,13 +20,13 @@ BY_FILTER = Reading("r", LINKS[1], None)
 BY_REWARD = Reading("r", 0.0, SHORTFALL[1])
 
 
-def decided(predicted: float | None) -> Event:
-    return Event(0, 0, "decided", 1, "", {"predicted_iter_s": predicted})
+def decided(predicted: float | None, job: str = "") -> Event:
+    return Event(0, 0, "decided", 1, job, {"predicted_iter_s": predicted})
 
 
-def done(count: int, seconds: float) -> Event:
+def done(count: int, seconds: float, job: str = "") -> Event:
     return Event(
-        0, 0, "iteration_done", 1, "", {"count": count, "durations": [[count, round(seconds * 1e9)]]}
+        0, 0, "iteration_done", 1, job, {"count": count, "durations": [[count, round(seconds * 1e9)]]}
     )
 
 
@@ -39,6 +39,15 @@ def test_shortfall_by_hand() -> None:
     old = [decided(10.0), done(1, 30.0)]
     new = [event for _ in range(drift.DECISIONS) for event in (decided(10.0), done(1, 11.0))]
     assert drift.shortfall(old + new) == pytest.approx(0.1)
+
+
+def test_each_job_is_held_to_its_own_decisions() -> None:
+    long, short = (
+        (decided(10.0, "long"), done(2, 11.0, "long")),
+        (decided(1.0, "short"), done(5, 1.0, "short")),
+    )
+    mixed = [long[0], short[0], long[1], short[1]]
+    assert drift.shortfall(mixed) == pytest.approx((22 + 5) / (20 + 5) - 1)
 
 
 def test_thresholds_differ() -> None:
