@@ -24,6 +24,8 @@ SCHEDULED = "replay.schedule:scheduled"
 WATCHED = "replay.schedule:watched"
 LOOK = "10m"
 """How often a watch for drift looks."""
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+"""As crontab counts them."""
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -46,10 +48,32 @@ def cron(text: str) -> CronTrigger:
     Raises:
         UsageError: not five fields of a crontab.
     """
+    *fields, weekdays = text.split() or [""]
     try:
-        return CronTrigger.from_crontab(text, timezone="UTC")
+        return CronTrigger.from_crontab(" ".join([*fields, _named(weekdays)]), timezone="UTC")
     except ValueError as error:
         raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
+
+
+def _named(weekdays: str) -> str:
+    """The fifth field of a crontab line by names: there 0 and 7 are Sunday, in APScheduler 0 is Monday.
+
+    Raises:
+        ValueError: a day after 7.
+    """
+
+    def listed(part: str) -> str:
+        days, slash, step = part.partition("/")
+        ends = ("0-6" if days == "*" and slash else days).split("-")
+        if not all(end.isdecimal() for end in ends) or (slash and not step.isdecimal()):
+            return part  # names and *, which mean the same there
+        first, last = int(ends[0]), int(ends[-1])
+        if not first <= last <= 7:
+            raise ValueError(f"weekdays {part!r}: from 0 (Sunday) to 7 (Sunday again), ascending")
+        last = 6 if slash and len(ends) == 1 else last
+        return ",".join(WEEKDAYS[day % 7] for day in range(first, last + 1, int(step or 1)))
+
+    return ",".join(listed(part) for part in weekdays.split(","))
 
 
 def scheduler(

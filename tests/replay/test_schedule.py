@@ -10,7 +10,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ingest.errors import LockedError
+from ingest.errors import LockedError, UsageError
 from replay import schedule
 from tests.replay.toys import CALLED, RUNNING
 
@@ -217,3 +217,31 @@ def test_what_the_schedule_calls_retrains_unless_somebody_does(
     monkeypatch.setattr(schedule.retrain, "once", once)
     schedule.scheduled(str(tmp_path), "tri-7b", "mine")
     assert causes == [("tri-7b", "mine", {"cause": "schedule"})]
+
+
+@pytest.mark.parametrize(
+    ("field", "days"),
+    [
+        ("0", "sun"),
+        ("7", "sun"),
+        ("1-5", "mon tue wed thu fri"),
+        ("6,0", "sun sat"),
+        ("5-7", "sun fri sat"),
+        ("*/3", "sun wed sat"),
+        ("mon,wed-thu", "mon wed thu"),
+        ("*", "sun mon tue wed thu fri sat"),
+    ],
+)
+def test_weekdays_are_those_of_crontab(field: str, days: str) -> None:
+    trigger, now, found = schedule.cron(f"0 3 * * {field}"), datetime(2026, 11, 15, tzinfo=UTC), set()
+    while now < datetime(2026, 11, 22, tzinfo=UTC):  # a week from a Sunday on
+        due = trigger.get_next_fire_time(None, now)
+        found |= {due.strftime("%a").lower()} if due < datetime(2026, 11, 22, tzinfo=UTC) else set()
+        now = due + timedelta(minutes=1)
+    assert found == set(days.split())
+
+
+@pytest.mark.parametrize("field", ["8", "5-1", "1-9"])
+def test_a_weekday_that_crontab_lacks_is_told(field: str) -> None:
+    with pytest.raises(UsageError, match="no crontab line"):
+        schedule.cron(f"0 3 * * {field}")
