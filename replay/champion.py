@@ -23,6 +23,19 @@ def active(store: Path) -> str | None:
     return _pointer(store).get("checkpoint")
 
 
+def in_use(store: Path) -> str | None:
+    """Digest of the checkpoint that runs take unless told otherwise: the promoted one, else the one that
+    comes with the project; None where there is neither.
+
+    Raises:
+        DamageError, InputError: it is not what its name says.
+    """
+    current, kept = active(store), _shipped(store)
+    if current is not None:
+        return verified(path_of(store, current))
+    return None if kept is None else verified(kept)
+
+
 def history(store: Path) -> tuple[str, ...]:
     """Digests of every promoted checkpoint, the oldest first; the last one is active."""
     return tuple(_pointer(store).get("history", ()))
@@ -50,7 +63,10 @@ def previous(store: Path) -> str:
     promoted = history(store)
     if not promoted:
         raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
-    return verified(path_of(store, promoted[-2]) if len(promoted) > 1 else _shipped(store))
+    before = path_of(store, promoted[-2]) if len(promoted) > 1 else _shipped(store)
+    if before is None:
+        raise NotFoundError(f"{store / POINTER}: nothing was in use before, nothing to go back to")
+    return verified(before)
 
 
 def replaced(store: Path) -> str | None:
@@ -121,10 +137,10 @@ def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
     if checkpoint is not None:
         path = Path(checkpoint)
         return _adopted(store, path) if path.is_file() else verified(path_of(store, checkpoint))
-    current = active(store)
-    if current is not None:
-        return verified(path_of(store, current))
-    return verified(_shipped(store))
+    used = in_use(store)
+    if used is None:
+        raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
+    return used
 
 
 def verified(path: Path) -> str:
@@ -138,11 +154,9 @@ def verified(path: Path) -> str:
     return checkpoint.digest(path)
 
 
-def _shipped(store: Path) -> Path:
-    shipped = [path for path in stored(store) if path.parent.name == "shipped"]
-    if not shipped:
-        raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
-    return shipped[0]
+def _shipped(store: Path) -> Path | None:
+    """The checkpoint that comes with the project."""
+    return next((path for path in stored(store) if path.parent.name == "shipped"), None)
 
 
 def _same(name: str, digest: str) -> bool:

@@ -36,7 +36,7 @@ WORK = "retraining"
 LOCK = "retrain.lock"
 ASKED: Mapping[str, Any] = {"cause": "asked for"}
 INCUMBENT = "static"
-"""Stands for the champion before the first promotion: what is done without any model."""
+"""Stands for the champion where no checkpoint is in use: what is done without any model."""
 EVALUATION_SEEDS = (101, 102, 103)
 """Seeds of the telemetry noise of the paired evaluation worlds; none of them is used in training."""
 
@@ -106,8 +106,8 @@ def once(
     """Train a challenger on everything before the newest window and let it meet the champion there.
 
     Promotion needs the whole 95 % interval of the paired difference in tokens above zero, and neither
-    utilisation nor egress per token worse. Before the first promotion the incumbent is `static`. `cause` is
-    kept in the log.
+    utilisation nor egress per token worse. Before the first promotion the champion is the checkpoint that
+    comes with the project. `cause` is kept in the log.
 
     Raises:
         LockedError: a retraining of this store is under way. NotFoundError: the data set is not in the lake.
@@ -115,7 +115,7 @@ def once(
     with Lock(store / LOCK):
         settle(store)
         asked = _Asked(store, scenario, dataset, seeds, progress)
-        incumbent = champion.active(store)
+        incumbent = champion.in_use(store)
         header = Header(asked.window("test").header(), RETRAIN, "kernel", incumbent, False)
         run_id = runs.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
         with RunWriter.create(runs.folder(store, run_id)) as log:
@@ -218,7 +218,7 @@ def _end(store: Path, run_dir: Path, events: Sequence[Event]) -> None:
         if decided is not None:
             old, new, move = decided
             try:
-                if champion.active(store) == old:
+                if old in (champion.active(store), champion.in_use(store)):
                     move(store)
                 moved = champion.active(store) == new
             except (DamageError, NotFoundError) as error:

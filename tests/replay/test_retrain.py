@@ -28,7 +28,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_lake(monkeypatch)
     register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
     monkeypatch.setattr(retrain, "INCUMBENT", "static")  # which loses to replicas in the toy world
+    monkeypatch.setattr(champion, "_shipped", lambda store: None)
     return tmp_path / "store"
+
+
+def comes_with(store: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> str:
+    """Let a toy be the checkpoint that comes with the project; its digest."""
+    digest = toy_checkpoint(store / "checkpoints", kind)
+    path = champion.path_of(store, digest)
+    monkeypatch.setattr(champion, "_shipped", lambda store: path)
+    return digest
 
 
 class Toy:
@@ -65,6 +74,16 @@ def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Pat
     assert len(runs.all_ids(store)) == 3  # the retraining and its two evaluations
 
 
+def test_the_first_challenger_meets_what_ships(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = comes_with(store, monkeypatch, "diloco")
+    train = Toy("static")
+    done = retrain.once(store, toy_scenario(), trainer=train, seeds=(7,))
+    assert done.champion == shipped and train.started_from == champion.path_of(store, shipped)
+    assert not done.promoted and champion.active(store) is None and champion.in_use(store) == shipped
+    better = once(store, "mpc")
+    assert better.champion == shipped  # nothing was promoted, so it is still in use
+
+
 def test_an_equal_challenger_is_rejected_and_the_champion_stays(store: Path) -> None:
     first = once(store, "diloco")
     train = Toy("diloco")
@@ -91,7 +110,10 @@ def test_a_run_uses_the_active_checkpoint(store: Path) -> None:
     assert played.kpis.tokens == toy_run(store, "diloco").kpis.tokens
 
 
-def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
+def test_rollback_and_promotion_check_what_they_point_at(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = comes_with(store, monkeypatch, "single")
     a, b = toy_checkpoint(store / "checkpoints", "mpc"), toy_checkpoint(store / "checkpoints", "static")
     champion.promote(store, a[:10])
     champion.promote(store, b)
@@ -99,7 +121,7 @@ def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
     champion.promote(store, b)  # it is active: nothing to do
     assert champion.history(store) == (a, b)
     assert champion.rollback(store) == a == champion.active(store)
-    assert champion.rollback(store) == champion.resolve(store, "hippo", None)  # what comes with the project
+    assert champion.rollback(store) == shipped == champion.in_use(store)
     assert champion.active(store) is None and champion.history(store) == ()
     with pytest.raises(NotFoundError, match="nothing to go back to"):
         champion.rollback(store)
@@ -115,9 +137,10 @@ def test_rollback_and_promotion_check_what_they_point_at(store: Path) -> None:
         champion.active(store)
 
 
-def test_a_rollback_is_told_in_a_run_of_its_own(store: Path) -> None:
+def test_a_rollback_is_told_in_a_run_of_its_own(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ships = comes_with(store, monkeypatch, "static")
     first = once(store, "diloco").challenger
-    second = toy_checkpoint(store / "checkpoints", "static")
+    second = toy_checkpoint(store / "checkpoints", "single")
     champion.promote(store, second)
     done = rollback(store)
     assert done.active == first == champion.active(store) and champion.history(store) == (first,)
@@ -126,9 +149,9 @@ def test_a_rollback_is_told_in_a_run_of_its_own(store: Path) -> None:
     found = [tuple(row.values()) for row in query(store, text + " ORDER BY seq").to_pylist()]
     assert found == [("due", second, first), ("switched", second, first)]
     assert [record.checkpoint for record in lineage.records(store)] == [first]  # it made none
-    shipped = rollback(store)
-    assert champion.active(store) is None and shipped.active == champion.resolve(store, "hippo", None)
-    assert shipped.run_id is not None and audit.audit(store, shipped.run_id).ok
+    last = rollback(store)
+    assert champion.active(store) is None and last.active == ships
+    assert last.run_id is not None and audit.audit(store, last.run_id).ok
     with pytest.raises(NotFoundError, match="nothing to go back to"):
         rollback(store)
 

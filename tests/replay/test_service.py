@@ -82,12 +82,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds of two minutes, in which `single` beats `static` because every link is slow. Logs are flushed by
     the number of their events alone: every retraining makes the same calls, however slow the disk is."""
     without_lake(monkeypatch)
+    monkeypatch.setattr(champion, "_shipped", lambda store: None)
     monkeypatch.setattr(log, "time", SimpleNamespace(monotonic=float))
     monkeypatch.setattr(judge, "RESAMPLES", 200)
     register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
 
     def prepare(
-        scenario: Any, store: Path, *, window: str = "test", dataset: Any = None, seed: Any = None
+        scenario: Any, store: Path, *, window: str = "test", dataset: Any = None, seed: Any = None, **_: Any
     ) -> Setup:
         setup = toy_setup(bps=1e8, seconds=120.0, seed=scenario.seed if seed is None else seed)
         return replace(setup, scenario=scenario, window=window)
@@ -284,7 +285,14 @@ class Week:
         self.wan, self.now_s = week(), DAY_S
 
     def prepare(
-        self, scenario: Any, store: Path, *, window: str = "test", dataset: Any = None, seed: Any = None
+        self,
+        scenario: Any,
+        store: Path,
+        *,
+        window: str = "test",
+        dataset: Any = None,
+        seed: Any = None,
+        **_: Any,
     ) -> Setup:
         start, end = (max(0, self.now_s - 3600 * hours) * NS_PER_S for hours in WINDOWS[window])
         wan = self.wan.window(start, end)
@@ -343,6 +351,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Week]:
     world = Week()
     monkeypatch.setattr(scenarios, "prepare", world.prepare)
     monkeypatch.setattr(retrain, "INCUMBENT", "static")
+    monkeypatch.setattr(champion, "_shipped", lambda store: None)
     entry = registry.Entry("tests.replay.test_service:Learned", "for tests", learned=True)
     monkeypatch.setitem(registry.POLICIES, "hippo", entry)
     yield world
