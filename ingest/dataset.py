@@ -2,7 +2,7 @@
 
 ```toml
 name = "my-links"                  # default: the folder's name
-reader = "columns"                 # default: found by looking at each file
+reader = "columns"                 # default: "columns" with table or [columns], else found by looking
 table = "link_samples"             # for reader "columns"
 licence = "MIT"
 citation = "Who, where, when"

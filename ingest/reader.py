@@ -43,7 +43,12 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Knows one format. `name` is stable; a change of `version` makes old files be read again."""
+    """Knows one format. `name` is stable; a change of `version` makes old files be read again.
+
+    A reader with `by_name = True` takes facts from the name of the file. `settings` are the parts of
+    dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, or single `values.COLUMN`;
+    what is stated there for a reader that does not name it is refused.
+    """
 
     @property
     def name(self) -> str:

@@ -48,6 +48,7 @@ from ingest.readers.traffic_prices import TrafficPrices
 from ingest.readers.training_trace import TrainingTrace
 from ingest.readers.vidur import Vidur
 from ingest.readers.wanify import Wanify
+from ingest.schema import SITES, TABLES
 
 READERS: tuple[Reader, ...] = (
     AcesoCollectives(),
@@ -114,14 +115,38 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
     why_not = options.left_out(str(path))
     if why_not is not None:
         return None, why_not
-    if options.reader is not None:
-        return by_name(options.reader), ""
+    stated = options.reader or (Columns.name if options.table or options.columns else None)
+    if stated is not None:
+        return _with(by_name(stated), options)
     if not head:
         return None, "empty file"
     claims = [reader for reader in READERS if reader.can_read(path, head)]
     if len(claims) == 1:
-        return claims[0], ""
+        return _with(claims[0], options)
     if not claims:
         return None, "no reader knows this format; describe it in dataset.toml, see docs/own-data.md"
     names = ", ".join(reader.name for reader in claims)
     return None, f"several readers claim it ({names}); name one in dataset.toml"
+
+
+def _with(reader: Reader, options: DatasetOptions) -> tuple[Reader | None, str]:
+    """The reader, unless dataset.toml says something that it would not heed."""
+    unheeded = _unheeded(reader, options)
+    if not unheeded:
+        return reader, ""
+    return None, (
+        f"reader {reader.name} does not use {', '.join(unheeded)} of dataset.toml; take it out, "
+        "or give files that need it a folder and a dataset.toml of their own"
+    )
+
+
+def _unheeded(reader: Reader, options: DatasetOptions) -> list[str]:
+    """What dataset.toml says and a reader does not use, of that which only some readers use."""
+    heeded = getattr(reader, "settings", ())
+    names = [name for name in ("table", "columns", "units") if getattr(options, name)]
+    unheeded = [name if name == "table" else f"[{name}]" for name in names if name not in heeded]
+    if "values" not in heeded:
+        unheeded += [f"[values] {name}" for name in options.values if f"values.{name}" not in heeded]
+    if options.sites and not any(name in SITES for table in reader.tables for name in TABLES[table].names):
+        unheeded.append("[sites]")
+    return unheeded

@@ -22,6 +22,9 @@ LINK_KINDS = ("tcp", "available", "udp", "load", "capacity", "ping")
 """What a link sample can be: throughput of `streams` connections, what a transfer would get over any number
 of them, what came of datagrams sent at a chosen rate, offered load, line rate, round trips."""
 
+SITES = ("src", "dst", "domain", "host", "site")
+"""Columns that hold names of sites, which a data set can give other names."""
+
 LINK_SAMPLES = _table(
     ("ts", TS, REQUIRED),
     ("src", pa.string(), REQUIRED),

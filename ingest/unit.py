@@ -22,7 +22,7 @@ from ingest.dataset import DatasetOptions
 from ingest.errors import InputError
 from ingest.parts import ROW_GROUP, PartWriter
 from ingest.reader import Batch, Reader, Reject
-from ingest.schema import TABLES
+from ingest.schema import SITES, TABLES
 from ingest.source import Source
 from ingest.waiting import RejectList, RowLists
 
@@ -36,8 +36,6 @@ EXAMPLES = 3
 """Rejects of a source that the report quotes."""
 _UNREADABLE = (pa.ArrowException, csv.Error, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 """What libraries raise on content that is not what it claims to be."""
-_SITES = ("src", "dst", "domain", "host", "site")
-"""Columns whose values `sites` in dataset.toml renames."""
 
 
 @dataclass(slots=True)
@@ -254,7 +252,7 @@ def _text(cell: pa.Scalar) -> str:
 
 def _renamed(rows: pa.Table, sites: Mapping[str, str]) -> pa.Table:
     """Sites replaced by the domains that `dataset.toml` names."""
-    for column in _SITES if sites else ():
+    for column in SITES if sites else ():
         if column in rows.column_names:
             coded = rows.column(column).combine_chunks()
             coded = coded if isinstance(coded, pa.DictionaryArray) else coded.chunk(0)

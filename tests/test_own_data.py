@@ -14,10 +14,8 @@ from replay.sql import query
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text()
 
 
-def block(kind: str) -> str:
-    found = re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
-    return found[1]
+def block(kind: str, number: int = 0) -> str:
+    return str(re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[number])
 
 
 @pytest.fixture
@@ -41,6 +39,37 @@ def test_the_example_stores_three_rows_and_rejects_one(tmp_path: Path, folder: P
     }
     (reject,) = query(tmp_path / "store", 'select source_row, "column", raw from rejects').to_pylist()
     assert reject == {"source_row": 3, "column": "mbps", "raw": "n/a"}
+
+
+@pytest.mark.parametrize("address", ["berlin.example.net", "10.0.1.7"])
+def test_the_iperf3_example_has_the_ends_that_its_addresses_name(tmp_path: Path, address: str) -> None:
+    mine = tmp_path / "office"
+    mine.mkdir()
+    (mine / "run.json").write_text(block("json"))
+    (mine / "dataset.toml").write_text(block("toml", 1).replace("berlin.example.net", address))
+    ingest([mine], tmp_path / "store")
+    stored = query(
+        tmp_path / "store",
+        "select dataset, src, dst, bandwidth_bps, rtt_s, streams, kind from link_samples order by source_row",
+    )
+    same = {"dataset": "office-iperf3", "src": "paris", "dst": "berlin", "streams": 4, "kind": "tcp"}
+    assert stored.to_pylist() == [
+        same | {"bandwidth_bps": 8.1e8, "rtt_s": pytest.approx(0.0241)},
+        same | {"bandwidth_bps": 8.2e8, "rtt_s": pytest.approx(0.0243)},
+    ]
+
+
+def test_the_ping_example_has_both_ends(tmp_path: Path) -> None:
+    mine = tmp_path / "pg"
+    mine.mkdir()
+    (mine / "ping.txt").write_text(
+        "PING berlin.example.net (10.0.1.7) 56(84) bytes of data.\n"
+        "64 bytes from 10.0.1.7: icmp_seq=1 ttl=58 time=24.1 ms\n"
+    )
+    (mine / "dataset.toml").write_text(block("toml", 2))
+    ingest([mine], tmp_path / "store")
+    stored = query(tmp_path / "store", "select dataset, src, dst from link_samples").to_pylist()
+    assert stored == [{"dataset": "office-ping", "src": "paris", "dst": "berlin"}]
 
 
 def test_the_columns_of_links_are_all_there() -> None:

@@ -34,9 +34,10 @@ class Columns:
     name = "columns"
     version = 1
     tables = tuple(table for table in TABLES if table != "rejects")
+    settings = ("table", "columns", "units", "values")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A CSV whose header fits exactly one table. Parquet needs a `dataset.toml` that says so."""
+        """A CSV whose header fits exactly one table; others, and Parquet, need a `table` in dataset.toml."""
         return len(_fitting(csvfile.header(head))) == 1
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
@@ -83,7 +84,8 @@ def _table(source: Source, names: Sequence[str], options: DatasetOptions) -> str
     """
     if options.table is not None:
         return options.table
-    fitting = _fitting(names)
+    mapped = {own: canonical for canonical, own in options.columns.items()}
+    fitting = _fitting([mapped.get(name, name) for name in names])
     if len(fitting) != 1:
         raise InputError(
             f"{source.shown}: its columns fit {fitting or 'no table'}; set table in dataset.toml"

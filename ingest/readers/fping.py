@@ -5,8 +5,8 @@
 * the summary: `host : xmt/rcv/%loss = 3/3/0%, min/avg/max = 11.6/11.7/11.9`.
 
 `fping -D` puts the time before a line; without it probe n is taken to be `interval_s` (1 s) x n after the
-start of the data set. fping does not print where it runs: the near end is the data set's name. `source_row`
-is the line.
+start of the data set. fping does not print where it runs: the near end is what `[values]` says of `src`, else
+the data set's name. `source_row` is the line.
 """
 
 import re
@@ -38,8 +38,9 @@ class Fping:
     """Output of `fping`."""
 
     name = "fping"
-    version = 1
+    version = 2
     tables = ("link_samples",)
+    settings = ("values.src",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The first line has a target and one of the three forms."""
@@ -52,7 +53,7 @@ class Fping:
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
         """A row for each probe or target."""
-        rows = Rows("link_samples", _COLUMNS, src=options.name, kind="ping")
+        rows = Rows("link_samples", _COLUMNS, src=_near(options), kind="ping")
         for line, content in numbered(source):
             found = _LINE.fullmatch(content)
             if found is None:
@@ -67,8 +68,13 @@ class Fping:
         """Times and the near end, where the text does not say them."""
         return (
             f"fping: probes without a time (fping -D) are taken to be {options.interval_s or INTERVAL_S:g} s "
-            f"apart from {options.start_or_default().isoformat()}; the near end is {options.name}",
+            f"apart from {options.start_or_default().isoformat()}; the near end is {_near(options)}",
         )
+
+
+def _near(options: DatasetOptions) -> str:
+    """Where fping ran."""
+    return str(options.values.get("src") or options.name)
 
 
 def _take(rows: Rows, line: int, found: re.Match[str], options: DatasetOptions) -> None:

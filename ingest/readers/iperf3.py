@@ -1,11 +1,13 @@
-"""iperf3 JSON: one file is one run between two sites that stand in the path, not in the file.
+"""iperf3 JSON: one file is one run between two sites, told by dataset.toml or the path.
 
 Rows: the run (`source_row` 0, `duration_s` about 10, receiver's rate, mean RTT), then one row for each
 second that counts (`source_row` = position in `intervals`, from 1; sender's rate). Warm-up seconds
 (`omitted`) are no rows. Times: the run at `start.timestamp`, a second where it lay, after the warm-up.
 
-Paths: `host-A/target-B/[proxy-C/]time-.../<prefix>_<from>_<to>_direct<n>`; `host_target` means A sends to B,
-`proxy_host` C to A. A path without both names is rejected: the addresses in the file are not sites.
+Ends, the client first, which sends unless the run is reversed (-R): what `[values]` says of `src` and `dst`;
+else the path, `host-A/target-B/[proxy-C/]time-.../<prefix>_<from>_<to>_direct<n>`, where `host_target` means
+that A sends to B, `proxy_host` C to A; else the addresses in the file, if `[sites]` names them: as they stand
+they are no sites, and a run without two sites is rejected.
 """
 
 import re
@@ -22,6 +24,7 @@ from ingest.values import amount, document, number, text, whole
 
 _TABLE = "link_samples"
 _ROLES = re.compile(r"(?:^|[_-])(host|target|proxy)_(host|target|proxy)(?:_|\.|$)")
+_ENDS = ("src", "dst")
 _COLUMNS = ("source_row", "ts", "bandwidth_bps", "rtt_s", "retransmits", "duration_s")
 _LAST_S = 2**33
 """Seconds since 1970 that still fit the clock."""
@@ -34,6 +37,7 @@ class Iperf3:
     name = "iperf3"
     version = 1
     tables = ("link_samples",)
+    settings = ("values.src", "values.dst")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The document begins with `start`, which names iperf."""
@@ -49,11 +53,13 @@ class Iperf3:
                 _TABLE, "json", source.head[:80].decode("utf-8", "replace"), f"not JSON: {error}"
             )
             return
-        ends = _ends(source.name)
-        if isinstance(ends, str):
-            yield rejected_file(_TABLE, "path", source.name, ends)
-            return
         try:
+            ends = _ends(source.name, run.get("start"), options)
+            if isinstance(ends, str):
+                if run.get("error"):  # who failed to connect knows no addresses
+                    raise ValueError(run["error"])
+                yield rejected_file(_TABLE, "path", source.name, ends)
+                return
             yield _batch(run, *ends)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             said = str(run.get("error", "")) if isinstance(run, dict) else ""
@@ -61,8 +67,9 @@ class Iperf3:
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Where the sites come from and what is left out."""
+        told = "dataset.toml, else the path" if options.values or options.sites else "the path"
         return (
-            "iperf3: sites and direction are taken from the path; warm-up seconds are left out; "
+            f"iperf3: sites and direction are taken from {told}; warm-up seconds are left out; "
             "run rows hold the receiver's rate, second rows the sender's",
         )
 
@@ -78,7 +85,28 @@ def _sites(folders: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _ends(name: str) -> tuple[str, str] | str:
+def _ends(name: str, start: Any, options: DatasetOptions) -> tuple[str, str] | str:
+    """Client and server, or why nothing tells them: dataset.toml, the path, the addresses, in this order."""
+    stated = [options.values.get(end) for end in _ENDS]
+    if any(stated) and _reversed(start):
+        return (
+            "the run is reversed (-R), and [values] of dataset.toml holds for both directions: "
+            "name the addresses in [sites] instead"
+        )
+    of_path = _of_path(name)
+    if not isinstance(of_path, str):
+        src, dst = (str(said or own) for said, own in zip(stated, of_path, strict=True))
+        return src, dst
+    client, server = _addresses(start)
+    known = [next((a for a in names if a in options.sites), None) for names in (client, server)]
+    ends = [said or site for said, site in zip(stated, known, strict=True)]
+    if all(ends):
+        return str(ends[0]), str(ends[1])
+    seen = f", of {' or '.join(client)} and of {' or '.join(server)}" if client and server else ""
+    return f"{of_path}; say it in dataset.toml: [values] src and dst, or [sites] of the addresses{seen}"
+
+
+def _of_path(name: str) -> tuple[str, str] | str:
     """Sender and receiver, or why the path does not tell them."""
     path = name.split("/")
     sites = _sites(tuple(path[:-1]))
@@ -89,6 +117,24 @@ def _ends(name: str) -> tuple[str, str] | str:
     if missing:
         return f"no folder {missing[0]}-<site> in the path"
     return sites[roles[1]], sites[roles[2]]
+
+
+def _addresses(start: Any) -> tuple[list[str], list[str]]:
+    """What client and server are called in the file, which either of them may have written."""
+    given = start if isinstance(start, dict) else {}
+    links = [link for link in given.get("connected") or () if isinstance(link, dict)]
+    near = list(dict.fromkeys(str(link["local_host"]) for link in links if "local_host" in link))
+    far = list(dict.fromkeys(str(link["remote_host"]) for link in links if "remote_host" in link))
+    if "accepted_connection" in given:  # the server's own account
+        return far, near
+    asked = given.get("connecting_to")
+    named = [str(asked["host"])] if isinstance(asked, dict) and "host" in asked else []
+    return near, list(dict.fromkeys([*far, *named]))
+
+
+def _reversed(start: Any) -> bool:
+    test = start.get("test_start") if isinstance(start, dict) else None
+    return bool(isinstance(test, dict) and test.get("reverse"))
 
 
 def _batch(run: dict[str, Any], src: str, dst: str) -> Batch:

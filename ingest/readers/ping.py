@@ -1,9 +1,9 @@
 """Text of `ping`, as Linux, BSD and macOS print it: a row for each answer, and for each probe without one.
 
 `ping -D` puts the time before each line; without it probe n is taken to be `interval_s` (1 s) x n after the
-start of the data set. The far end is the name that was pinged, the near end the `from` of the first line
-(`-I`) or the data set's name. A probe without answer has loss 1 and no RTT. `source_row` is
-the line of the file.
+start of the data set. The far end is the name that was pinged, the near end what `[values]` says of `src`,
+else the `from` of the first line (`-I`), else the data set's name. A probe without answer has loss 1 and no
+RTT. `source_row` is the line of the file.
 """
 
 import re
@@ -38,8 +38,9 @@ class Ping:
     """Output of `ping`."""
 
     name = "ping"
-    version = 1
+    version = 2
     tables = ("link_samples",)
+    settings = ("values.src",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """The first line says what is pinged."""
@@ -52,7 +53,7 @@ class Ping:
             if begin := _BEGIN.match(content):
                 if rows is not None:
                     yield rows.batch()
-                src = begin["src"] or options.name
+                src = str(options.values.get("src") or begin["src"] or options.name)
                 rows = Rows("link_samples", _COLUMNS, src=src, dst=begin["dst"], kind="ping")
             elif rows is not None:
                 _take(rows, line, content, options)
@@ -63,10 +64,12 @@ class Ping:
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Times and the near end, where the text does not say them."""
+        near = f"{options.name} unless the text says from where"
+        if "src" in options.values:
+            near = str(options.values["src"])
         return (
             f"ping: probes without a time (ping -D) are {options.interval_s or INTERVAL_S:g} s "
-            f"apart from {options.start_or_default().isoformat()}; the near end is {options.name} "
-            "unless the text says from where",
+            f"apart from {options.start_or_default().isoformat()}; the near end is {near}",
         )
 
 

@@ -1,14 +1,18 @@
 """Every quirk that the sources name: units, spellings, blanks, directions, warm-up, times."""
 
+import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from formats import GRID, LOG, RUN, grid, iperf_bytes, lines, reading, second, snapshot, wanify
 
 from ingest import lake, query
+from ingest.errors import InputError
 from ingest.ingestion import ingest
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
@@ -76,6 +80,98 @@ def test_iperf3_without_a_direction_is_rejected_not_guessed(put, path: str) -> N
     sql = put({path: iperf_bytes()})
     assert sql("SELECT count(*) FROM link_samples") == [(0,)]
     assert sql('SELECT "column", raw FROM rejects') == [("path", path)]
+
+
+def connected(name: str = "10.0.1.7", reverse: int = 0, server: bool = False, **more: Any) -> bytes:
+    """A run from 10.0.0.5 to 10.0.1.7, as either of them writes it."""
+    near, far = ("10.0.1.7", "10.0.0.5") if server else ("10.0.0.5", "10.0.1.7")
+    side = {"accepted_connection": {"host": near}} if server else {"connecting_to": {"host": name}}
+    start = {
+        "connected": [{"local_host": near, "remote_host": far}],
+        "version": "iperf 3.16",
+        "timestamp": {"timesecs": 1627916111},
+        "test_start": {"protocol": "TCP", "num_streams": 1, "reverse": reverse},
+    }
+    return iperf_bytes(start=start | side | more)
+
+
+NAMED = b'[sites]\n"10.0.0.5" = "paris"\n"10.0.1.7" = "oslo"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "toml", "ends"),
+    [
+        (connected(), NAMED, ("paris", "oslo")),
+        (connected(reverse=1), NAMED, ("oslo", "paris")),
+        (connected(server=True), NAMED, ("paris", "oslo")),
+        (connected(), b'[values]\nsrc = "lyon"\ndst = "rome"\n', ("lyon", "rome")),
+        (connected(), b'[values]\nsrc = "lyon"\n' + NAMED, ("lyon", "oslo")),
+        (
+            connected("oslo.example"),
+            b'[sites]\n"10.0.0.5" = "paris"\n"oslo.example" = "oslo"\n',
+            ("paris", "oslo"),
+        ),
+    ],
+)
+def test_iperf3_ends_come_from_dataset_toml(put, content: bytes, toml: bytes, ends: tuple[str, str]) -> None:  # type: ignore[no-untyped-def]
+    sql = put({"run.json": content, "dataset.toml": toml})
+    assert sql("SELECT DISTINCT src, dst FROM link_samples") == [ends]
+    assert sql("SELECT count(*) FROM rejects") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("content", "toml", "reason"),
+    [
+        (connected(), b"", "[sites] of the addresses, of 10.0.0.5 and of 10.0.1.7"),
+        (connected(), b'[sites]\n"10.0.0.5" = "paris"\n', "[values] src and dst, or [sites]"),
+        (connected("x.example"), b"", "of 10.0.0.5 and of 10.0.1.7 or x.example"),
+        (connected(reverse=1), b'[values]\nsrc = "a"\ndst = "b"\n', "reversed (-R)"),
+        (connected(connected=[7], test_start=7, connecting_to=None), b"", "[values] src and dst"),
+        (b'{"start": {"connected": [], "version": "iperf 3.16"}, "error": "no route"}', b"", "no route"),
+    ],
+)
+def test_iperf3_without_two_ends_says_how_to_give_them(put, content: bytes, toml: bytes, reason: str) -> None:  # type: ignore[no-untyped-def]
+    sql = put({"run.json": content, "dataset.toml": toml})
+    ((told,),) = sql("SELECT reason FROM rejects")
+    assert reason in told and sql("SELECT count(*) FROM link_samples") == [(0,)]
+
+
+def test_the_near_end_of_fping_is_stated(put) -> None:  # type: ignore[no-untyped-def]
+    text = lines("[1700000000.1] oslo : [0], 64 bytes, 11.6 ms (11.6 avg, 0% loss)")
+    sql = put({"fping.log": text, "dataset.toml": b'[values]\nsrc = "paris"\n'})
+    assert sql("SELECT src, dst FROM link_samples") == [("paris", "oslo")]
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ('[values]\nsrc = "a"\nkind = "tcp"', "iperf3 does not use [values] kind of"),
+        ('[units]\nrtt_s = "ms"', "iperf3 does not use [units] of"),
+        (
+            'reader = "iperf3"\ntable = "link_samples"\n[columns]\nts = "t"',
+            "iperf3 does not use table, [columns] of",
+        ),
+        ('reader = "nccl-tests"\n[sites]\na = "b"', "nccl-tests does not use [sites] of"),
+    ],
+)
+def test_what_a_reader_does_not_use_is_refused_by_name(put, toml: str, named: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError) as caught:
+        put({RUN: iperf_bytes(), "dataset.toml": toml.encode()})
+    assert f"reader {named} dataset.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("toml", ['table = "link_samples"\n', ""])
+def test_a_table_or_columns_imply_the_reader(put, toml: str) -> None:  # type: ignore[no-untyped-def]
+    held = pa.table({"t": ["2024-01-01T00:00:00Z"], "src": ["a"], "dst": ["b"], "bandwidth_bps": [1.0]})
+    parquet, csv = (
+        io.BytesIO(),
+        lines("t,src,dst,bandwidth_bps,kind,loss", "2024-01-01T00:00:01Z,a,b,1,tcp,0"),
+    )
+    pq.write_table(held, parquet)
+    columns = f'{toml}[columns]\nts = "t"\n'.encode()
+    files = {"a.csv": csv} | ({"b.parquet": parquet.getvalue()} if toml else {})
+    sql = put({**files, "dataset.toml": columns})
+    assert sql("SELECT source_file FROM link_samples ORDER BY 1") == [(name,) for name in files]
 
 
 def test_iperf3_with_two_warm_up_seconds_and_reverse(put) -> None:  # type: ignore[no-untyped-def]
@@ -273,10 +369,6 @@ def test_columns_keep_nanoseconds_beside_a_bad_neighbour(put) -> None:  # type: 
 
 
 def test_parquet_means_the_same_as_csv(put) -> None:  # type: ignore[no-untyped-def]
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     held = io.BytesIO()
     moment = pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * 3, pa.timestamp("us", "UTC"))
