@@ -13,7 +13,7 @@ from ingest.errors import NotFoundError, UsageError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
-from replay import decisions, explain, runner, runs
+from replay import decisions, explain, past_world, runner, runs
 from replay.conservation import Books
 from replay.decisions import Recorded
 from replay.events import Event
@@ -111,12 +111,18 @@ def audit(
 
 
 def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[Finding], list[str]]:
-    """Findings and notes of computing the run again, once as it was and once with another future."""
+    """Findings and notes of computing the run again, once as it was and once with another future.
+
+    What was ingested since is passed over; where the measurements themselves are other ones there is nothing
+    to compute it from, which says nothing about the log.
+    """
     run_id, header = reader.run_dir.name, from_payload(reader.header())
     try:
         stage, differences = runner.restage(store, header, reader.events())
     except NotFoundError as error:
         return [], [f"not executed again: {error}"]
+    if remeasured := past_world.remeasured(stage.setup, header):
+        return [], [f"not executed again: {past_world.told(remeasured, header)}"]
     notes = [f"executed again although {difference}" for difference in differences]
     try:
         repeat(stage, reader, progress=progress)

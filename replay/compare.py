@@ -11,17 +11,16 @@ from ingest.units import NS_PER_S
 from policy import bound as clairvoyance
 from policy import registry
 from policy.bound import Bound, uses_local_sgd
-from replay import runner, runs
+from replay import past_world, runner, runs
 from replay.bench_world import World
 from replay.events import Event, canonical
 from replay.header import Header, from_payload
 from replay.kpis import Kpis
 from replay.log import RunReader
 from replay.observation import plan_from_json
-from twin import scenario as scenarios
 from twin.plan import Plan
-from twin.settings import Weights
 from twin.scenario import Setup
+from twin.settings import Weights
 
 Json = dict[str, Any]
 DEFAULT_POLICIES = ("static", "single", "greedy", "mpc", "hippo")
@@ -165,7 +164,7 @@ def beside(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparis
     newest[header.policy] = run_id
     played = [(policy, newest[policy]) for policy in registry.names() if policy in newest]
     rows = [Row(policy, run, None, runner.result(store, run).kpis) for policy, run in played]
-    setup = scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
+    setup = past_world.prepare(store, header)
     return of_rows(store, setup, rows, progress=progress)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from replay.observation import digest
-from twin.scenario import Scenario, Window
+from twin.scenario import Scenario
+from twin.window import Seen, Window
 
 Engine = Literal["kernel", "des"]
 
@@ -46,7 +47,7 @@ class Header:
     checkpoint: str | None  # digest; the files lie in the store under this name
     enforce_deadline: bool
     code: Mapping[str, str] = field(default_factory=code_version)
-    branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision"}, see `replay.whatif`
+    branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision", "window_ns"}, see `whatif`
     part_of: str | None = None  # the retraining that this run is an evaluation of
 
     @property
@@ -58,6 +59,16 @@ class Header:
     def window(self) -> Window:
         """Which part of the series is run."""
         return cast(Window, self.world["window"])
+
+    @property
+    def window_ns(self) -> int:
+        """How long the window is; a what-if may end before it does, and then says so."""
+        return int((self.branch or {}).get("window_ns", self.world["end_ns"]))
+
+    @property
+    def seen(self) -> Seen:
+        """The series that the run was made from."""
+        return Seen(int(self.world["origin_epoch_ns"]), self.window_ns, self.world["traces"]["source"])
 
     @property
     def config_digest(self) -> str:

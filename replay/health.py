@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ingest.errors import TwinError
-from replay import runs
+from replay import past_world, runs
 from replay.accuracy import DomainErrors, Errors, Innovations, LinkErrors, merged
-from replay.header import Header, from_payload
+from replay.header import from_payload
 from replay.log import RunReader
-from twin import scenario as scenarios
 from twin.domain import Matrix
 from twin.kalman import pairs
 from twin.scenario import Setup
@@ -99,7 +98,7 @@ def of(store: Path, run_id: str) -> Health:
     reader = RunReader(runs.folder(store, run_id))
     header = from_payload(reader.header())
     try:
-        setup, problem = _setup(store, header), None
+        setup, problem = past_world.prepare(store, header), None
     except TwinError as error:  # the log stays readable when its data set has left the lake
         setup, problem = None, str(error)
     names = header.scenario().domains
@@ -119,10 +118,6 @@ def of(store: Path, run_id: str) -> Health:
         _domain("iteration", domains.iterations, None),
         problem,
     )
-
-
-def _setup(store: Path, header: Header) -> Setup:
-    return scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed)
 
 
 def _domain_errors(setup: Setup | None, size: int) -> DomainErrors:

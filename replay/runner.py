@@ -1,7 +1,7 @@
 """The loop of a run: next fact, view, policy, decision, log. The rest of this file prepares or repeats it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import registry
 from policy.protocol import Context, Decision, Policy
-from replay import champion, runs, sql
+from replay import champion, past_world, runs, sql
 from replay.compaction import tidy
 from replay.coordinator import LATE, Coordinator
 from replay.events import Event, canonical
@@ -23,9 +23,10 @@ from replay.sinks import Record, Sink, Totals
 from twin import scenario as scenarios
 from twin.cluster import World
 from twin.facts import Trigger
-from twin.scenario import Scenario, Setup, Window
+from twin.scenario import Scenario, Setup
 from twin.seeds import generator
 from twin.view import View
+from twin.window import Window
 
 Json = dict[str, Any]
 
@@ -243,23 +244,13 @@ def restage(store: Path, header: Header, stored: Iterable[Event]) -> tuple[Stage
             f"this is a log of {header.policy}: no policy decided in it, and there is no world to compute "
             "again; `twin report` shows it, `twin audit` checks it"
         )
-    setup = shortened(
-        scenarios.prepare(header.scenario(), store, window=header.window, seed=header.seed), header
-    )
-    differences = []
+    setup = past_world.prepare(store, header)
+    differences = [f"the {name} trace has changed" for name in past_world.changed(setup, header)]
     if dict(header.code) != code_version():
-        differences.append(f"its code was {_short(header.code)}, this is {_short(code_version())}")
-    now, then = setup.header()["traces"], header.world["traces"]
-    differences += [f"the {name} trace has changed" for name in sorted(then) if now.get(name) != then[name]]
+        differences.insert(0, f"its code was {_short(header.code)}, this is {_short(code_version())}")
     kept = 0 if header.branch is None else int(header.branch["decision"])
     missed, script = inputs(stored, kept)
     return stage(header, setup, lambda: load_policy(store, header), missed, script), tuple(differences)
-
-
-def shortened(setup: Setup, header: Header) -> Setup:
-    """The world as far as the run of `header` went: a what-if may end before the window does."""
-    end_ns = int(header.world["end_ns"])
-    return setup if end_ns >= setup.wan.end_ns else replace(setup, wan=replace(setup.wan, end_ns=end_ns))
 
 
 def inputs(stored: Iterable[Event], kept: int) -> tuple[dict[int, str], dict[int, Json]]:

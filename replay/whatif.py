@@ -13,18 +13,16 @@ from typing import Any
 
 from ingest.errors import InputError, UsageError
 from ingest.progress import SILENT, Progress
-from ingest.units import NS_PER_S, to_ns
-from policy import registry
-from replay import champion, judge, options, runner, runs
+from ingest.units import NS_PER_S
+from replay import branching, judge, runner, runs
 from replay.events import Event, canonical
-from replay.header import Header, code_version, from_payload
+from replay.header import from_payload
 from replay.judge import Verdict
 from replay.kpis import Kpis, of_events
 from replay.log import RunReader
 from replay.observation import plan_from_json, plan_to_json
-from replay.sinks import Collect, Record
+from replay.sinks import Record
 from twin import perturb
-from twin import scenario as scenarios
 from twin.disturbance_settings import LinkChange
 
 Json = dict[str, Any]
@@ -109,33 +107,39 @@ def what_if(
     """Run `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
 
     The policy is that of the run unless named; with `links` the world is another one in these. With `until_s`
-    both runs are taken to that time only.
+    both runs are taken to that time only. Samples that the data set has got since the run are passed over.
 
     Raises:
         NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
-        a time outside the run. InputError: the run is not finished. InfeasibleError: the policy cannot start.
-        DamageError: the log is damaged, or this code does not reproduce what the decisions were made of.
+        a time outside the run. InputError: the run is not finished, or its world cannot be made again.
+        InfeasibleError: the policy cannot start. DamageError: the log is damaged, or this code does not
+        reproduce what the decisions were made of.
     """
     reader = RunReader(runs.folder(store, run_id))
     if not reader.finished:
         raise InputError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
     played = from_payload(reader.header())
-    header = branch(store, played, run_id, policy or played.policy, checkpoint, from_decision, until_s)
+    header = branching.branch(
+        store, played, run_id, policy or played.policy, checkpoint, from_decision, until_s
+    )
     if links:
         if from_decision:
             raise UsageError("--link changes what was decided on: use its @SECONDS, not --from-decision")
-        header = elsewhere(store, header, links)
-    stage, notes = staged(store, played, header, reader.events())
+        header = branching.elsewhere(store, header, links)
+    stage, notes = branching.staged(store, played, header, reader.events())
     name = runs.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
     record = Record(runs.folder(store, name))
     try:
         runner.play(stage, record, progress)
     finally:
         record.close()
-    base = list(reader.events()) if until_s is None else _cut(store, played, reader, header, progress)
+    end_ns = int(header.world["end_ns"])
+    base = list(reader.events())
+    if until_s is not None:
+        base = branching.cut(store, played, base, end_ns, progress)
     other = list(RunReader(runs.folder(store, name)).events())
-    found = paired(run_id, base, name, other, int(header.world["end_ns"]))
-    modelling = tuple(perturb.told(change) for change in links)
+    found = paired(run_id, base, name, other, end_ns)
+    modelling = tuple(perturb.told(change, end_ns) for change in links)
     return replace(found, from_decision=from_decision, until_s=until_s, notes=(*modelling, *notes))
 
 
@@ -177,69 +181,6 @@ def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], en
         verdicts=judge.judge([judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)]),
         notes=(),
     )
-
-
-def branch(
-    store: Path, played: Header, run_id: str, policy: str, checkpoint: str | None, decision: int,
-    until_s: float | None,
-) -> Header:  # fmt: skip
-    """The header of a run that leaves `run_id`, of header `played`, at `decision`.
-
-    Raises:
-        UsageError: no such policy, or a moment that the run does not have.
-    """
-    registry.entry(policy)
-    whole_ns = int(played.world["end_ns"])
-    end_ns = whole_ns if until_s is None else to_ns(until_s)
-    if not 0 < end_ns <= whole_ns:
-        raise UsageError(f"--until {until_s:g}: the run goes from 0 to {whole_ns / NS_PER_S:g} s")
-    if decision < 0:
-        raise UsageError(f"--from-decision {decision}: decisions are numbered from 0")
-    return Header(
-        world={**played.world, "end_ns": end_ns},
-        policy=policy,
-        engine=played.engine,
-        checkpoint=champion.resolve(store, policy, checkpoint),
-        enforce_deadline=played.enforce_deadline,
-        branch={"run": run_id, "decision": decision},
-    )
-
-
-def elsewhere(store: Path, header: Header, links: Sequence[LinkChange]) -> Header:
-    """The same run in a world whose links are other ones.
-
-    Raises:
-        UsageError: a change names an unknown domain. NotFoundError: the data set has left the store.
-    """
-    scenario = options.relinked(header.scenario(), links)
-    setup = scenarios.prepare(scenario, store, window=header.window, seed=header.seed)
-    return replace(header, world={**setup.header(), "end_ns": header.world["end_ns"]})
-
-
-def staged(
-    store: Path, played: Header, header: Header, events: Iterable[Event]
-) -> tuple[runner.Stage, tuple[str, ...]]:
-    """The stage of a branch that has not run yet; `events` are those of the run that it leaves."""
-    assert header.branch is not None
-    kept = int(header.branch["decision"])
-    decided = [event for event in events if event.type == "decided"]
-    if kept > len(decided):
-        raise UsageError(f"--from-decision {kept}: the run made {len(decided)} decisions")
-    stage, differences = runner.restage(store, header, decided[:kept])
-    if dict(played.code) != code_version():
-        differences = ("the base run was made by other code", *differences)
-    return stage, tuple(f"compared although {difference}" for difference in differences)
-
-
-def _cut(store: Path, played: Header, reader: RunReader, header: Header, progress: Progress) -> list[Event]:
-    """The events of a logged run as they would be had it ended when `header`'s world does."""
-    short = replace(played, world={**played.world, "end_ns": header.world["end_ns"]})
-    decided = {e.payload["number"]: e.payload for e in reader.events() if e.type == "decided"}
-    setup = runner.restage(store, short, ())[0].setup
-    stage = runner.stage(short, setup, lambda: runner.load_policy(store, short), script=decided)
-    sink = Collect()
-    runner.play(stage, sink, progress)
-    return sink.events
 
 
 def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | None:

@@ -15,17 +15,24 @@ from twin.wan import LinkSeries, Times, Values, WanTrace, trace
 from twin.wan_settings import SourceSettings, WanSettings
 
 
-def load(store: Path, spec: WanSettings, domains: Sequence[str], train_share: float = 1.0) -> WanTrace:
+def load(
+    store: Path,
+    spec: WanSettings,
+    domains: Sequence[str],
+    train_share: float = 1.0,
+    between: samples.Between = None,
+) -> WanTrace:
     """Links between `domains` as measured in the data sets that `spec` names.
 
     Time 0 is the first sample of any link, the end is the last one's time. `train_share` is the part of the
-    series from whose mean a composed set takes its relative variation.
+    series from whose mean a composed set takes its relative variation. With `between` only samples of that
+    time are taken; levels, caps and round trips of a recipe stay medians over their whole sets.
 
     Raises:
         NotFoundError: the lake lacks a data set.
         UsageError: a data set lacks a site, a link or a round-trip time, or does not vary in time.
     """
-    found, borrowed = _series(store, spec, domains, train_share)
+    found, borrowed = _series(store, spec, domains, train_share, between)
     start = min(int(link.times_ns[0]) for link in found.values())
     end = max(int(link.times_ns[-1]) for link in found.values())
     if start == end:
@@ -109,14 +116,14 @@ def _base(spec: WanSettings) -> SourceSettings:
 
 
 def _series(
-    store: Path, spec: WanSettings, domains: Sequence[str], train_share: float
+    store: Path, spec: WanSettings, domains: Sequence[str], train_share: float, between: samples.Between
 ) -> tuple[dict[Pair, Series], int]:
     """Single-stream rates and round trips of every pair, and how many pairs borrow their variation."""
     if spec.level is not None and spec.variation is not None:
-        return _composed(store, spec, spec.level, spec.variation, domains, train_share)
+        return _composed(store, spec, spec.level, spec.variation, domains, train_share, between)
     base = _base(spec)
     sites = [base.sites.get(name, name) for name in domains]
-    found = samples.series(store, base, spec, sites)
+    found = samples.series(store, base, spec, sites, between)
     least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
     for i, j in permutations(range(len(sites)), 2):
         if (sites[i], sites[j]) not in found:
@@ -133,10 +140,11 @@ def _composed(
     variation: SourceSettings,
     domains: Sequence[str],
     train_share: float,
+    between: samples.Between,
 ) -> tuple[dict[Pair, Series], int]:
     """Level times relative variation."""
     levels = _complete(store, level, domains, samples.grid(store, level, spec, domains, "single_bps"))
-    links = samples.series(store, variation, spec, None)
+    links = samples.series(store, variation, spec, None, between)
     if not links:
         raise samples.explain(store, variation, [], "bandwidth sample")
     return varied(levels, links, _sites(variation, domains), train_share)

@@ -15,6 +15,8 @@ from twin.wan import Times, Values
 from twin.wan_settings import SourceSettings, WanSettings
 
 Pair = tuple[int, int]
+Between = tuple[int, int] | None
+"""The first and the last moment of samples, epoch ns, both included; None: of any time."""
 Figure = Literal["rtt_s", "bandwidth_bps", "single_bps"]
 
 _STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $sample_streams) END"
@@ -25,7 +27,8 @@ _OBTAINED = "coalesce(kind, '') IN ('', 'tcp', 'available', 'ping')"
 _OF_LINKS = f"""dataset = $dataset AND src <> dst
       AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
       AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
-      AND {_OBTAINED} AND coalesce(source_file = $file, true)"""
+      AND {_OBTAINED} AND coalesce(source_file = $file, true)
+      AND coalesce(epoch_ns(ts) BETWEEN $first_ns AND $last_ns, true)"""
 _SERIES = f"""
     SELECT epoch_ns(ts) AS ns, src, dst, avg({_RATE}) AS single_bps, avg(rtt_s) AS rtt_s
     FROM link_samples
@@ -61,13 +64,17 @@ class Series:
 
 
 def series(
-    store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None
+    store: Path,
+    source: SourceSettings,
+    spec: WanSettings,
+    sites: Sequence[str] | None,
+    between: Between = None,
 ) -> dict[tuple[str, str], Series]:
     """The samples of every link between `sites`, or of all links; sorted by link.
 
     Read in parts, so that memory beyond the numbers themselves does not grow with the trace.
     """
-    ask = _asking(store, source, spec, sites)
+    ask = _asking(store, source, spec, sites, between)
     sizes = ask(_SIZES).fetchall()
     found: dict[tuple[str, str], Series] = {}
     for sources, targets in _parts(sizes):
@@ -164,7 +171,11 @@ def _way_to(name: str) -> str:
 
 
 def _asking(  # type: ignore[no-untyped-def]
-    store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str] | None
+    store: Path,
+    source: SourceSettings,
+    spec: WanSettings,
+    sites: Sequence[str] | None,
+    between: Between = None,
 ):
     """What runs a query with the figures of a source and a spec, and with those that it is given."""
     from ingest import query  # brings duckdb, needed here only
@@ -177,6 +188,8 @@ def _asking(  # type: ignore[no-untyped-def]
         "streams": spec.streams,
         "sample_streams": spec.sample_streams,
         "min_duration_s": spec.min_duration_s,
+        "first_ns": None if between is None else between[0],
+        "last_ns": None if between is None else between[1],
     }
 
     def ask(text: str, **given: list[str]):  # type: ignore[no-untyped-def]

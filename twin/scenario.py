@@ -1,11 +1,12 @@
 """A scenario file becomes a `Setup`: everything a run is a function of, in one frozen value."""
 
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ingest import config, resources
 from ingest.errors import NotFoundError, UsageError
@@ -24,18 +25,12 @@ from twin.records import NOTHING, Records
 from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
 from twin.submission import Submission
 from twin.wan import WanTrace
+from twin.window import TRAIN_SHARE, Seen, Window, split
 
 if TYPE_CHECKING:
     from twin.estimate import Estimator
 
-__all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare", "split"]
-
-Window = Literal["train", "validate", "test", "all"]
-
-TRAIN_SHARE = 0.70
-"""Part of a WAN series, in time, that may be learned from; the rest is for testing."""
-VALIDATE_SHARE = 0.15
-"""Last part of the training share, kept for choosing between what was learned."""
+__all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,11 +134,13 @@ def prepare(
     window: Window = "test",
     dataset: str | None = None,
     seed: int | None = None,
+    seen: Seen | None = None,
 ) -> Setup:
     """Load the links of `scenario` from the lake and cut out `window`; `dataset` replaces all of its own.
 
     The filters are fitted on the first 70 % of the series, unperturbed; perturbation and outages change the
-    window only. `seed` defaults to the scenario's.
+    window only. `seed` defaults to the scenario's. With `seen` the series is what a run of the past saw of
+    it, though the data set has grown since; it is all of today's where that stretch is no longer what it was.
 
     `calibration: latest` becomes the digest of what is latest now, so that the run stays what it was.
 
@@ -157,9 +154,22 @@ def prepare(
     if scenario.calibration is not None:
         constants = calibration.find(store, scenario.calibration)
         scenario = scenario.model_copy(update={"calibration": constants.digest})
-    whole = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
+    whole = _links(store, scenario, window, seen)
     found = records.load(store, scenario, _job(scenario))
     return assemble(scenario, whole, window=window, seed=seed, found=found, constants=constants)
+
+
+def _links(store: Path, scenario: Scenario, window: Window, seen: Seen | None) -> WanTrace:
+    """The whole series of every link: today's, or the part of it that gives what was `seen`."""
+    today = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
+    if seen is None or today.digest == seen.digest:
+        return today
+    between = seen.extent(window, scenario.wan.stretch)
+    with suppress(NotFoundError, UsageError):  # a link has no sample of that time any more
+        then = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE, between)
+        if then.digest == seen.digest:
+            return then
+    return today
 
 
 def assemble(
@@ -179,9 +189,9 @@ def assemble(
     always = [change for change in scenario.link_changes if change.at_s is None]
     surprises = [change for change in scenario.link_changes if change.at_s is not None]
     whole = altered(whole, always)
-    start_ns, end_ns = split(whole, window)
+    start_ns, end_ns = split(whole.end_ns, window)
     asked = sensing(scenario)
-    filters = filters or _fitted(_Train.of(whole.window(0, split(whole, "test")[0])), asked)
+    filters = filters or _fitted(_Train.of(whole.window(0, split(whole.end_ns, "test")[0])), asked)
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
@@ -219,21 +229,6 @@ class _Train:
 def _fitted(train: _Train, asked: Sensing) -> LinkParameters:
     """Filters fitted once for all runs of a process on the same measurements."""
     return past.fit(train.trace, asked)
-
-
-def split(wan: WanTrace, window: Window) -> tuple[int, int]:
-    """Start and end of a window in nanoseconds of the whole series.
-
-    Raises:
-        UsageError: unknown window.
-    """
-    end = wan.end_ns
-    test = round(TRAIN_SHARE * end)
-    validate = round(TRAIN_SHARE * (1 - VALIDATE_SHARE) * end)
-    parts = {"train": (0, validate), "validate": (validate, test), "test": (test, end), "all": (0, end)}
-    if window not in parts:
-        raise UsageError(f"no window is called {window!r}{config.suggestion(window, parts)}")
-    return parts[window]
 
 
 def sensing(scenario: Scenario) -> Sensing:

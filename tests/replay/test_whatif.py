@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.errors import DamageError, InputError, UsageError
-from replay import audit, header, rerun, runs, whatif
+from replay import audit, branching, header, past_world, rerun, runs, whatif
 from replay.events import Event, canonical
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
@@ -53,6 +53,16 @@ def test_the_same_policy_where_a_link_is_slower_from_some_time_on(store: Path) -
         whatif.what_if(store, done.run_id, links=[slower.model_copy(update={"src": "d9"})])
     with pytest.raises(UsageError, match="@SECONDS"):
         whatif.what_if(store, done.run_id, links=[slower], from_decision=1)
+
+
+def test_a_change_of_a_link_that_changes_nothing_is_refused_or_says_so(store: Path) -> None:
+    base = toy_run(store, "static").run_id
+    with pytest.raises(UsageError, match="d0 > d0 is no link: name two domains"):
+        whatif.what_if(store, base, links=[LinkChange(src="d0", dst="d0", bandwidth_factor=0.5)])
+    late = LinkChange(src="d0", dst="d1", bandwidth_factor=0.5, at_s=400)
+    assert whatif.what_if(store, base, links=[late], until_s=300.0).notes == (
+        "what if d0 > d1: bandwidth x 0.5 from 400 s, after the end at 300 s: nothing changes",
+    )
 
 
 def test_the_first_event_that_differs_is_named(store: Path) -> None:
@@ -140,6 +150,9 @@ def test_mistakes_are_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
         whatif.what_if(store, "half", "static")
     assert rerun.again(store, "half").compared == 40
     monkeypatch.setitem(toys.STEPS, (0, 1), [(100.0, 3e9)])
+    with pytest.raises(InputError, match="link samples of toy from that time are no longer"):
+        whatif.what_if(store, base.run_id, "static", from_decision=5)
+    monkeypatch.setattr(past_world, "changed", lambda *_: ())  # a fault of the code, not of the data
     with pytest.raises(DamageError, match="another view"):
         whatif.what_if(store, base.run_id, "static", from_decision=5)
 
@@ -171,7 +184,7 @@ def test_only_runs_that_ended_together_are_set_side_by_side(
 
 def test_a_base_run_of_other_code_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = toy_run(store, "static")
-    monkeypatch.setattr(whatif, "code_version", lambda: {"version": "9", "sources": "f" * 64})
+    monkeypatch.setattr(branching, "code_version", lambda: {"version": "9", "sources": "f" * 64})
     found = whatif.what_if(store, base.run_id, "single")
     assert any("the base run was made by other code" in note for note in found.notes)
 

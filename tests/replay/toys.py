@@ -34,7 +34,13 @@ STEPS: Steps = {(0, 1): [(200.0, 3e9), (400.0, 2e10)]}
 
 
 def prepare(
-    scenario: Scenario, store: Path, *, window: str = "test", dataset: Any = None, seed: Any = None
+    scenario: Scenario,
+    store: Path,
+    *,
+    window: str = "test",
+    dataset: Any = None,
+    seed: Any = None,
+    seen: Any = None,
 ) -> Setup:
     """Stands for `twin.scenario.prepare`: links that step at 200 s and 400 s instead of the lake's."""
     used = scenario.seed if seed is None else seed

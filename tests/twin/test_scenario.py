@@ -14,7 +14,7 @@ from ingest.units import NS_PER_S
 from twin import past
 from twin.calibration import Calibration
 from twin.fits import Fit
-from twin.scenario import assemble, digest, load, names, prepare, split
+from twin.scenario import assemble, digest, load, names, prepare
 from twin.wan import LinkSeries
 
 S = NS_PER_S
@@ -110,17 +110,6 @@ def test_prices_take_the_most_specific_statement() -> None:
     assert prices.price("europe-west2-a_gcp", "lon02_ibm") == 0.08
     assert prices.price("europe-west2-a_gcp", "syd01_ibm") == 0.15
     assert prices.price("syd01_ibm", "lon02_ibm") == 0.14
-
-
-def test_windows_are_disjoint_in_order_and_cover_everything() -> None:
-    wan = toy_wan(seconds=1000)
-    train, validate, test = (split(wan, window) for window in ("train", "validate", "test"))
-    assert train == (0, 595 * S)
-    assert validate == (595 * S, 700 * S)
-    assert test == (700 * S, 1000 * S)
-    assert split(wan, "all") == (0, 1000 * S)
-    with pytest.raises(UsageError, match="did you mean 'test'"):
-        split(wan, "tst")  # type: ignore[arg-type]
 
 
 def test_prepare_from_the_shipped_traces(store: Path) -> None:

@@ -1,0 +1,57 @@
+"""Parts of a series in time, to learn from, to choose on and to test on; and which series a part is of."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ingest import config
+from ingest.errors import UsageError
+
+Window = Literal["train", "validate", "test", "all"]
+
+TRAIN_SHARE = 0.70
+"""Part of a WAN series, in time, that may be learned from; the rest is for testing."""
+VALIDATE_SHARE = 0.15
+"""Last part of the training share, kept for choosing between what was learned."""
+_VALIDATE_FROM = TRAIN_SHARE * (1 - VALIDATE_SHARE)
+_SHARES: dict[Window, tuple[float, float]] = {
+    "train": (0, _VALIDATE_FROM),
+    "validate": (_VALIDATE_FROM, TRAIN_SHARE),
+    "test": (TRAIN_SHARE, 1),
+    "all": (0, 1),
+}
+_SLACK_NS = 1_000
+"""More than rounding loses on the way from a series to its window and back, less than samples lie apart."""
+
+
+def split(end_ns: int, window: Window) -> tuple[int, int]:
+    """Start and end of a window of a series from 0 to `end_ns`, in nanoseconds of the series.
+
+    Raises:
+        UsageError: unknown window.
+    """
+    if window not in _SHARES:
+        raise UsageError(f"no window is called {window!r}{config.suggestion(window, _SHARES)}")
+    first, last = _SHARES[window]
+    return round(first * end_ns), round(last * end_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The series that a run was made from, as its header tells it.
+
+    `origin_epoch_ns` and `length_ns` are those of the window that was run; `digest` is of the whole series.
+    """
+
+    origin_epoch_ns: int
+    length_ns: int
+    digest: str
+
+    def extent(self, window: Window, stretch: float = 1.0) -> tuple[int, int]:
+        """From when to when the samples of the whole series were, epoch ns, if `window` of it was run.
+
+        `stretch` is that of the time axis. Wider than they were by less than any two samples lie apart.
+        """
+        first, last = _SHARES[window]
+        whole_ns = self.length_ns / (last - first)
+        begin_ns = self.origin_epoch_ns - round(first * whole_ns)
+        return begin_ns - _SLACK_NS, begin_ns + round(whole_ns / stretch) + _SLACK_NS
