@@ -54,6 +54,7 @@ def replay(
     """Run the twin on traces under a policy and log everything.
 
     `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
+    `latest` is then the newest run that is no what-if itself.
 
     \b
     Examples:
@@ -126,7 +127,7 @@ def again(
     from replay import options, rerun, runs, whatif
     from replay import show_whatif as show
 
-    run_id = runs.find(out.store, run)
+    run_id = runs.find(out.store, run, branches=False)
     if policy is None and not links:
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from ingest.errors import NotFoundError
+from ingest.errors import NotFoundError, TwinError
+from replay.log import RunReader
 
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
@@ -36,8 +37,10 @@ def all_ids(store: Path) -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
 
 
-def find(store: Path, name: str) -> str:
+def find(store: Path, name: str, *, branches: bool = True) -> str:
     """The run that `name` means: its id, or a unique beginning of it, or `latest`.
+
+    Without `branches` the latest is the newest run that is no what-if.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -46,7 +49,11 @@ def find(store: Path, name: str) -> str:
     if name in ids:
         return name
     if name == LATEST and ids:
-        return max(ids, key=lambda run: (folder(store, run).stat().st_mtime_ns, run))
+        newest = sorted(ids, key=lambda run: (folder(store, run).stat().st_mtime_ns, run), reverse=True)
+        found = next((run for run in newest if branches or not _is_branch(store, run)), None)
+        if found is None:
+            raise NotFoundError(f"{LATEST}: every run in {store / RUNS} is a what-if; type the name of one")
+        return found
     fitting = [run for run in ids if run.startswith(name)]
     if len(fitting) == 1:
         return fitting[0]
@@ -56,6 +63,14 @@ def find(store: Path, name: str) -> str:
         )
     known = ", ".join(ids[:5]) or "none yet"
     raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+
+
+def _is_branch(store: Path, run: str) -> bool:
+    """Whether it is a what-if; one that cannot be read is not, so that nobody passes over damage unseen."""
+    try:
+        return "branch" in RunReader(folder(store, run)).header()
+    except TwinError:
+        return False
 
 
 def folder(store: Path, run: str) -> Path:

@@ -28,6 +28,11 @@ def what_if(console: Console, found: "WhatIf") -> None:
     if ours == theirs:
         ours, theirs = f"{ours}, as it was", f"{theirs}, what if"
     console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
+    if found.base_branch is not None:
+        left = "{run} at decision {decision}".format(**found.base_branch)
+        console.line(f"  {found.base_run} is a what-if itself: it leaves {left}")
+    for changed in found.base_links:
+        console.line(f"  {found.base_run} has already: {changed}")
     split = found.divergence
     if split is None:
         console.line("the two never have different plans")

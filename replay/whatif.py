@@ -60,6 +60,8 @@ class WhatIf:
     other: Kpis
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
+    base_branch: Json | None  # where the base leaves another run, if it is a what-if itself
+    base_links: tuple[str, ...]  # how the base's links are other ones than measured, in words
 
     @property
     def differences(self) -> dict[str, float | None]:
@@ -83,6 +85,8 @@ class WhatIf:
             "differences": self.differences,
             "verdicts": [{"kpi": v.kpi, "mean": v.mean, "low": v.low, "high": v.high} for v in self.verdicts],
             "notes": list(self.notes),
+            "base_branch": self.base_branch,
+            "base_links": list(self.base_links),
         }
 
 
@@ -180,6 +184,8 @@ def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], en
         other=of_events(other),
         verdicts=judge.judge([judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)]),
         notes=(),
+        base_branch=None if ours.branch is None else dict(ours.branch),
+        base_links=tuple(perturb.told(change, end_ns) for change in ours.scenario().link_changes),
     )
 
 

@@ -241,12 +241,16 @@ def test_two_runs_part_where_their_plans_do(shown: Shown) -> None:
     kpis = Found(to_json=lambda: {"tokens": 100})
     found = Found(
         base_policy="mpc", policy="mpc", base_run="r", run_id="q", divergence=split, base=kpis, other=kpis,
-        differences={"tokens": 0}, verdicts=(), notes=("what if",),
+        differences={"tokens": 0}, verdicts=(), notes=("what if",), base_branch=None, base_links=(),
     )  # fmt: skip
     text = shown(show_whatif.what_if, found)
     assert "they part at decision 2, 60 s (period):" in text and "note: what if" in text
     assert "mpc, as it was: a:34L gains 0.1" in text  # the reason names the plan: not told twice
-    assert "mpc, what if: no plan: holds" in text
+    assert "mpc, what if: no plan: holds" in text and "already" not in text
+    found.base_branch, found.base_links = {"run": "p", "decision": 3}, ("what if a > b: bandwidth x 0.5",)
+    text = shown(show_whatif.what_if, found)
+    assert "r is a what-if itself: it leaves p at decision 3" in text
+    assert "r has already: what if a > b: bandwidth x 0.5" in text
 
 
 def test_an_estimate_that_cannot_be_made_is_a_dash(shown: Shown) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import DamageError, InputError, UsageError
+from ingest.errors import DamageError, InputError, NotFoundError, UsageError
 from replay import audit, branching, header, past_world, rerun, runs, whatif
 from replay.events import Event, canonical
 from replay.kpis import of_events
@@ -53,6 +53,33 @@ def test_the_same_policy_where_a_link_is_slower_from_some_time_on(store: Path) -
         whatif.what_if(store, done.run_id, links=[slower.model_copy(update={"src": "d9"})])
     with pytest.raises(UsageError, match="@SECONDS"):
         whatif.what_if(store, done.run_id, links=[slower], from_decision=1)
+
+
+def test_what_a_base_that_is_a_what_if_itself_has_already_is_told(store: Path) -> None:
+    done = toy_run(store, "static")
+    half = LinkChange(src="d0", dst="d1", bandwidth_factor=0.5, both_ways=True)
+    first = whatif.what_if(store, done.run_id, links=[half])
+    assert first.base_branch is None and first.base_links == ()
+    second = whatif.what_if(store, first.run_id, links=[half])
+    assert second.base_branch == {"run": done.run_id, "decision": 0}
+    assert second.base_links == ("what if d0 <> d1: bandwidth x 0.5",)
+    body = json.loads(json.dumps(second.to_json(), allow_nan=False))
+    assert body["base_branch"]["run"] == done.run_id and body["base_links"] == list(second.base_links)
+
+
+def test_the_latest_run_of_its_own_is_no_what_if(store: Path) -> None:
+    base = toy_run(store, "static").run_id
+    left = whatif.what_if(store, base, "single").run_id
+    assert runs.find(store, "latest") == left
+    assert runs.find(store, "latest", branches=False) == base
+    (runs.folder(store, base) / "damaged").touch()
+    for path in runs.folder(store, base).iterdir():
+        path.unlink()
+    assert runs.find(store, "latest", branches=False) == base, "what cannot be read is not passed over"
+    runs.folder(store, base).rmdir()
+    with pytest.raises(NotFoundError, match=r"every run in .* is a what-if"):
+        runs.find(store, "latest", branches=False)
+    assert runs.find(store, left[:-2], branches=False) == left
 
 
 def test_a_change_of_a_link_that_changes_nothing_is_refused_or_says_so(store: Path) -> None:

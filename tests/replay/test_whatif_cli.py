@@ -39,6 +39,13 @@ def test_every_command_says_it_in_words_and_in_json(store: Path) -> None:
         assert json.loads(made.stdout)["schema"] == schema
 
 
+def test_the_latest_run_to_replay_is_no_what_if(store: Path) -> None:
+    (base,) = runs.all_ids(store)
+    for links in (["--link", "d0 <> d1 = 0.5"], ["--link", "d0 <> d1 = 0.25"]):
+        made = json.loads(twin(store, "replay", "--run", "latest", *links, "--json").stdout)
+        assert made["base_run"] == base and made["base_links"] == []
+
+
 def test_a_run_that_is_not_reproduced_ends_with_3(store: Path) -> None:
     events = list(RunReader(runs.folder(store, runs.all_ids(store)[0])).events())
     done = next(event for event in events if event.type == "iteration_done")
