@@ -11,9 +11,9 @@ Json = dict[str, Any]
 
 def status(console: Console, found: Json) -> None:
     """Runs, the active checkpoint, data sets and the health of the filters."""
-    columns = ("run_id", "policy", "scenario", "events", "finished", "problem")
+    columns = ("run_id", "policy", "scenario", "events", "finished", "branch_of", "problem")
     runs = [tuple(run[column] for column in columns) for run in found["runs"]]
-    console.table("runs", columns, runs)
+    console.table("runs", (*columns[:5], "what if of", "problem"), runs)
     console.line(f"active checkpoint  {found['active'] or 'none: the shipped one'}")
     console.line(f"data sets          {', '.join(found['datasets']) or 'none: twin ingest traces/'}")
     console.line(f"lake digest        {found['lake_digest']}")

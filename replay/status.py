@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in the list; `problem` names what makes it unreadable."""
+    """One run in the list; `problem` names what makes it unreadable, `branch_of` what a what-if leaves."""
 
     run_id: str
     policy: str | None
@@ -25,6 +25,7 @@ class RunLine:
     finished: bool
     chain_head: str | None
     problem: str | None
+    branch_of: str | None = None
 
     def to_json(self) -> Json:
         """All fields by name."""
@@ -88,8 +89,8 @@ def run_line(store: Path, run_id: str) -> RunLine:
     except TwinError as error:
         return RunLine(run_id, None, None, 0, False, None, str(error))
     scenario = str(header.world["scenario"]["name"])
-    last = chain[-1]
-    return RunLine(run_id, header.policy, scenario, last.last_seq + 1, last.final, last.hash, None)
+    last, left = chain[-1], None if header.branch is None else str(header.branch["run"])
+    return RunLine(run_id, header.policy, scenario, last.last_seq + 1, last.final, last.hash, None, left)
 
 
 @dataclass(frozen=True, slots=True)

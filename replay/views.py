@@ -60,6 +60,14 @@ BOUNDS = View(
 )
 """Not for users: what `runs` is made of."""
 
+_LINK_CHANGES = """
+    nullif(array_to_string(list_transform(from_json(s.p.scenario->'$.link_changes', '[{"src":"VARCHAR",
+    "dst":"VARCHAR","bandwidth_factor":"VARCHAR","latency_factor":"DOUBLE","at_s":"VARCHAR","for_s":"VARCHAR",
+    "both_ways":"BOOLEAN"}]'), lambda c: c.src || CASE WHEN c.both_ways THEN ' <> ' ELSE ' > ' END || c.dst ||
+    ' = ' || c.bandwidth_factor || coalesce(' @ ' || c.at_s, '') || coalesce(' + ' || c.for_s, '') ||
+    CASE WHEN c.latency_factor = 1 THEN '' ELSE ', latency x ' || c.latency_factor END), '; '), '')"""
+"""Of `s.p.scenario`: every change in the form of `--link`, its latency behind it if that changes too."""
+
 RUNS = View(
     "runs",
     "a run",
@@ -73,6 +81,9 @@ RUNS = View(
         ("dataset", "WAN data set if not the scenario's own"),
         ("checkpoint", "digest of the policy's checkpoint"),
         ("config_digest", "SHA-256 of the resolved configuration"),
+        ("branch_of", "of a what-if: the run that it leaves; NULL: a run of its own"),
+        ("link_changes", "links that are other ones than measured, as --link has them; NULL: none"),
+        ("weights", "of the objective, as --weights has them: efficiency, utilisation, cost"),
         ("domains", "names of the domains in their order"),
         ("finished", "whether it came to its end"),
         ("horizon_s", "simulated seconds, of finished runs"),
@@ -89,15 +100,19 @@ RUNS = View(
     ),
     """
     SELECT m.run, s.p.scenario->>'$.name', s.p.policy, s.p.seed, s.p.engine, s.p."window", s.p.dataset,
-    s.p.checkpoint, s.p.config_digest, from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
+    s.p.checkpoint, s.p.config_digest, s.p.branch->>'$.run', """
+    + _LINK_CHANGES
+    + """,
+    (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
+    (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
     m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations, f.t.plans - 1, f.t.egress_usd, f.t.gpu_usd,
     m.events, m.segments, m.stored_bytes, m.digest, m.chain_head FROM stored_runs m LEFT JOIN (SELECT run,
     from_json(payload, '{"scenario":"JSON","policy":"VARCHAR","seed":"BIGINT",
     "engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
-    "config_digest":"VARCHAR"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s USING (run) LEFT
-    JOIN (SELECT run, sim_ns, from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT",
-    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM bounds WHERE type =
-    'run_finished') f USING (run) """,
+    "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s
+    USING (run) LEFT JOIN (SELECT run, sim_ns, from_json(payload->'$.totals', '{"tokens":"BIGINT",
+    "iterations":"BIGINT","plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM bounds
+    WHERE type = 'run_finished') f USING (run) """,
 )
 
 DECISIONS = View(

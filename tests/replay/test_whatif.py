@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ingest.errors import DamageError, InputError, NotFoundError, UsageError
-from replay import audit, branching, header, past_world, rerun, runs, whatif
+from replay import audit, branching, header, past_world, rerun, runs, status, whatif
 from replay.events import Event, canonical
 from replay.kpis import of_events
 from replay.log import RunReader, RunWriter
+from replay.sql import query
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
 from twin.disturbance_settings import LinkChange
@@ -65,6 +66,22 @@ def test_what_a_base_that_is_a_what_if_itself_has_already_is_told(store: Path) -
     assert second.base_links == ("what if d0 <> d1: bandwidth x 0.5",)
     body = json.loads(json.dumps(second.to_json(), allow_nan=False))
     assert body["base_branch"]["run"] == done.run_id and body["base_links"] == list(second.base_links)
+
+
+def test_what_ifs_are_told_from_runs_of_their_own_by_sql_and_status(store: Path) -> None:
+    base = toy_run(store, "static").run_id
+    changes = [
+        LinkChange(src="d0", dst="*", bandwidth_factor=0.5, at_s=300, for_s=60),
+        LinkChange(src="d1", dst="d2", latency_factor=2.0, both_ways=True),
+    ]
+    found = whatif.what_if(store, base, links=changes).run_id
+    asked = "SELECT run, branch_of, link_changes, weights FROM runs ORDER BY branch_of NULLS FIRST"
+    assert [tuple(row.values()) for row in query(store, asked).to_pylist()] == [
+        (base, None, None, "0.6,0.2,0.2"),
+        (found, base, "d0 > * = 0.5 @ 300.0 + 60.0; d1 <> d2 = 1.0, latency x 2.0", "0.6,0.2,0.2"),
+    ]
+    lines = {line.run_id: line.branch_of for line in status.status(store).runs}
+    assert lines == {base: None, found: base}
 
 
 def test_the_latest_run_of_its_own_is_no_what_if(store: Path) -> None:

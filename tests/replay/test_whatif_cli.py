@@ -44,6 +44,7 @@ def test_the_latest_run_to_replay_is_no_what_if(store: Path) -> None:
     for links in (["--link", "d0 <> d1 = 0.5"], ["--link", "d0 <> d1 = 0.25"]):
         made = json.loads(twin(store, "replay", "--run", "latest", *links, "--json").stdout)
         assert made["base_run"] == base and made["base_links"] == []
+    assert "what if of" in twin(store, "status").output
 
 
 def test_a_run_that_is_not_reproduced_ends_with_3(store: Path) -> None:

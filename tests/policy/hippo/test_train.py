@@ -14,7 +14,8 @@ import torch
 from ingest.errors import DamageError, InputError, NotFoundError, UsageError
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import GnnConfig, HiPpoConfig, ImitationConfig, PpoConfig, RolloutConfig, shipped
-from policy.hippo.train import train
+from policy.hippo.standing import origin
+from policy.hippo.train import Company, train
 from tests.worlds import toy_setup
 from twin.scenario import Setup
 
@@ -101,6 +102,16 @@ def test_resume_needs_the_same_configuration(setup: Setup, tmp_path: Path) -> No
     other = CONFIG.model_copy(update={"iterations": 4})
     with pytest.raises(UsageError, match="another configuration"):
         train(setup, config=other, out=tmp_path, resume=True)
+
+
+def test_a_resumed_training_needs_the_same_lessons_and_learners(setup: Setup, tmp_path: Path) -> None:
+    plain = origin([setup], (), 1)
+    assert plain == [[setup.scenario.name, setup.trace_digest, setup.window]]  # as states before said it
+    assert origin([setup], ["a"], 1) != origin([setup], ["b"], 1) != plain != origin([setup], (), 2)
+    train(setup, config=CONFIG, out=tmp_path, stop=Countdown(0), company=Company(lessons=["a"]))
+    for other in ([], ["b"], ["a", "b"]):
+        with pytest.raises(UsageError, match="lessons or number of learners"):
+            train(setup, config=CONFIG, out=tmp_path, resume=True, company=Company(lessons=other))
 
 
 def test_checkpoint_roundtrip_and_provenance(whole: tuple[Path, str]) -> None:
