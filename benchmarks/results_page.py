@@ -108,7 +108,11 @@ def bound_line(chapter: Chapter) -> str:
     if found is None:
         several = chapter.scenario.several_jobs
         return "No bound: it is not known for several jobs." if several else "No bound: nothing ran."
-    kind = "exact over every plan" if found.exact else f"over {found.candidates} candidate plans, not all"
+    kind = (
+        "exact over plans at the job's schedule"
+        if found.exact
+        else f"over {found.candidates} candidate plans, not all"
+    )
     gain = f"{100 * (found.tokens / found.static_tokens - 1):.1f} %" if found.static_tokens else "-"
     fixed = (
         f"the best of {found.enumerated:,} enumerated" if found.static_exact else "the best of the candidates"

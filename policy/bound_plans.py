@@ -25,7 +25,8 @@ FOUND = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Plans that differ in knobs that are turned for free; `rate` (S,) is the best of them in every slot."""
+    """Plans of the set that differ in knobs that are turned for free; `rate` (S,) is the best of them in
+    every slot. No plan is made up for a family: it has those that searches and compared policies found."""
 
     plans: tuple[Plan, ...]
     rate: Float

@@ -4,7 +4,7 @@ A plan does in a part of the window at most what it would do there under the bes
 that part. Sieves with that, each exact: how many layers a share may have before its busiest stage alone is
 too slow; then the work under the best links of a few long parts, and of many short ones. What passes is
 evaluated slot by slot. "Every" means: sizes shared by the domains of a plan (`shapes.profiles`), default
-placement.
+placement, the job's schedule, point-to-point mode and warm-up depth, direct routes.
 """
 
 from collections.abc import Sequence

@@ -19,8 +19,9 @@ COMPARED = (
     "regret", "regret (fixed)", "decisions", "moves", "p50 ms", "p99 ms",
 )  # fmt: skip
 REGRET = (
-    "regret = share of the bound's tokens that were not trained; the bound knows the future. (fixed): of the "
-    "best plan that is never left, in hindsight"
+    "regret = share of the bound's tokens that were not trained; the bound knows the future, over plans with "
+    "the job's schedule, messages and warm-up and those used here. (fixed): of the best plan that is never "
+    "left, in hindsight"
 )
 
 
