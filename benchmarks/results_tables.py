@@ -141,7 +141,9 @@ def summary(results: Sequence[Result]) -> str:
     cost = [middle(change(r.chapter, "hippo", "static", lambda k: k.usd_per_token)) for r in chosen]
     covered = [reach(r, "hippo", "coverage") for r in alone(results)]
     volume = [reach(r, "hippo", "volume") for r in alone(results)]
-    lost = [loss(r, "hippo", "median") for r in alone(results)]
+    noisy = [r for r in alone(results) if loss(r, "hippo", "median") is not None]
+    lost, worst = ([loss(r, "hippo", what) for r in noisy] for what in ("median", "worst"))
+    beyond = [difference(loss(r, "hippo", "median"), loss(r, "bound", "median")) for r in noisy]
     under_load = [row for r in results for row in steadiness(r.chapter) if row.policy == "hippo"]
     steady, queued = [row.stability.mean for row in under_load], [row.queued for row in under_load]
     regrets = [row["regret"] for row in rows]
@@ -156,7 +158,9 @@ def summary(results: Sequence[Result]) -> str:
         ("regret to the bound", "", "<= 2 %", regrets, percent, lambda v: v <= 0.02),
         ("utilisation vs static", "+35 %", "+35 %", used, signed, lambda v: v >= 0.35),
         ("egress per token vs static", "-30 %", "-30 %", cost, signed, lambda v: v <= -0.3),
-        ("time lost to +-30 % WAN", "< 10 %", "< 3 % over the bound's", lost, signed, lambda v: v < 0.1),
+        ("time lost to +-30 % WAN, median", "< 10 %", "", lost, signed, lambda v: v < 0.1),
+        ("the same, worst seed", "< 10 %", "", worst, signed, lambda v: v < 0.1),
+        ("the median beyond the bound's", "", "< 3 %", beyond, signed, lambda v: v < 0.03),
         ("coordination, slowest", "<= 2 s", "<= 50 ms", heard, ms, lambda v: v <= 2),
         ("stability at load +-20 %", ">= 99 %", ">= 99.9 %", steady, fine, lambda v: v >= 0.99),
         ("jobs' time in the queue then", "", "", queued, percent, None),
@@ -186,6 +190,11 @@ def loss(result: Result, policy: str, what: str) -> float | None:
     """Median or worst time per token lost at +-30 %."""
     rows = result.chapter.robustness()
     return next((row[what] for row in rows if row["policy"] == policy and row["clip"] == 0.3), None)
+
+
+def difference(one: float | None, other: float | None) -> float | None:
+    """One less the other, where both are known."""
+    return None if one is None or other is None else one - other
 
 
 def times(results: Sequence[Result]) -> str:
