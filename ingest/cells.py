@@ -32,6 +32,12 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 Constants = Mapping[str, Any]
 NONE: Constants = {}
 
+
+def no_hint(cell: str) -> str:
+    """Nothing to say beyond the reason."""
+    return ""
+
+
 Convert = Callable[[pa.Array], pa.Array]
 """Text to values of one type; raises `ArrowInvalid` when some cell does not fit. Null stays null."""
 
@@ -42,6 +48,7 @@ class Column:
 
     direct: type into which the CSV parser may turn the cells itself; `convert` takes that type or text.
     one: the same for a single cell of text; raises ValueError.
+    hint: what else the reject of a cell says, such as the way out.
     """
 
     target: str
@@ -51,6 +58,7 @@ class Column:
     one: Callable[[str], Any]
     kind: pa.DataType
     reason: str
+    hint: Callable[[str], str] = no_hint
 
 
 class Typed:
@@ -111,7 +119,8 @@ def _typed(
             cells = later.texts().columns[column.source]
         for at in np.flatnonzero(wrong & ~bad):
             row = parsed.rows[int(at)].as_py()
-            rejects.append(Reject(row, column.source, cells[int(at)].as_py(), column.reason))
+            raw = cells[int(at)].as_py()
+            rejects.append(Reject(row, column.source, raw, column.reason + column.hint(raw)))
         bad |= wrong
     made["source_row"] = parsed.rows
     keep = None

@@ -5,8 +5,11 @@ required ones, and one more at least. Times are ISO 8601 (zone `timezone` if the
 1970; `[units]` says what else. `[values]` gives columns that the file lacks one value for all rows.
 """
 
+import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cache, partial
 from pathlib import PurePath
 
 import pyarrow as pa
@@ -26,6 +29,10 @@ _PARQUET = b"PAR1"
 _OWN = (*ADDED, "source_row")
 _PARQUET_ROWS = 1 << 16
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SPELT = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_YEAR_S = 365.25 * 86400
+_WITH_UNIT = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*([A-Za-z%][A-Za-z/%]*)")
+"""A number and what it counts, such as `800 Mb/s`."""
 
 
 class Columns:
@@ -127,9 +134,8 @@ def _column(source: Source, field: pa.Field, name: str, options: DatasetOptions,
     if unit is not None and unit not in factors:
         raise InputError(f"{source.shown}: {field.name} in {unit!r} is unknown{suggestion(unit, factors)}")
     factor = 1.0 if unit is None else factors[unit]
-    if pa.types.is_integer(field.type):
-        return cells.whole(field.name, name, factor)
-    return cells.number(field.name, name, factor)
+    made = (cells.whole if pa.types.is_integer(field.type) else cells.number)(field.name, name, factor)
+    return replace(made, hint=partial(_unit_hint, field.name))
 
 
 def _time(source: Source, target: str, name: str, unit: str | None, timezone: str, sample: str) -> Column:
@@ -138,8 +144,32 @@ def _time(source: Source, target: str, name: str, unit: str | None, timezone: st
     if unit is not None:
         return cells.epoch(target, name, _TIME_UNITS[unit])
     if sample.strip().replace(".", "", 1).isdigit():
-        return cells.epoch(target, name)
-    return cells.instant(target, name, timezone, sample)
+        made = cells.epoch(target, name)
+    else:
+        made = cells.instant(target, name, timezone, sample)
+    return replace(made, hint=partial(_time_hint, target))
+
+
+def _time_hint(target: str, cell: str) -> str:
+    """The unit in which a number would be a time of 1990 to 2100, if it is none in seconds."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return ""
+    fitting = [unit for unit, factor in _TIME_UNITS.items() if 20 * _YEAR_S <= value * factor < 130 * _YEAR_S]
+    if not fitting or fitting == ["s"]:
+        return ""
+    return f'; as {_SPELT[fitting[0]]} it would be: say [units] {target} = "{fitting[0]}" in dataset.toml'
+
+
+def _unit_hint(target: str, cell: str) -> str:
+    """What to do with a number that has its unit beside it."""
+    found = _WITH_UNIT.fullmatch(cell.strip())
+    if found is None:
+        return ""
+    said, known = found[1], units.units_of(target)
+    near = said if said in known else next(iter(get_close_matches(said, known, n=1)), next(iter(known)))
+    return f'; leave only the number in the cell and say [units] {target} = "{near}" in dataset.toml'
 
 
 def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dict[str, object]:

@@ -474,3 +474,37 @@ def test_faults_have_kinds_of_their_own(put) -> None:  # type: ignore[no-untyped
         }
     )
     assert sql("SELECT kind FROM faults") == [("NVLink",)]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "reason"),
+    [
+        ("1772323200000", 'as milliseconds it would be: say [units] ts = "ms" in dataset.toml'),
+        ("1772323200000000", 'as microseconds it would be: say [units] ts = "us" in dataset.toml'),
+        ("1772323200000000000", 'as nanoseconds it would be: say [units] ts = "ns" in dataset.toml'),
+        ("17723232000000000000000", "not a time (counted from 1970)"),
+    ],
+)
+def test_the_unit_of_a_time_is_suggested(put, stamp: str, reason: str) -> None:  # type: ignore[no-untyped-def]
+    sql = put({"l.csv": lines("ts,src,dst,bandwidth_bps", f"{stamp},a,b,1")})
+    ((told,),) = sql("SELECT reason FROM rejects")
+    assert told.startswith("not a time (counted from 1970)") and told.endswith(reason)
+
+
+def test_the_unit_of_a_time_is_suggested_behind_a_time_in_words(put) -> None:  # type: ignore[no-untyped-def]
+    rows = ["2024-01-01T00:00:00Z,a,b,1", "1772323200000,a,b,1", "then,a,b,1"]
+    sql = put({"l.csv": lines("ts,src,dst,bandwidth_bps", *rows)})
+    assert [told for (told,) in sql("SELECT reason FROM rejects ORDER BY source_row")] == [
+        'not a time (ISO 8601); as milliseconds it would be: say [units] ts = "ms" in dataset.toml',
+        "not a time (ISO 8601)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit"),
+    [("800 Mb/s", "Mb/s"), ("8e2Gb/s", "Gb/s"), ("800 Mbps", "Mb/s"), ("800 MB/s", "MB/s"), ("fast", None)],
+)
+def test_a_unit_in_a_cell_belongs_into_dataset_toml(put, cell: str, unit: str | None) -> None:  # type: ignore[no-untyped-def]
+    sql = put({"l.csv": lines("ts,src,dst,bandwidth_bps", f"2024-01-01T00:00:00Z,a,b,{cell}")})
+    hint = f'; leave only the number in the cell and say [units] bandwidth_bps = "{unit}" in dataset.toml'
+    assert sql("SELECT raw, reason FROM rejects") == [(cell, "not a number" + (hint if unit else ""))]
