@@ -1,12 +1,13 @@
 """Measurements: into the lake, fetched, listed, written again."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from commands.output import PATH, Output, command, with_output
-from ingest.errors import UsageError
+from ingest.errors import InputError, UsageError
 
 
 @command
@@ -30,6 +31,10 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
     with out.console.progress() as progress:
         report = read(paths, out.store, progress)
     out.show(report.to_json(), lambda console: show.ingest(console, report))
+    if report.rejected_sets:
+        for name in report.rejected_sets:
+            out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
+        sys.exit(InputError.exit_code)
 
 
 def follow(out: Output, paths: tuple[Path, ...]) -> None:

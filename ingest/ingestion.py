@@ -34,7 +34,8 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
         for item in sets:
             results.extend(_Ingest(target, item.options).run(item, progress or SILENT))
         notes = [note for item in sets for note in _derive(target, item.options, results)]
-    report = IngestReport(tuple(results), perf_counter() - began, tuple(notes))
+        rejected = [item.options.name for item in sets if target.rejected(item.options.name)]
+    report = IngestReport(tuple(results), perf_counter() - began, tuple(notes), tuple(rejected))
     if len(report.skipped) == len(report.files):
         raise InputError(_nothing(report))
     return report
@@ -96,6 +97,11 @@ class _Lake:
     def refresh(self) -> None:
         """Read the manifests again."""
         self.manifests = lake.live(self.store)
+
+    def rejected(self, dataset: str) -> bool:
+        """Whether there is nothing of a data set but rejects."""
+        entries = [entry for m in self.manifests if m.dataset == dataset for entry in m.sources]
+        return any(e.rejected for e in entries) and not any(count for e in entries for _, count in e.rows)
 
     def __enter__(self) -> "_Lake":
         return self

@@ -51,6 +51,8 @@ class IngestReport:
     seconds: float
     notes: tuple[str, ...] = ()
     """What was assumed for data sets that were computed."""
+    rejected_sets: tuple[str, ...] = ()
+    """Data sets of which the lake holds nothing but rejects."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -75,6 +77,14 @@ class IngestReport:
         """Files that were not read."""
         return tuple(result for result in self.files if result.skipped_reason)
 
+    def first_reason(self, dataset: str) -> str:
+        """Where and why the first row of a data set was rejected, if that was in this ingest."""
+        for result in self.files:
+            if result.dataset == dataset and result.examples:
+                first = result.examples[0]
+                return f"; the first: {result.path}:{first.row} {first.column}: {first.reason}"
+        return ""
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values, schema `twin.ingest/1`."""
         return {
@@ -88,4 +98,5 @@ class IngestReport:
             "empty": len(self.empty),
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
+            "rejected_sets": list(self.rejected_sets),
         }

@@ -414,3 +414,15 @@ def test_rollback_tells_where_it_went(store: Path, call: Call) -> None:
     }  # fmt: skip
     champion.promote(store, digest)
     assert digest in call(store, "policies", "--rollback").out.decode()
+
+
+def test_an_ingest_that_stores_nothing_of_a_set_fails_and_says_why(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "mine").mkdir()
+    stamps = "1772323200000,a,b,1\n1772323260000,a,b,1\n"
+    (tmp_path / "mine" / "links.csv").write_text("ts,src,dst,bandwidth_bps\n" + stamps)
+    shown = call(tmp_path / "store", "ingest", str(tmp_path / "mine"))
+    assert shown.code == 1 and b"2" in shown.out
+    words = " ".join(shown.err.split())
+    assert "mine: nothing was stored, every row was rejected; the first: " in words and 'ts = "ms"' in words
+    told = call(tmp_path / "store", "ingest", str(tmp_path / "mine"), "--json")
+    assert (told.code, told.json["rejected_sets"]) == (1, ["mine"])

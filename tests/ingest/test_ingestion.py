@@ -100,6 +100,20 @@ def test_a_file_without_rows_is_named_in_the_report(tmp_path: Path, store: Path)
     assert ingest([tmp_path / "set"], store).empty == ()  # nothing new to say
 
 
+def test_a_set_of_rejects_alone_is_named(tmp_path: Path, store: Path) -> None:
+    bad = fill(tmp_path / "bad", {"a.csv": lines(LINKS, link("-1"))})
+    good = fill(tmp_path / "good", {"a.csv": lines(LINKS, link("1"), link("-1"))})
+    report = ingest([bad, good], store)
+    assert report.rejected_sets == ("bad",)
+    assert report.first_reason("bad") == f"; the first: {bad / 'a.csv'}:1 bandwidth_bps: negative"
+    again = ingest([bad, good], store)  # known now, and still nothing but rejects
+    assert (again.rejected_sets, again.first_reason("bad")) == (("bad",), "")
+    fill(bad, {"b.csv": lines(LINKS, link("1"))})
+    assert ingest([bad, good], store).rejected_sets == ()
+    fill(bad, {"c.csv": lines(LINKS, link("-2"))})  # something is there from before
+    assert ingest([bad], store).rejected_sets == ()
+
+
 def test_two_data_sets_may_hold_the_same_file(tmp_path: Path, store: Path) -> None:
     content = {"l.csv": lines(LINKS, link())}
     ingest([fill(tmp_path / "one", content), fill(tmp_path / "two", content)], store)
