@@ -80,22 +80,28 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 @command
 @click.argument("name", required=False)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
+@click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
 @with_output
-def traces(out: Output, name: str | None, plot: Path | None) -> None:
-    """List what is in the lake, or draw one data set.
+def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None:
+    """List what is in the lake, draw one data set, or take one out.
 
     Links, span, gaps, variation and licence of each; `--plot` draws its series.
 
     \b
     Examples:
       twin traces
+      twin traces my-links --drop
       twin traces cloudpilot-iperf3 --plot out.svg
     """
-    from ingest import summary
+    from ingest import lake, summary
     from replay import show_data as show
 
-    if (name is None) != (plot is None):
-        raise UsageError("NAME and --plot FILE belong together")
+    if (plot is not None) + drop != (name is not None):
+        raise UsageError("NAME belongs to --plot FILE or to --drop, one of them")
+    if name is not None and drop:
+        held = lake.drop(out.store, name)
+        out.show(held.to_json(), lambda console: show.dropped(console, held))
+        return
     if name is not None and plot is not None:
         from ingest import durable
         from ingest.plot import picture

@@ -2,9 +2,9 @@
 
 `<store>/lake/<table>/dataset=<name>/<SHA-256>.parquet` holds rows sorted by time; a manifest
 `<store>/lake/manifests/<SHA-256 of the manifest>.json` commits a set of parts together with the sources they
-were made from, the reader of each and the data set's metadata. A manifest can replace older ones. A part
-that no live manifest names is a left-over of a killed ingest: readers never see it, the next ingest
-takes it away.
+were made from, the reader of each and the data set's metadata. A manifest can replace older ones; one without
+sources drops its data set: it replaces all others of it, and goes last itself. A part that no live manifest
+names is a left-over of a killed ingest: readers never see it, the next ingest takes it away.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest import durable
-from ingest.errors import DamageError
+from ingest.config import suggestion
+from ingest.errors import DamageError, NotFoundError
 
 SCHEMA = "twin.lake/1"
 
@@ -80,6 +81,11 @@ class DatasetInfo:
     sources: int
     rejected: int
 
+    def to_json(self) -> dict[str, Any]:
+        """What was taken out of the lake, schema `twin.drop/1`."""
+        counts = {"rows": self.rows, "sources": self.sources, "rejected": self.rejected}
+        return {"schema": "twin.drop/1", "name": self.name, **counts}
+
 
 def folder(store: Path) -> Path:
     """Where the lake lies in a store."""
@@ -113,14 +119,41 @@ def commit(
 
 
 def live(store: Path) -> list[Manifest]:
-    """Every manifest that no other one replaces, sorted by identity.
+    """Every manifest that no other one replaces and that holds something, sorted by identity.
 
     Raises:
         DamageError: a manifest is not what was written.
     """
-    found = [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
+    found = _all(store)
     replaced = {old for manifest in found for old in manifest.replaces}
-    return [manifest for manifest in found if manifest.id not in replaced]
+    return [manifest for manifest in found if manifest.sources and manifest.id not in replaced]
+
+
+def drop(store: Path, dataset: str) -> DatasetInfo:
+    """Take a data set out of the lake, whole or not at all; what it held.
+
+    One manifest without sources replaces all of the set; from then on no reader sees any of it, and what is
+    left of it, should this process die, the next ingest takes away.
+
+    Raises:
+        NotFoundError: the lake has no such data set.
+        LockedError: another process ingests into this store.
+    """
+    _held(store, dataset)
+    with durable.Lock(folder(store) / "lock"):
+        held = _held(store, dataset)
+        gone = {old for m in live(store) if m.dataset == dataset for old in (m.id, *m.replaces)}
+        commit(store, dataset, {}, (), (), sorted(gone))
+        clean(store)
+    return held
+
+
+def _held(store: Path, dataset: str) -> DatasetInfo:
+    found = datasets(store)
+    if dataset not in found:
+        hint = suggestion(dataset, found) if found else ": it is empty"
+        raise NotFoundError(f"the lake in {store} has no data set {dataset!r}{hint}")
+    return found[dataset]
 
 
 def without(
@@ -215,9 +248,10 @@ def clean(store: Path) -> int:
     current = live(store)
     named = {folder(store) / part.file for m in current for part in m.parts}
     named |= {_manifests(store) / f"{m.id}.json" for m in current}
-    # A replaced manifest goes last: while it is there, its successor must be there too.
+    # A replaced manifest goes last: while it is there, its successor must be there too, if only to drop it.
+    drops = {_manifests(store) / f"{m.id}.json" for m in _all(store) if not m.sources}
     stale = [p for p in _data_files(store) if p not in named]
-    for path in sorted(stale, key=lambda p: (p.suffix == ".json", p)):
+    for path in sorted(stale, key=lambda p: (p in drops, p.suffix == ".json", p)):
         durable.remove(path)
     return len(stale)
 
@@ -229,6 +263,11 @@ def _data_files(store: Path) -> Iterator[Path]:
             path.suffix in (".parquet", ".json") or durable.TEMPORARY.fullmatch(path.name)
         ):
             yield path
+
+
+def _all(store: Path) -> list[Manifest]:
+    """Every manifest there is, sorted by identity."""
+    return [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
 
 
 def _manifests(store: Path) -> Path:

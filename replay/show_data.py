@@ -9,6 +9,7 @@ from replay.words import counted
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.fetch import Fetched
     from ingest.follow import Followed
+    from ingest.lake import DatasetInfo
     from ingest.report import FileResult, IngestReport
 
 LISTED = 12
@@ -61,6 +62,13 @@ def traces(console: Console, summary: dict[str, Any]) -> None:
         console.table("", summary["columns"], rows)
     else:
         console.line("nothing has been ingested yet: twin ingest traces/")
+
+
+def dropped(console: Console, held: "DatasetInfo") -> None:
+    """What was taken out of the lake."""
+    rows = ", ".join(f"{table} {count:,}" for table, count in held.rows.items()) or "no rows"
+    rejects = counted(held.rejected, "reject")
+    console.line(f"{held.name} taken out: {rows}, {rejects}, from {counted(held.sources, 'source')}")
 
 
 def catalogue(console: Console, found: dict[str, Any]) -> None:

@@ -134,10 +134,24 @@ def test_a_command_tells_people_in_text_and_programs_in_one_object(
     assert shown.code == 0 and shown.out.strip(), shown.err
 
 
+def test_a_dropped_set_is_told_and_gone(store: Path, call: Call) -> None:
+    told = call(store, "traces", "synthetic-tri", "--drop", "--json")
+    rows = told.json["rows"]["link_samples"]
+    assert (told.code, told.json["schema"], told.json["name"]) == (0, "twin.drop/1", "synthetic-tri")
+    assert "synthetic-tri" not in {row["dataset"] for row in call(store, "traces", "--json").json["rows"]}
+    shown = call(store, "traces", "synthetic-quad", "--drop")
+    assert shown.code == 0 and shown.out.startswith(b"synthetic-quad taken out: link_samples ")
+    again = call(store, "ingest", "traces/synthetic-tri", "--json")
+    assert again.json["rows"] == {"link_samples": rows}
+
+
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
     "traces without --plot": ["traces", "synthetic-tri"],
+    "traces --drop without a name": ["traces", "--drop"],
+    "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
+    "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
     "replay --from-decision": ["replay", "--from-decision", "3"],
     "replay --weights --run": ["replay", "--run", STATIC, "--weights", "1,0,0"],
     "replay --seed --run": ["replay", "--run", STATIC, "--seed", "3"],
