@@ -122,7 +122,7 @@ def _series(
     if spec.level is not None and spec.variation is not None:
         return _composed(store, spec, spec.level, spec.variation, domains, train_share, between)
     base = _base(spec)
-    sites = [base.sites.get(name, name) for name in domains]
+    sites = _sites(base, domains)
     found = samples.series(store, base, spec, sites, between)
     least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
     for i, j in permutations(range(len(sites)), 2):
