@@ -97,8 +97,8 @@ def load(name_or_path: str) -> Scenario:
     """The shipped scenario of that name, or the YAML file at that path.
 
     Raises:
-        NotFoundError: no such scenario. UsageError: the file does not fit; see `ingest.config.load`; or it asks
-            for what cannot be built: an unknown model or GPU, GPUs that do not fill nodes.
+        NotFoundError: no such scenario. UsageError: the file does not fit; see `ingest.config.load`; or it
+            asks for what cannot be built: an unknown model or GPU, GPUs that do not fill nodes.
     """
     if name_or_path.endswith((".yaml", ".yml")) or Path(name_or_path).is_file():
         path = Path(name_or_path)
