@@ -16,6 +16,7 @@ from replay.offpolicy import Estimate, OffPolicy
 from replay.rerun import Rerun
 from replay.whatif import Divergence
 from twin.cases import Failure
+from twin.settings import Weights
 
 Shown = Callable[..., str]
 
@@ -119,7 +120,14 @@ def test_a_case_in_one_place_has_no_boundaries_to_show(shown: Shown) -> None:
 def compared(bound: Any, *problems: str) -> Any:
     rows = [Found(policy=f"p{k}", problem=problem, kpis=None) for k, problem in enumerate(problems)]
     return Found(
-        scenario="s", dataset="d", window="test", wall_s=3600.0, rows=rows, bound=bound, note="synthetic"
+        weights=Weights(),
+        scenario="s",
+        dataset="d",
+        window="test",
+        wall_s=3600.0,
+        rows=rows,
+        bound=bound,
+        note="synthetic",
     )
 
 
@@ -208,7 +216,7 @@ def test_policies_are_listed_with_and_without_checkpoints(shown: Shown) -> None:
 def test_of_several_learners_one_tells_the_result(shown: Shown) -> None:
     result = {
         "run": None, "checkpoint": "", "score": None, "seconds": 7.4, "updates": 0, "finished": True,
-        "active": False,
+        "active": False, "replaced": None,
     }  # fmt: skip
     assert shown(show_training.trained, result) == (
         "trained along for 7 s; the first learner writes the result\n"
@@ -216,6 +224,10 @@ def test_of_several_learners_one_tells_the_result(shown: Shown) -> None:
     first = {**result, "run": "r", "checkpoint": "ab" * 32, "score": 0.5, "updates": 4, "active": True}
     text = shown(show_training.trained, first)
     assert "training finished after 4 updates, 7 s" in text and f"{'ab' * 32} (active)" in text
+    assert "in place of" not in text
+    assert "in place of cd; `twin policies --rollback`" in shown(
+        show_training.trained, {**first, "replaced": "cd"}
+    )
 
 
 def test_a_calibration_tells_what_is_interpolated_and_what_was_left(shown: Shown) -> None:
