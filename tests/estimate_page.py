@@ -16,7 +16,8 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     (
         "peak_mem_bytes",
         "bytes",
-        "the fullest GPU: states, activations in flight, largest temporary (what the allocator holds)",
+        "the fullest GPU: states, activations in flight, with gpipe the logits of all micro-batches, largest "
+        "temporary (what the allocator holds)",
     ),
     (
         "fits",

@@ -70,7 +70,12 @@ def block_activation_bytes(
 
 
 def head_activation_bytes(model: Transformer, tp: int) -> float:
-    """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss."""
+    """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss.
+
+    Kept from its forward to its backward (Korthikanti et al. 2022, section 4.3): for one micro-batch in 1F1B
+    and interleaved, where the last stage turns round at once, for all m in GPipe, which stashes what every
+    micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
+    """
     inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
     return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
 

@@ -136,6 +136,12 @@ def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
     return memory.in_flight(depth, sketch.micro_batches, sketch.schedule)
 
 
+def _logits_in_flight(sketch: Plan, warmup: Int) -> float:
+    """Micro-batches whose logits the last stage holds at the peak: those of its activations, one where chunks
+    interleave, since there a forward of the last chunk is followed by its own backward."""
+    return 1 if sketch.schedule == "interleaved" else _in_flight(sketch, warmup, len(warmup) - 1)
+
+
 def _of_layers(prefix: Float, held: Spans) -> Float:
     """Sum over the layers that a stage holds (P,), from a prefix sum over layers."""
     total: Float = sum(prefix[past] - prefix[first] for first, past in held)  # type: ignore[assignment]
@@ -205,7 +211,8 @@ class StageModel:
             beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
             sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
             update[i] = self._update_s(parameters, slot, sketch)
-            peak[i] = self._peak_bytes(parameters, held, slot, sketch, _in_flight(sketch, warmup, i))
+            flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
+            peak[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
         filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
         split = weight if sketch.schedule == "crosspipe" else None
         return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled, split)
@@ -255,9 +262,15 @@ class StageModel:
         )
         return reduce, gather
 
-    def _peak_bytes(self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float) -> Float:
-        """Peak bytes per GPU (P,): states, activations of `flight` micro-batches, largest temporary,
-        workspace."""
+    def _peak_bytes(
+        self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float, logits: float
+    ) -> Float:
+        """Peak bytes per GPU (P,): states, activations of `flight` micro-batches and of the output layer of
+        `logits`, largest temporary, workspace.
+
+        The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
+        layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
+        """
         model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
         n = len(model.layers())
         first, last = held[0][0] == 0, held[-1][1] == n
@@ -266,12 +279,14 @@ class StageModel:
         blocks = _of_layers(self._blocks, held)
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
         stored += first * memory.embedding_activation_bytes(model, slot.tp)
-        head = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
-        head += memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
+        each = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
+        waiting = last * each * (logits - 1)
+        head = each + memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.gathered_bytes(model.block_parameters / slot.tp, sketch.zero)
         if recompute == "full":
             working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
         temporary = np.maximum(last * head, (blocks > 0) * working)
         states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
-        peak: Float = states + sketch.micro_batch * stored * flight + temporary + memory.WORKSPACE_BYTES
+        activations = sketch.micro_batch * stored * flight + waiting
+        peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
         return peak

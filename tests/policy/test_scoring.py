@@ -81,6 +81,22 @@ def test_equals_the_estimator_for_other_jobs(job: dict[str, object]) -> None:
     assert DEAD in times and min(times) < DEAD
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "crosspipe"])
+def test_logits_of_all_micro_batches_in_flight_decide_what_fits(schedule: Schedule) -> None:
+    small, state = large(schedule)
+    vocabulary = replace(small.job.model, vocab=400_000)  # 0.4 GB of logits a micro-batch
+    estimator = Estimator(small.cluster, replace(small.job, model=vocabulary))
+    known = tables(estimator, free(estimator))
+    scorer = Scorer(estimator, known.menu, state)
+    rows = every_row(estimator, 150, np.random.default_rng(8))
+    times = scorer.iter_ns(rows).tolist()
+    assert times == exact((estimator, state), rows, None)
+    assert times.count(DEAD) > len(times) // 10 and min(times) < DEAD
+    if schedule == "gpipe":
+        finite = np.isfinite(estimated(scorer, known, rows)).tolist()
+        assert finite == [ns != DEAD for ns in times]
+
+
 def test_a_dead_link_is_dead_and_caps_of_domains_count() -> None:
     estimator, state = random_case(4, size=3)
     bandwidth = state.bandwidth_bps.copy()

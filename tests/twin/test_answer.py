@@ -124,3 +124,35 @@ def test_mfu_counts_no_recompute() -> None:
 def test_the_interval_holds_the_answer() -> None:
     found = ask(**MEASURED)
     assert found.iter_s_low < found.iter_s < found.iter_s_high
+
+
+LLAMA3_8B = {
+    "gpu_model": "H100", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336",
+    "seq": "8192", "vocab": "128256", "tp": "8", "micro_batch": "1",
+}  # fmt: skip
+
+
+def test_gpipe_holds_the_logits_of_every_micro_batch() -> None:
+    """Llama-3-8B on 8 x 2 H100, full recompute. A micro-batch keeps on the last stage, bytes per GPU: 16
+    inputs of blocks 2 s h / 8, norm and GEMM input of the head 2 * 2 s h / 8, its logits 5 s v / 8 (s 8,192,
+    h 4,096, v 128,256). 1F1B holds one, GPipe all (Narayanan et al. 2021)."""
+    shape = {**LLAMA3_8B, "pp": "2", "recompute": "full", "schedule": "gpipe"}
+    some, many = (ask(**shape, global_batch=str(m)) for m in (16, 256))
+    hidden, logits = 8192 * 4096 / 8, 5 * 8192 * 128256 / 8
+    assert logits == pytest.approx(657e6, rel=0.001)
+    assert some.peak_mem_bytes is not None and many.peak_mem_bytes is not None
+    each = 16 * 2 * hidden + 2 * 2 * hidden + logits
+    assert many.peak_mem_bytes - some.peak_mem_bytes == pytest.approx(240 * each, rel=1e-3)
+    assert some.fits and many.fits is False
+
+
+@pytest.mark.parametrize("pp", ["1", "2"])
+def test_1f1b_holds_the_logits_of_one_micro_batch(pp: str) -> None:
+    shape = {**LLAMA3_8B, "pp": pp}
+    some, many, gpipe = (
+        ask(**shape, global_batch=batch, schedule=schedule)
+        for batch, schedule in (("16", "1f1b"), ("64", "1f1b"), ("16", "gpipe"))
+    )
+    assert some.peak_mem_bytes == many.peak_mem_bytes
+    assert gpipe.peak_mem_bytes is not None and some.peak_mem_bytes is not None
+    assert gpipe.peak_mem_bytes > some.peak_mem_bytes + 14 * 5 * 8192 * 128256 / 8

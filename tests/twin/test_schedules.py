@@ -10,7 +10,7 @@ from ingest.errors import InfeasibleError, UsageError
 from replay.observation import plan_from_json
 from tests.plays import durations, hold, play
 from tests.worlds import toy_setup
-from twin import cases, cycle, memory, moving
+from twin import cases, cycle, memory, moving, orders
 from twin.answer import answer, explain
 from twin.columns import BadCellError
 from twin.estimate import Estimator
@@ -55,6 +55,35 @@ def test_chunks_shorten_the_bubble_and_hold_more_activations() -> None:
     # stage 0 of 4 holds 4 of m = 16 micro-batches in 1F1B; here 2 (4 - 1) + 4 + 1 = 11 halves
     assert memory.in_flight(2 * 3 + 4, 32, "interleaved") == 11
     assert split.peak_mem_bytes[0] > whole.peak_mem_bytes[0]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "most"),
+    [("1f1b", 1, 1), ("interleaved", 2, 1), ("gpipe", 1, 32), ("crosspipe", 1, 4)],
+)
+def test_logits_are_held_from_the_last_forward_to_the_end_of_its_backward(
+    schedule: str, chunks: int, most: int
+) -> None:
+    setup = toy_setup()
+    estimator = estimator_of(setup, schedule, chunks)
+    plan = over(estimator, (0,), (1, 4))
+    pipeline = estimator.pipeline(plan, setup.wan.at(0))
+    assert pipeline is not None
+    done = orders.WEIGHT if schedule == "crosspipe" else orders.BACKWARD
+    steps = [
+        (kind == orders.FORWARD) - (kind == done)
+        for kind, chunk, _ in orders.operations(pipeline)[-1]
+        if chunk == chunks - 1
+    ]
+    assert 0 < max(np.cumsum(steps)) <= most
+    peaks = []
+    for how in ((schedule, chunks), ("1f1b", 1)):
+        for vocab in (32_000, 64_000):  # what a larger vocabulary adds, states aside, is logits
+            job = replace(setup.job, model=replace(setup.job.model, vocab=vocab))
+            one = estimator_of(replace(setup, job=job), *how)
+            peaks.append(one.peak_mem_bytes(over(one, (0,), (1, 4)))[-1])
+    more = peaks[1] - peaks[0] - (peaks[3] - peaks[2])
+    assert more == pytest.approx((most - 1) * 5 * setup.job.model.seq * 32_000, abs=4)
 
 
 def test_wan_bytes_count_every_pass_and_the_way_back() -> None:

@@ -91,9 +91,10 @@ def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
         assert usd[p] == pytest.approx((off * prices).sum() / 1e9)
 
 
-def test_memory_masks_are_the_estimators_on_all_small_plans() -> None:
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_memory_masks_are_the_estimators_on_all_small_plans(schedule: Schedule) -> None:
     made = setup("70b", 16)
-    estimator = Estimator(made.cluster, made.job)
+    estimator = Estimator(made.cluster, replace(made.job, schedule=schedule))
     problem = Problem(estimator)
     rng = np.random.default_rng(0)
     knob = int(np.flatnonzero(problem.knob_mask)[0])
