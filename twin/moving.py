@@ -2,11 +2,15 @@
 takes.
 
 Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home,
-each directed link serialising its own bytes and all links working at once; then the job restarts.
+each directed link serialising its own bytes and all links working at once, as far as the limits of the
+domains that send and receive allow; then the job restarts.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 
 import numpy as np
 
@@ -16,6 +20,9 @@ from twin.domain import Cluster, LinkState, Matrix
 from twin.job import JobSpec
 from twin.plan import Plan
 from twin.split import stage_layers
+
+Resource = tuple[str, int, int]
+"""("link", source, target), or a domain's limit ("egress" or "ingress", domain, domain)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,18 +94,40 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
     return moved
 
 
+def _passed(route: Sequence[tuple[int, int]]) -> Iterator[Resource]:
+    """What the bytes of one transfer share with those of others."""
+    for i, j in route:
+        yield from (("link", i, j), ("egress", i, i), ("ingress", j, j))
+
+
+def _capacity_bps(cluster: Cluster, links: LinkState, resource: Resource) -> float:
+    kind, i, j = resource
+    if kind == "link":
+        return float(links.bandwidth_bps[i, j])
+    return cluster.domains[i].egress_bps if kind == "egress" else cluster.domains[i].ingress_bps
+
+
 def move_s(cluster: Cluster, moved: Matrix, new: Plan, links: LinkState) -> float:
-    """Seconds until the last byte has arrived: max over links of latency + bytes/B, fabrics included.
+    """Seconds until the last byte has arrived: max over links of latency + bytes/B, over domains with a limit
+    the same for all that they send or receive, fabrics included.
 
     Resharding inside a domain spreads over all GPUs of its share, each sending at its fabric's speed (the
     network between nodes where the share spans several).
     """
     slowest = 0.0
+    carried: dict[Resource, float] = defaultdict(float)
+    soonest: dict[Resource, float] = defaultdict(lambda: inf)
     for i, j in zip(*np.nonzero(moved), strict=True):
         if i != j:
             route = new.route(int(i), int(j))
             latency_s = sum(float(links.latency_s[link]) for link in route)
             slowest = max(slowest, latency_s + transmission_s(moved[i, j], route_bps(cluster, links, route)))
+            for resource in _passed(route):
+                carried[resource] += moved[i, j]
+                soonest[resource] = min(soonest[resource], latency_s)
+    for resource, size in carried.items():
+        bps = _capacity_bps(cluster, links, resource)
+        slowest = max(slowest, soonest[resource] + transmission_s(size, bps))
     for share in new.shares:
         domain = cluster.domains[share.domain]
         size = moved[share.domain, share.domain]

@@ -23,15 +23,33 @@ def _owners(c, count, domain, layers, choice, class_of, pp, tp, dp, where, how):
 
 
 @njit(cache=True, nogil=True)
+def _limited_s(moved, limits_bps, latency_s):  # type: ignore[no-untyped-def]
+    """Seconds that the limits of domains ask for at least: all that one sends or receives, after the least
+    latency on the way, as `twin.moving.move_s` has it."""
+    slowest = 0.0
+    for k in range(len(moved)):
+        for way in range(2):
+            size, soonest = 0.0, np.inf
+            for other in range(len(moved)):
+                i, j = (k, other) if way == 0 else (other, k)
+                if i != j and moved[i, j] > 0:
+                    size += moved[i, j]
+                    soonest = min(soonest, latency_s[i, j])
+            if size > 0:
+                slowest = max(slowest, soonest + size * BITS_PER_BYTE / limits_bps[way, k])
+    return slowest
+
+
+@njit(cache=True, nogil=True)
 def price_moves(  # type: ignore[no-untyped-def]
     knob0, count0, domain0, layers0, choice0, knob, count, domain, layers, choice, class_of, pp, tp, dp,
-    layer_bytes, usd_per_gb, fabric_bps, per_node, bandwidth_bps, latency_s, seconds, usd,
+    layer_bytes, usd_per_gb, fabric_bps, per_node, limits_bps, bandwidth_bps, latency_s, seconds, usd,
 ):  # fmt: skip
     """Fill the last two (P,) as `Timer.moves` has it; `layer_bytes` (N,), `fabric_bps` (K, 2) inside a node
-    and between nodes."""
+    and between nodes, `limits_bps` (2, K) of all that a domain sends and receives, infinite where none."""
     n = len(layer_bytes)
     was, now, was_how, now_how = np.zeros((4, n), np.int64)
-    moved = np.zeros(usd_per_gb.shape)
+    moved, limited = np.zeros(usd_per_gb.shape), np.isfinite(limits_bps).any()
     for p in range(len(knob)):
         _owners(knob0[p], count0[p], domain0[p], layers0[p], choice0[p], class_of, pp, tp, dp, was, was_how)
         _owners(knob[p], count[p], domain[p], layers[p], choice[p], class_of, pp, tp, dp, now, now_how)
@@ -45,13 +63,13 @@ def price_moves(  # type: ignore[no-untyped-def]
                 moved[i, k] += layer_bytes[layer]
             elif was_how[layer] != now_how[layer]:
                 moved[k, k] += layer_bytes[layer] * dp[knob[p]]
-        slowest, price = 0.0, 0.0
+        slowest, price = _limited_s(moved, limits_bps, latency_s[p]) if limited else 0.0, 0.0
         for a in range(count0[p]):
             for b in range(count[p]):
                 i, k = domain0[p, a], domain[p, b]
                 size = moved[i, k]
                 if i != k and size > 0:
-                    bps = bandwidth_bps[p, i, k]
+                    bps = min(bandwidth_bps[p, i, k], limits_bps[0, i], limits_bps[1, k])
                     sent_s = size * BITS_PER_BYTE / bps if bps > 0 else np.inf
                     slowest = max(slowest, latency_s[p, i, k] + sent_s)
                     price += size * usd_per_gb[i, k]

@@ -43,6 +43,7 @@ class Timer:
         self._per_node = np.array([d.gpus_per_node for d in cluster.domains])
         self._moved_bytes = np.diff(problem.tables.parameters) * job.bytes_per_moved_parameter
         self._dp = np.array([knob.dp for knob in problem.knobs])
+        self._limits_bps = np.array([(d.egress_bps, d.ingress_bps) for d in cluster.domains]).T.copy()
 
     def rows(self, codes: Codes, slowdown: Float) -> Rows:
         """Stage times of the plans when domain k computes `slowdown[k]` times slower; (P, K) or (K,)."""
@@ -92,7 +93,7 @@ class Timer:
         price_moves(
             old.knob, old.count, old.domain, old.layers, old.choice, new.knob, new.count, new.domain,
             new.layers, new.choice, t.class_of, t.pp, t.tp, self._dp, self._moved_bytes, self._usd_per_gb,
-            self._fabric_bps, self._per_node, bandwidth_bps, latency_s, seconds, usd,
+            self._fabric_bps, self._per_node, self._limits_bps, bandwidth_bps, latency_s, seconds, usd,
         )  # fmt: skip
         return seconds, usd
 

@@ -2,12 +2,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simpy import Environment
 
+from tests.worlds import toy_wan
 from twin import moving
 from twin.domain import Cluster, Domain, LinkState
 from twin.gpu import preset as gpu
 from twin.job import JobSpec
+from twin.links import Links
+from twin.network import Network
 from twin.plan import Plan, Share
+from twin.transfers import Transfers, directed
 from twin.transformer import preset
 
 JOB = JobSpec(preset("llama2-7b"), 8, (1,))
@@ -54,6 +59,49 @@ def test_links_work_in_parallel_and_the_slowest_decides() -> None:
     one = moving.move_s(cluster(), moving.move_bytes(JOB, old, new, 3), new, links())
     two = moving.move_s(cluster(), moving.move_bytes(JOB, old, both, 3), both, links())
     assert one == two
+
+
+def in_the_world(made: Cluster, moved: np.ndarray, new: Plan) -> float:
+    """Seconds of the same bytes over a world's constant links of 5 Gb/s and 80 ms."""
+    env = Environment()
+    network = Network(Links(env, toy_wan(bps=5e9, latency_s=0.08, seconds=600)), made)
+    sizes = directed(moved)
+    routes = {pair: new.route(*pair) for pair in sizes}
+    env.run(until=env.process(Transfers(network, sizes, routes).run()))
+    return float(env.now / 1e9)
+
+
+def limited(**limits: float) -> Cluster:
+    made = cluster()
+    return replace(made, domains=(replace(made.domains[0], **limits), *made.domains[1:]))
+
+
+def test_what_a_domain_may_send_is_shared_by_all_that_it_sends() -> None:
+    # 20 GB to each of two domains: 40 GB at 5 Gb/s take 64 s
+    moved, new = np.zeros((3, 3)), plan((1, LAYERS, 4, 1))
+    moved[0, 1] = moved[0, 2] = 20e9
+    made = limited(egress_bps=5e9)
+    assert moving.move_s(made, moved, new, links(5e9, 0.08)) == pytest.approx(64.08, rel=1e-12)
+    assert in_the_world(made, moved, new) == pytest.approx(64.08, rel=1e-9)
+    assert moving.move_s(cluster(), moved, new, links(5e9, 0.08)) == pytest.approx(32.08, rel=1e-12)
+
+
+def test_what_a_domain_may_receive_is_shared_and_an_idle_limit_is_none() -> None:
+    moved, new = np.zeros((3, 3)), plan((0, LAYERS, 4, 1))
+    moved[1, 0], moved[2, 0] = 30e9, 10e9
+    made = limited(ingress_bps=4e9, egress_bps=1e6)
+    assert moving.move_s(made, moved, new, links(5e9, 0.08)) == pytest.approx(80.08, rel=1e-12)
+    assert in_the_world(made, moved, new) == pytest.approx(80.08, rel=1e-9)
+
+
+def test_a_relay_shares_the_links_that_it_passes() -> None:
+    # 20 GB from 0 to 2 by way of 1 and 10 GB from 0 to 1: 30 GB over the first link
+    moved, new = np.zeros((3, 3)), replace(plan((2, LAYERS, 4, 1)), routes=((0, 1, 2),))
+    moved[0, 2], moved[0, 1] = 20e9, 10e9
+    expected = 30e9 * 8 / 5e9 + 0.16  # the relayed bytes are the last to arrive
+    assert in_the_world(cluster(), moved, new) == pytest.approx(expected, rel=1e-9)
+    found = moving.move_s(cluster(), moved, new, links(5e9, 0.08))
+    assert expected - 0.08 == pytest.approx(found, rel=1e-12)  # the least latency is charged
 
 
 def test_a_dead_link_never_ends() -> None:

@@ -91,6 +91,25 @@ def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
         assert usd[p] == pytest.approx((off * prices).sum() / 1e9)
 
 
+def test_moves_are_the_estimators_where_domains_may_send_and_receive_little() -> None:
+    made = setup("7b")
+    limits = ({"egress_bps": 8e8}, {"ingress_bps": 6e8}, {})
+    domains = tuple(replace(d, **at) for d, at in zip(made.cluster.domains, limits, strict=True))
+    estimator = Estimator(replace(made.cluster, domains=domains), made.job)
+    problem, rng = Problem(estimator), np.random.default_rng(7)
+    codes = walk(problem, rng, 60)
+    old = codes.take(np.roll(np.arange(60), 1))
+    bandwidth, latency = rng.uniform(5e8, 5e9, (60, 3, 3)), rng.uniform(0.01, 0.1, (60, 3, 3))
+    pause, _ = Timer(problem).moves(old, codes, bandwidth, latency)
+    free, _ = Timer(Problem(Estimator(made.cluster, made.job))).moves(old, codes, bandwidth, latency)
+    for p in range(60):
+        links = LinkState(bandwidth[p], latency[p])
+        move = estimator.move(problem.plan(old, p), problem.plan(codes, p), links)
+        expected = move.seconds - estimator.restart_s if move.seconds else -1.0
+        assert pause[p] == pytest.approx(expected, rel=1e-9)
+    assert np.sum(pause > free + 1) > 10
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 def test_memory_masks_are_the_estimators_on_all_small_plans(schedule: Schedule) -> None:
     made = setup("70b", 16)
