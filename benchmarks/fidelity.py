@@ -146,13 +146,15 @@ def ceiling(sets: Sequence[Compared]) -> list[str]:
     allowed = np.array([memory.needed_bytes(p) for p in predicted])
     missed = int(np.sum(measured > allowed))
     closest = float(np.min(allowed - measured))
+    over = (measured - predicted - memory.WORKSPACE_BYTES) / GIB  # what replays set aside
     return [
         f"B_max is the largest micro-batch whose predicted peak, {memory.MARGIN:.0%} and "
         f"{memory.WORKSPACE_BYTES / GIB:g} GiB fit into the GPU (`twin estimate` column `fits`). Of the "
         f"{len(predicted)} measured peaks {missed} exceed what the rule had set aside for them, so on these "
         "rows no run it allows would have run out of memory; the closest keeps "
         f"{closest / GIB:.2f} GiB. Without margin and workspace {int(np.sum(measured > predicted))} rows are "
-        "under-predicted.",
+        f"under-predicted. Replays and their policies ask for the workspace alone (docs/world.md, Memory): "
+        f"{int(np.sum(over > 0))} rows exceed that, by up to {float(np.max(over)):.2f} GiB.",
         "",
     ]
 

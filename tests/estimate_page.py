@@ -23,7 +23,7 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
         "fits",
         "",
         f"whether that, {memory.MARGIN:.0%} and {memory.WORKSPACE_BYTES / 2**30:g} GiB (context, buffers) "
-        f"fit",
+        f"fit; replays ask for the latter alone, see docs/world.md",
     ),
     ("utilisation", "", "compute time / iteration time, mean over the stages of a domain, then over domains"),
     ("mfu", "", "model FLOPs (forward and backward, no recompute) / peak FLOPs of all GPUs"),

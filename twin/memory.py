@@ -20,8 +20,13 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 
 
 MARGIN = 0.08
-"""Share of a predicted peak that is kept free on top of `WORKSPACE_BYTES`; with both, no measured peak of
-docs/fidelity.md exceeds what was allowed for."""
+"""Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`),
+since it is asked about GPUs that can run out of memory: with both, none of the 106 measured peaks of
+docs/fidelity.md exceeds what was allowed for.
+
+Replays and their policies (`twin.feasible`, `Estimator`) ask for the workspace alone: their world has the
+predicted peak and no other. Six of the measured peaks exceed that rule, by up to 2.2 GiB: what a replay calls
+feasible may still want checking with `twin estimate` before it is run."""
 LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
 """Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
 made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
