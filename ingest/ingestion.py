@@ -119,11 +119,14 @@ class _Ingest:
         self.options_digest = options.digest()
         self.unit = Unit(target.store, options)
         self.results: list[FileResult | Taken] = []
+        self._paths: dict[str, Path] = {}  # of the files of this ingest, by name
+        self._same: dict[str, bool] = {}  # whether they hold what the lake has under their name
         self._look()
 
     def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
         """Read every file; what each became, in the order of the files."""
         progress.start(len(item.files), item.options.name)
+        self._paths = {item.name_of(path): path for path in item.files}
         for path in item.files:
             for source in self._sources(path, item.name_of(path)):
                 self._one(source)
@@ -144,6 +147,7 @@ class _Ingest:
         """Note what the lake holds of this data set, by content and by name."""
         entries = [e for m in self.target.manifests if m.dataset == self.options.name for e in m.sources]
         self._keys = {entry.key for entry in entries}
+        self._holders = {entry.key: entry for entry in entries}
         self._by_name = {entry.file: entry for entry in entries}
 
     def _sources(self, path: Path, name: str) -> Iterator[Source]:
@@ -178,13 +182,31 @@ class _Ingest:
     def _store(self, source: Source, reader: Reader) -> None:
         """Take a source into the lake, unless it is there."""
         key = source.sha256, reader.name, reader.version, self.options_digest
-        if key not in self._keys and self.target.lock():
+        if not self._held(key, source) and self.target.lock():
             self._look()
-        if key in self._keys:
+        if self._held(key, source):
             self.results.append(FileResult(source.shown, self.options.name, reader.name, already=True))
         else:
             self._read(source, reader)
             self._keys.add(key)
+            self._holders.pop(key, None)
+
+    def _held(self, key: tuple[str, str, int, str], source: Source) -> bool:
+        """Whether the lake has this content, and will have it when this ingest is over.
+
+        It will not where it took it from another file of this ingest that has other content by now, as when a
+        log was rotated: those rows are about to be replaced, so that `source` must bring them again.
+        """
+        entry = self._holders.get(key)
+        path = None if entry is None or entry.file == source.name else self._paths.get(entry.file)
+        if entry is None or path is None or archive.is_archive(path):
+            return key in self._keys
+        if entry.file not in self._same:
+            try:
+                self._same[entry.file] = from_file(path, entry.file).sha256 == entry.sha256
+            except InputError:  # told when its turn comes; what the lake has of it stays
+                self._same[entry.file] = True
+        return self._same[entry.file]
 
     def _read(self, source: Source, reader: Reader) -> None:
         """Take the source into the common unit, or into one of its own if it is large."""
@@ -198,8 +220,9 @@ class _Ingest:
             return
         self.results.append(taken)
         old = self._by_name.get(source.name)
-        if old is not None:  # its rows go away; a copy of that content elsewhere is to be read again
-            self._keys.discard(old.key)
+        if old is not None and self._holders.get(old.key) is old:
+            self._keys.discard(old.key)  # its rows go away; a copy of that content elsewhere is read again
+            del self._holders[old.key]
         if unit is not self.unit:
             self._commit(unit)
         elif unit.full:

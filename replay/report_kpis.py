@@ -34,8 +34,8 @@ FIGURES = (
 """(key figure, words, factor)."""
 INTERVAL = "95 % interval"
 HOW = (
-    f"Intervals: the run is cut into {judge.BLOCKS} blocks of equal length, which are drawn anew in stretches "
-    f"of {judge.STRETCH}, {judge.RESAMPLES:,} times (bootstrap). They tell how much a figure hangs on single "
+    f"Intervals: the run is cut into {judge.BLOCKS} blocks of equal length, drawn anew in stretches of "
+    f"{judge.STRETCH}, {judge.RESAMPLES:,} times (bootstrap). They tell how much a figure hangs on single "
     "hours of this window, not how it differs from one world to the next: that is what twin bench is for."
 )
 

@@ -92,6 +92,32 @@ def test_identical_content_is_stored_once(tmp_path: Path, store: Path) -> None:
     assert count(store) == 2
 
 
+@pytest.mark.parametrize("older", ["link-{}.csv", "a-{}.csv"])  # read after the newest file, or before it
+def test_a_rotated_log_keeps_all_its_rows(tmp_path: Path, store: Path, older: str) -> None:
+    folder, written = tmp_path / "set", list[str]()
+    for number in range(4):
+        for age in range(number, 0, -1):  # the oldest first, as logrotate does
+            (folder / (older.format(age - 1) if age > 1 else "link.csv")).rename(folder / older.format(age))
+        written.append(str(5e8 + number))
+        fill(folder, {"link.csv": lines(LINKS, link(written[-1]))})
+        report = ingest([folder], store).to_json()
+        assert report["rows"] == {"link_samples": number + 1} if number else {"link_samples": 1}
+        found = query.connect(store).execute("SELECT bandwidth_bps FROM link_samples ORDER BY 1").fetchall()
+        assert [rate for (rate,) in found] == [float(rate) for rate in written]
+        before = tree(store)
+        again = ingest([folder], store).to_json()
+        assert again["already"] == number + 1 and tree(store) == before
+
+
+def test_a_copy_of_a_rotated_log_is_still_one(tmp_path: Path, store: Path) -> None:
+    old, new = lines(LINKS, link("5e8")), lines(LINKS, link("6e8"))
+    folder = fill(tmp_path / "set", {"link.csv": old})
+    ingest([folder], store)
+    fill(folder, {"a.csv": old, "link.csv": new, "z.csv": old})
+    ingest([folder], store)
+    assert count(store) == 2
+
+
 def test_a_file_without_rows_is_named_in_the_report(tmp_path: Path, store: Path) -> None:
     report = ingest(
         [fill(tmp_path / "set", {"l.csv": lines(LINKS, link()), "none.csv": lines(LINKS)})], store
