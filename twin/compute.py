@@ -139,12 +139,11 @@ def _family(gpu: GpuType) -> str:
 
 
 def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
-    """FLOP/s of long products: in fp8 where the GPU can; in fp32 as TF32, half the rate, or without tensor
-    cores before Ampere, an eighth (V100: 15.7 of 125 TFLOP/s)."""
+    """FLOP/s of long products: in fp8 where the GPU can, in fp32 as its data sheet has it, else in half
+    precision."""
     if dtype == "fp8" and gpu.name in HAS_FP8:
         return rates.fp8 * 2 * gpu.peak_flops
-    single = 8 if _family(gpu) in ("V100", "RTX", "TITAN") and gpu.name != "RTX-3090" else 2
-    return rates.matmul * gpu.peak_flops / (single if dtype == "fp32" else 1)
+    return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops)
 
 
 def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype) -> float:

@@ -16,6 +16,7 @@ class GpuType:
 
     name: str
     peak_flops: float  # dense bf16/fp16 tensor FLOP/s
+    fp32_flops: float  # the same of fp32 products: TF32, without tensor cores before Ampere
     memory_bytes: int
     memory_bandwidth_bytes_s: float
     idle_w: float

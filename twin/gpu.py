@@ -1,7 +1,9 @@
-"""GPU models: dense half-precision peak, memory, memory bandwidth and power, from the makers' data sheets.
+"""GPU models: dense peaks, memory, memory bandwidth and power, from the makers' data sheets.
 
 Peaks are dense (no sparsity) bf16/fp16 tensor rates with fp32 accumulation. The three GeForce/Titan entries
-follow the whitepapers' "FP16 tensor, FP32 accumulate" rows: GeForce cards run that at half rate.
+follow the whitepapers' "FP16 tensor, FP32 accumulate" rows: GeForce cards run that at half rate. Products in
+fp32 run as TF32, half the bf16 rate; before Ampere on no tensor core (V100 15.7, Turing whitepaper: TITAN RTX
+16.3, RTX 2080 10.1 TFLOP/s).
 """
 
 import re
@@ -16,9 +18,15 @@ GIGA = 1e9
 
 
 def _gpu(
-    name: str, teraflops: float, memory_bytes: int, gigabytes_s: float, idle_w: float, peak_w: float
+    name: str,
+    teraflops: float,
+    fp32: float,
+    memory_bytes: int,
+    gigabytes_s: float,
+    idle_w: float,
+    peak_w: float,
 ) -> GpuType:
-    return GpuType(name, teraflops * TERA, memory_bytes, gigabytes_s * GIGA, idle_w, peak_w)
+    return GpuType(name, teraflops * TERA, fp32 * TERA, memory_bytes, gigabytes_s * GIGA, idle_w, peak_w)
 
 
 # Data sheets: V100 (2018), A100 (2021), A40 (2021), H100 (2022), H200 (2024), GH200 (2023), GB200 NVL72
@@ -28,19 +36,19 @@ def _gpu(
 PRESETS: dict[str, GpuType] = {
     gpu.name: gpu
     for gpu in (
-        _gpu("V100-16", 125.0, 16 * GIB, 900, 40, 300),
-        _gpu("V100-32", 125.0, 32 * GIB, 900, 40, 300),
-        _gpu("A100-40", 312.0, 40 * GIB, 1555, 55, 400),
-        _gpu("A100-80", 312.0, 80 * GIB, 2039, 55, 400),
-        _gpu("A100-PCIE-80", 312.0, 80 * GIB, 1935, 50, 300),
-        _gpu("A40", 149.7, 48 * GIB, 696, 30, 300),
-        _gpu("H100", 989.4, 81_559 * MIB, 3350, 75, 700),
-        _gpu("H200", 989.4, 141 * 10**9, 4800, 75, 700),
-        _gpu("GH200", 989.4, 96 * 10**9, 4000, 75, 700),
-        _gpu("GB200", 2500.0, 186 * 10**9, 8000, 140, 1200),
-        _gpu("RTX-2080", 40.3, 8 * GIB, 448, 15, 215),
-        _gpu("RTX-3090", 71.0, 24 * GIB, 936, 20, 350),
-        _gpu("TITAN-RTX", 130.5, 24 * GIB, 672, 15, 280),
+        _gpu("V100-16", 125.0, 15.7, 16 * GIB, 900, 40, 300),
+        _gpu("V100-32", 125.0, 15.7, 32 * GIB, 900, 40, 300),
+        _gpu("A100-40", 312.0, 156.0, 40 * GIB, 1555, 55, 400),
+        _gpu("A100-80", 312.0, 156.0, 80 * GIB, 2039, 55, 400),
+        _gpu("A100-PCIE-80", 312.0, 156.0, 80 * GIB, 1935, 50, 300),
+        _gpu("A40", 149.7, 74.8, 48 * GIB, 696, 30, 300),
+        _gpu("H100", 989.4, 494.7, 81_559 * MIB, 3350, 75, 700),
+        _gpu("H200", 989.4, 494.7, 141 * 10**9, 4800, 75, 700),
+        _gpu("GH200", 989.4, 494.7, 96 * 10**9, 4000, 75, 700),
+        _gpu("GB200", 2500.0, 1250.0, 186 * 10**9, 8000, 140, 1200),
+        _gpu("RTX-2080", 40.3, 10.1, 8 * GIB, 448, 15, 215),
+        _gpu("RTX-3090", 71.0, 35.6, 24 * GIB, 936, 20, 350),
+        _gpu("TITAN-RTX", 130.5, 16.3, 24 * GIB, 672, 15, 280),
     )
 }
 

@@ -104,12 +104,16 @@ def test_fp8_speeds_products_up_where_the_gpu_has_it() -> None:
     assert old == times(half, gpu="A100-80").forward_s[1]
 
 
-def test_single_precision_is_half_as_fast_as_tf32_and_an_eighth_before() -> None:
-    for gpu, factor in (("A100-80", 2), ("V100-32", 8)):
-        device = preset(gpu)
-        rates = compute.built_in_rates(device)
-        ratio = compute.matmul_flops_s(device, rates, "bf16") / compute.matmul_flops_s(device, rates, "fp32")
-        assert ratio == factor
+@pytest.mark.parametrize(
+    ("gpu", "factor"),
+    [("A100-80", 2), ("H100", 2), ("RTX-3090", 2), ("V100-32", 8), ("TITAN-RTX", 8), ("RTX-2080", 4)],
+)
+def test_single_precision_is_half_as_fast_as_tf32_and_far_slower_before(gpu: str, factor: int) -> None:
+    """The RTX 2080's half-precision rate is itself halved by fp32 accumulation: 40.3 and 10.1 TFLOP/s."""
+    device = preset(gpu)
+    rates = compute.built_in_rates(device)
+    ratio = compute.matmul_flops_s(device, rates, "bf16") / compute.matmul_flops_s(device, rates, "fp32")
+    assert ratio == pytest.approx(factor, rel=0.01)
 
 
 def test_rates_replace_the_built_in_ones() -> None:
