@@ -53,7 +53,7 @@ def plan_costs(estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) 
     for share, seconds in zip(plan.shares, estimate.compute_s, strict=True):
         gpus[share.domain], compute[share.domain] = len(share.gpus), to_ns(seconds)
     held = list(zip(gpus, cluster.domains, strict=True))
-    waiting_w = sum(n * wait_w(domain.gpu) for n, domain in held)
+    waiting_w = sum(n * domain.pue * wait_w(domain.gpu) for n, domain in held)
     return PlanCosts(
         gpus=tuple(gpus),
         compute_ns=tuple(compute),
@@ -61,7 +61,7 @@ def plan_costs(estimator: Estimator, plan: Plan, slowdown: NDArray[np.float64]) 
         wan_bytes=_whole(estimate.wan_bytes),
         busy_j=estimate.energy_j - waiting_w * estimate.iter_s,
         wait_w=waiting_w,
-        idle_w=sum(n * domain.gpu.idle_w for n, domain in held),
+        idle_w=sum(n * domain.pue * domain.gpu.idle_w for n, domain in held),
         usd_per_hour=sum(n * domain.usd_per_gpu_hour for n, domain in held),
     )
 

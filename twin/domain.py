@@ -38,6 +38,7 @@ class Domain:
     usd_per_gpu_hour: float
     egress_bps: float = inf  # to all other domains together
     ingress_bps: float = inf  # from all other domains together
+    pue: float = 1.0  # energy of the site over that of its GPUs
 
 
 @dataclass(frozen=True, slots=True)

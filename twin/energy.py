@@ -1,4 +1,5 @@
-"""Power and energy of GPUs that compute, and that wait in a collective; site overhead by PUE."""
+"""Power and energy of GPUs that compute, and that wait in a collective; site overhead by PUE, power usage
+effectiveness, which multiplies what GPUs draw, idle ones too."""
 
 from twin.domain import GpuType
 
@@ -21,5 +22,5 @@ def wait_w(gpu: GpuType) -> float:
 
 
 def energy_j(gpu: GpuType, gpus: int, busy_s: float, wall_s: float, pue: float = 1.0) -> float:
-    """Joules of `gpus` GPUs over `wall_s` seconds, of which each computes `busy_s`."""
+    """Joules of `gpus` GPUs over `wall_s` seconds, of which each computes `busy_s`, at a site of `pue`."""
     return gpus * pue * (busy_w(gpu) * busy_s + wait_w(gpu) * (wall_s - busy_s))

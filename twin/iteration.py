@@ -77,7 +77,7 @@ def _held(cluster: Cluster, plan: Plan, compute_s: tuple[float, ...], iter_s: fl
     for share, busy_s in zip(plan.shares, compute_s, strict=True):
         domain = cluster.domains[share.domain]
         usd += len(share.gpus) * domain.usd_per_gpu_hour * iter_s / 3600.0
-        joules += energy.energy_j(domain.gpu, len(share.gpus), busy_s, iter_s)
+        joules += energy.energy_j(domain.gpu, len(share.gpus), busy_s, iter_s, domain.pue)
     return usd, joules
 
 

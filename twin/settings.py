@@ -1,8 +1,8 @@
 """What a scenario file may say: cluster, job, WAN source, control; typed, every key checked."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ingest.config import Config, suggestion
 from twin.disturbance_settings import (
@@ -65,6 +65,13 @@ class DomainSettings(Config):
     usd_per_gpu_hour: NotNegative | None = None
     egress_bps: Positive | None = None  # to all other domains together; no limit unless given
     ingress_bps: Positive | None = None  # from all other domains together
+    pue: Annotated[float, Field(ge=1)] = 1.0  # energy of the site over that of its GPUs
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a `pue` of 1: scenarios that set none keep the digest that their runs have recorded."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "pue" or value != 1.0}
 
 
 class PriceSettings(Config):
