@@ -69,7 +69,7 @@ class Timer:
         bandwidth.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        exact_ns(rows.lines, bandwidth_bps, latency_s, self._gpipe, self._blocking, total)
+        exact_ns(rows.lines, self._granted(bandwidth_bps), latency_s, self._gpipe, self._blocking, total)
         return total
 
     def paced_ns(self, rows: Rows, bandwidth_bps: Float, latency_s: Float) -> Int:
@@ -79,8 +79,16 @@ class Timer:
         says which plans are worth timing.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        paced_ns(rows.lines, bandwidth_bps, latency_s, self._gpipe, self._blocking, total)
+        paced_ns(rows.lines, self._granted(bandwidth_bps), latency_s, self._gpipe, self._blocking, total)
         return total
+
+    def _granted(self, bandwidth_bps: Float) -> Float:
+        """What a single flow gets of each link (..., K, K) under the limits of the domains at its ends."""
+        sent, received = self._limits_bps
+        if not np.isfinite(self._limits_bps).any():
+            return bandwidth_bps
+        granted: Float = np.minimum(bandwidth_bps, np.minimum(sent[:, None], received))
+        return granted
 
     def moves(self, old: Codes, new: Codes, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
         """Pause seconds (without the restart) and egress USD of going from `old[p]` to `new[p]`; links (P,

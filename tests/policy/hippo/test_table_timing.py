@@ -91,7 +91,7 @@ def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
         assert usd[p] == pytest.approx((off * prices).sum() / 1e9)
 
 
-def test_moves_are_the_estimators_where_domains_may_send_and_receive_little() -> None:
+def test_times_and_moves_are_the_estimators_where_domains_may_send_and_receive_little() -> None:
     made = setup("7b")
     limits = ({"egress_bps": 8e8}, {"ingress_bps": 6e8}, {})
     domains = tuple(replace(d, **at) for d, at in zip(made.cluster.domains, limits, strict=True))
@@ -102,8 +102,11 @@ def test_moves_are_the_estimators_where_domains_may_send_and_receive_little() ->
     bandwidth, latency = rng.uniform(5e8, 5e9, (60, 3, 3)), rng.uniform(0.01, 0.1, (60, 3, 3))
     pause, _ = Timer(problem).moves(old, codes, bandwidth, latency)
     free, _ = Timer(Problem(Estimator(made.cluster, made.job))).moves(old, codes, bandwidth, latency)
+    timer = Timer(problem)
+    ns = timer.iter_ns(timer.rows(codes, np.ones(3)), bandwidth[:, None], latency[:, None])[:, 0]
     for p in range(60):
         links = LinkState(bandwidth[p], latency[p])
+        assert ns[p] == pytest.approx(estimator.iter_ns(problem.plan(codes, p), links), rel=1e-9)
         move = estimator.move(problem.plan(old, p), problem.plan(codes, p), links)
         expected = move.seconds - estimator.restart_s if move.seconds else -1.0
         assert pause[p] == pytest.approx(expected, rel=1e-9)
