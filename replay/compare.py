@@ -158,7 +158,7 @@ def beside(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparis
     """
     header = header_of(store, run_id)
     newest: dict[str, str] = {}
-    for other in sorted(runs.all_ids(store), key=lambda run: runs.folder(store, run).stat().st_mtime_ns):
+    for other in runs.by_start(store, runs.all_ids(store)):
         if RunReader(runs.folder(store, other)).finished and _same_world(header_of(store, other), header):
             newest[header_of(store, other).policy] = other
     newest[header.policy] = run_id

@@ -99,7 +99,7 @@ def newest(store: Path, scenario: str) -> str | None:
 
     Runs of a retraining and what-ifs are experiments: they say nothing about the world of today.
     """
-    found: list[tuple[int, str]] = []
+    found: list[str] = []
     experiments: set[str] = set()
     for run_id in runs.all_ids(store):
         reader = RunReader(runs.folder(store, run_id))
@@ -110,8 +110,9 @@ def newest(store: Path, scenario: str) -> str | None:
             scored = (event.payload for event in reader.events() if event.type == "policy_evaluated")
             experiments |= {said["run"] for said in scored}
         elif _operates(header, scenario):
-            found.append((reader.run_dir.stat().st_mtime_ns, run_id))
-    return max(((at, run) for at, run in found if run not in experiments), default=(0, None))[1]
+            found.append(run_id)
+    own = runs.by_start(store, (run_id for run_id in found if run_id not in experiments))
+    return own[-1] if own else None
 
 
 def _operates(header: Header, scenario: str) -> bool:

@@ -36,7 +36,7 @@ def points(store: Path, run_id: str) -> tuple[Point, ...]:
     """
     wanted = _world(from_payload(RunReader(runs.folder(store, run_id)).header()))
     found: dict[tuple[str, tuple[float, ...], str | None], Point] = {}
-    for other in sorted(runs.all_ids(store), key=lambda run: runs.folder(store, run).stat().st_mtime_ns):
+    for other in runs.by_start(store, runs.all_ids(store)):
         reader = RunReader(runs.folder(store, other))
         try:
             if not reader.manifests() or not reader.finished:

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +18,9 @@ from twin.scenario import Scenario
 from twin.window import Seen, Window
 
 Engine = Literal["kernel", "des"]
+
+STARTED = "started_epoch_ns"
+"""Among the wall-clock facts of the first event: when the run was first started; resuming leaves it."""
 
 PACKAGES = ("ingest", "twin", "policy", "replay")
 
@@ -128,6 +132,11 @@ def environment() -> dict[str, str]:
         "cpus": str(os.cpu_count() or 0),
         **libraries,
     }
+
+
+def opening() -> dict[str, Any]:
+    """Wall-clock facts of a run's first event: where it runs, and since when (ns since the epoch, UTC)."""
+    return {"environment": environment(), STARTED: time.time_ns()}
 
 
 def _version(name: str) -> str:

@@ -17,7 +17,7 @@ from ingest.errors import DamageError, NotFoundError
 from ingest.progress import SILENT, Progress
 from replay import champion, judge, runner, runs
 from replay.events import Event
-from replay.header import Header
+from replay.header import Header, opening
 from replay.judge import Verdict
 from replay.log import RunReader, RunWriter
 from replay.runner import RunResult
@@ -119,7 +119,7 @@ def once(
         header = Header(asked.window("test").header(), RETRAIN, "kernel", incumbent, False)
         run_id = runs.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
         with RunWriter.create(runs.folder(store, run_id)) as log:
-            log.append(0, "run_started", header.payload())
+            log.append(0, "run_started", header.payload(), wall=opening())
             step(log, "due", dict(cause))
             return _steps(asked, trainer or hippo_trainer, log, incumbent)
 

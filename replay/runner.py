@@ -14,7 +14,7 @@ from replay import champion, past_world, runs, sql
 from replay.compaction import tidy
 from replay.coordinator import LATE, Coordinator
 from replay.events import Event, canonical
-from replay.header import Engine, Header, code_version, environment, from_payload
+from replay.header import Engine, Header, code_version, from_payload, opening
 from replay.kpis import Kpis, of_events
 from replay.log import RunReader, RunWriter
 from replay.observation import decision_to_json, digest, view_to_json
@@ -51,7 +51,7 @@ def play(stage: Stage, sink: Sink, progress: Progress = SILENT) -> Totals:
     """The whole run: each fact is logged, each trigger is answered, the answer is logged and applied."""
     world = World(stage.setup, engine=stage.header.engine, seed=stage.header.seed)
     shown = _Shown(progress, stage.setup.wan.end_ns, stage.header.policy)
-    sink.append(0, "run_started", stage.header.payload(), wall={"environment": environment()})
+    sink.append(0, "run_started", stage.header.payload(), wall=opening())
     number = 0
     for fact in world:
         shown.at(fact.sim_ns)

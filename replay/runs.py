@@ -1,9 +1,13 @@
 """The runs of a store: their names, their places, and how to find one by what people type."""
 
+import json
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ingest.errors import NotFoundError, TwinError
+from replay.header import STARTED
 from replay.log import RunReader
 
 CHECKPOINTS = "checkpoints"
@@ -49,8 +53,8 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
     if name in ids:
         return name
     if name == LATEST and ids:
-        newest = sorted(ids, key=lambda run: (folder(store, run).stat().st_mtime_ns, run), reverse=True)
-        found = next((run for run in newest if branches or not _is_branch(store, run)), None)
+        newest_first = reversed(by_start(store, ids))
+        found = next((run for run in newest_first if branches or not _is_branch(store, run)), None)
         if found is None:
             raise NotFoundError(f"{LATEST}: every run in {store / RUNS} is a what-if; type the name of one")
         return found
@@ -63,6 +67,31 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         )
     known = ", ".join(ids[:5]) or "none yet"
     raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+
+
+def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
+    """These runs in the order in which they were first started, by name where that is the same.
+
+    To resume, compact or copy a run does not move it. A run that keeps no start (of older versions, or
+    damaged) counts from when the oldest of its files was last changed.
+    """
+    return tuple(sorted(ids, key=lambda run: (_started_ns(folder(store, run)), run)))
+
+
+def _started_ns(run_dir: Path) -> int:
+    """When a run was first started, ns since the epoch."""
+    try:
+        first = next(RunReader(run_dir).tables(), None)
+        kept = None if first is None else json.loads(first["wall"][0].as_py()).get(STARTED)
+    except (TwinError, ValueError):
+        kept = None
+    if isinstance(kept, int):
+        return kept
+    changed = [run_dir.stat().st_mtime_ns]
+    for path in run_dir.iterdir():
+        with suppress(FileNotFoundError):  # compacted meanwhile
+            changed.append(path.lstat().st_mtime_ns)
+    return min(changed)
 
 
 def _is_branch(store: Path, run: str) -> bool:

@@ -62,11 +62,11 @@ def status(store: Path) -> Status:
     """Runs, active checkpoint, lake, and the health of the newest finished run."""
     lines = tuple(run_line(store, run_id) for run_id in runs.all_ids(store))
     candidates = [line.run_id for line in lines if line.finished and line.policy in registry.POLICIES]
-    newest = max(candidates, key=lambda run_id: runs.folder(store, run_id).stat().st_mtime_ns, default=None)
+    started = runs.by_start(store, candidates)
     found, problem = None, None
-    if newest is not None:
+    if started:
         try:
-            found = health.of(store, newest)
+            found = health.of(store, started[-1])
         except TwinError as error:  # the store can be looked at with a damaged run in it
             problem = str(error)
     return Status(

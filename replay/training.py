@@ -14,7 +14,7 @@ from ingest.durable import Lock
 from ingest.errors import UsageError
 from ingest.progress import SILENT, Progress
 from replay import champion, runs
-from replay.header import Header
+from replay.header import Header, opening
 from replay.log import RunWriter
 from replay.runs import CHECKPOINTS
 from twin import scenario as scenarios
@@ -161,7 +161,7 @@ def log_curve(store: Path, header: Header, curve: Any) -> str:
     """Write a training curve as a run of its own: one `policy_updated` event a point."""
     run_id = runs.new_id(store, header.scenario().name, "train", header.seed, header.config_digest)
     with RunWriter.create(runs.folder(store, run_id)) as log:
-        log.append(0, "run_started", header.payload())
+        log.append(0, "run_started", header.payload(), wall=opening())
         for point in curve:
             metrics = {name: value for name, value in point.metrics.items() if math.isfinite(value)}
             update = {"stage": point.stage, "update": point.update, "steps": point.steps, "metrics": metrics}

@@ -13,6 +13,7 @@ from ingest.errors import DamageError, LockedError, NotFoundError, UsageError
 from ingest.progress import Progress
 from replay import audit, champion, judge, lineage, retrain, runs, schedule, status
 from replay.front import points
+from replay.header import STARTED
 from replay.judge import Verdict
 from replay.log import RunReader
 from replay.retrain import Trained, Update
@@ -69,6 +70,7 @@ def test_the_better_challenger_is_promoted_and_every_step_is_an_event(store: Pat
     ]  # fmt: skip
     assert [e.payload["role"] for e in events if e.type == "policy_evaluated"] == ["champion", "challenger"]
     assert events[-3].payload["interval"][0] > 0
+    assert runs.by_start(store, runs.all_ids(store))[0] == done.run_id and STARTED in events[0].wall
     assert audit.audit(store, done.run_id).ok
     assert done.to_json()["schema"] == "twin.retrain/1"
     assert len(runs.all_ids(store)) == 3  # the retraining and its two evaluations
