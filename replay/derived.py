@@ -21,7 +21,7 @@ from replay import segment
 from replay.contents import Contents
 from replay.events import UPCAST, canonical
 from replay.segment import Piece
-from replay.views import View
+from replay.view import View
 
 FOLDER = "cache"
 LEAST_EVENTS = 50_000

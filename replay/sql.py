@@ -26,7 +26,7 @@ from replay.derived import Cache
 from replay.events import UPCAST, canonical, upcast
 from replay.log import RunReader
 from replay.runs import RUNS
-from replay.views import View
+from replay.view import View
 from replay.words import counted, parts
 
 Format = Literal["table", "json", "csv", "parquet", "arrow"]
