@@ -84,7 +84,9 @@ JOBS = View(
     WHERE type IN ('job_submitted', 'job_started', 'job_preempted', 'job_finished', 'job_failed') UNION ALL
     SELECT run, seq, sim_ns, job, CASE type WHEN 'run_started' THEN 'started' ELSE 'finished' END,
     {'reason': 'the run', 'gpus': NULL::BIGINT[]} FROM parsed_events
-    WHERE type IN ('run_started', 'run_finished'))
+    WHERE type IN ('run_started', 'run_finished') AND run NOT IN (SELECT run FROM parsed_events
+    WHERE type = 'run_started' AND (json_array_length(payload->'$.scenario.jobs') > 0
+    OR (payload->>'$.scenario.arrivals') IS NOT NULL)))
     """,
 )
 

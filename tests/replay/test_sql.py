@@ -152,6 +152,27 @@ def test_training_and_jobs(tmp_path: Path) -> None:
     assert rows(tmp_path, "SELECT job, state FROM jobs WHERE job <> ''") == [("j1", "submitted")]
 
 
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        ({}, ["", ""]),
+        ({"jobs": [], "arrivals": None}, ["", ""]),
+        ({"jobs": [{"name": "j1"}]}, ["j1"]),
+        ({"jobs": [], "arrivals": {"count": 1}}, ["j1"]),
+    ],
+)
+def test_only_a_run_without_a_queue_is_a_job_itself(
+    tmp_path: Path, queue: dict[str, object], expected: list[str]
+) -> None:
+    sim_ns, kind, payload, _ = next(history())
+    with RunWriter.create(tmp_path / "runs" / "t") as writer:
+        writer.append(sim_ns, kind, payload | {"scenario": payload["scenario"] | queue})
+        if expected == ["j1"]:
+            writer.append(5, "job_submitted", {"reason": "user", "gpus": [], "spec": {}}, job="j1")
+        writer.finish({})
+    assert rows(tmp_path, "SELECT job FROM jobs ORDER BY seq") == [(job,) for job in expected]
+
+
 def test_the_lake_is_there_too(store: Path) -> None:
     assert rows(store, "SELECT count(*) FROM link_samples") == [(0,)]
     assert rows(store, "SELECT count(*) FROM trace_jobs") == [(0,)], (
