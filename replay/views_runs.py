@@ -18,6 +18,16 @@ _LINK_CHANGES = """
     CASE WHEN c.latency_factor = 1 THEN '' ELSE ', latency x ' || c.latency_factor END), '; '), '')"""
 """Of `s.p.scenario`: every change in the form of `--link`, its latency behind it if that changes too."""
 
+_TOTALS = """
+    (SELECT *, CASE WHEN t.iterations IS NOT NULL THEN coalesce(t.lost_iterations, 0) END AS lost,
+    list_sum(list_transform(CASE WHEN len(jobs) > 0 THEN jobs ELSE [t.plans] END,
+    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves
+    FROM (SELECT run, sim_ns, from_json(payload->'$.totals.jobs.*.plans', '["BIGINT"]') AS jobs,
+    from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT","lost_iterations":"BIGINT",
+    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
+    FROM bounds WHERE type = 'run_finished'))"""
+"""Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans."""
+
 RUNS = View(
     "runs",
     "a run",
@@ -38,8 +48,9 @@ RUNS = View(
         ("finished", "whether it came to its end"),
         ("horizon_s", "simulated seconds, of finished runs"),
         ("tokens", "tokens trained, of finished runs"),
-        ("iterations", "complete iterations, of finished runs"),
-        ("moves", "changes of plan after the first, of finished runs"),
+        ("iterations", "complete iterations, those that were lost later too, of finished runs"),
+        ("lost_iterations", "of these, iterations that failures and preemptions took back"),
+        ("moves", "changes of plan after the first, each job's own in a queue, of finished runs"),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
         ("events", "events stored"),
@@ -55,14 +66,14 @@ RUNS = View(
     + """,
     (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
     (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
-    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations, f.t.plans - 1, f.t.egress_usd, f.t.gpu_usd,
-    m.events, m.segments, m.stored_bytes, m.digest, m.chain_head FROM stored_runs m LEFT JOIN (SELECT run,
-    from_json(payload, '{"scenario":"JSON","policy":"VARCHAR","seed":"BIGINT",
-    "engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost, f.moves, f.t.egress_usd,
+    f.t.gpu_usd, m.events, m.segments, m.stored_bytes, m.digest, m.chain_head
+    FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
+    "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s
-    USING (run) LEFT JOIN (SELECT run, sim_ns, from_json(payload->'$.totals', '{"tokens":"BIGINT",
-    "iterations":"BIGINT","plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t FROM bounds
-    WHERE type = 'run_finished') f USING (run) """,
+    USING (run) LEFT JOIN """
+    + _TOTALS
+    + """ f USING (run) """,
 )
 
 JOBS = View(

@@ -173,6 +173,17 @@ def test_only_a_run_without_a_queue_is_a_job_itself(
     assert rows(tmp_path, "SELECT job FROM jobs ORDER BY seq") == [(job,) for job in expected]
 
 
+def test_an_end_without_sums_has_no_figures(tmp_path: Path) -> None:
+    """Trainings end with other totals, a run that is being written with none."""
+    for name in ("ended", "open"):
+        with RunWriter.create(tmp_path / "runs" / name) as writer:
+            writer.append(0, *next(history())[1:3])
+            if name == "ended":
+                writer.finish({"updates": 3})
+    found = rows(tmp_path, "SELECT finished, iterations, lost_iterations, moves FROM runs ORDER BY run")
+    assert found == [(True, None, None, None), (False, None, None, None)]
+
+
 def test_the_lake_is_there_too(store: Path) -> None:
     assert rows(store, "SELECT count(*) FROM link_samples") == [(0,)]
     assert rows(store, "SELECT count(*) FROM trace_jobs") == [(0,)], (
