@@ -15,6 +15,7 @@ class View:
 
 
 RUN = ("run", "id of the run")
+JOB = ("job", "job it belongs to, empty if there is only one")
 SEQ = ("seq", "number of the event in its run")
 TIME = ("time_s", "simulated seconds since the start of the run")
 

@@ -1,6 +1,6 @@
 """Views of what happened in runs: every event, and decisions, plans, iterations and links by themselves."""
 
-from replay.view import RUN, SEQ, TIME, View, sum_bytes, typed
+from replay.view import JOB, RUN, SEQ, TIME, View, sum_bytes, typed
 
 EVENTS = View(
     "events",
@@ -12,7 +12,7 @@ EVENTS = View(
         TIME,
         ("type", "type of the event"),
         ("version", "version of its payload"),
-        ("job", "job it belongs to, empty if there is only one"),
+        JOB,
         ("payload", "what happened, JSON text; fields as documented per type"),
         ("wall", "wall-clock figures, JSON text, outside the digest"),
     ),
@@ -24,6 +24,7 @@ DECISIONS = View(
     "a decision",
     (
         RUN,
+        JOB,
         ("number", "number of the decision, from 0"),
         SEQ,
         TIME,
@@ -42,7 +43,7 @@ DECISIONS = View(
         ("compared", "the plans compared with their scores, JSON text"),
     ),
     f"""
-    SELECT run, p.number, seq, sim_ns / 1e9, p.observation->>'$.trigger', p.action, p.reason,
+    SELECT run, job, p.number, seq, sim_ns / 1e9, p.observation->>'$.trigger', p.action, p.reason,
            p.predicted_iter_s, p.plan, coalesce(len(p.candidates), 0),
            list_min(list_transform(p.candidates, lambda c: (c->>'$.iter_s')::DOUBLE)),
            p.log_probability, p.fallback, (wall->>'$.latency_s')::DOUBLE, (wall->>'$.coordination_s')::DOUBLE,
@@ -62,9 +63,10 @@ PLANS = View(
     "a plan that took effect",
     (
         RUN,
+        JOB,
         SEQ,
         TIME,
-        ("until_s", "when the next plan took effect; NULL: the last one"),
+        ("until_s", "when the job's next plan took effect; NULL: its last one"),
         ("pause_s", "seconds training stood still for it, restart included"),
         ("restart_s", "the fixed part of the pause"),
         ("moved_bytes", "bytes that changed domain"),
@@ -78,12 +80,12 @@ PLANS = View(
         ("plan", "the plan, JSON text"),
     ),
     f"""
-    SELECT e.run, seq, sim_ns / 1e9, lead(sim_ns) OVER (PARTITION BY e.run ORDER BY seq) / 1e9,
+    SELECT e.run, e.job, seq, sim_ns / 1e9, lead(sim_ns) OVER (PARTITION BY e.run, e.job ORDER BY seq) / 1e9,
            p.pause_ns / 1e9, p.restart_ns / 1e9, {sum_bytes("p.moved_bytes")}, p.egress_usd,
            list_transform(p.plan.shares, lambda s: r.domains[s.domain + 1]),
            list_transform(p.plan.shares, lambda s: s.layers),
            p.plan.dp, p.plan.micro_batch, p.plan.micro_batches, p.gpus, raw
-    FROM (SELECT run, seq, sim_ns, payload->'$.plan' AS raw, from_json(payload,
+    FROM (SELECT run, job, seq, sim_ns, payload->'$.plan' AS raw, from_json(payload,
             '{{"pause_ns":"BIGINT","restart_ns":"BIGINT","moved_bytes":[["BIGINT"]],"egress_usd":"DOUBLE",
               "gpus":["BIGINT"],"plan":{{"shares":[{{"domain":"INTEGER","layers":"INTEGER"}}],"dp":"INTEGER",
               "micro_batch":"INTEGER","micro_batches":"INTEGER"}}}}') AS p
@@ -97,6 +99,7 @@ ITERATIONS = View(
     "a batch of complete iterations under one plan, between two other facts",
     (
         RUN,
+        JOB,
         SEQ,
         ("first", "number of its first iteration"),
         ("count", "how many iterations"),
@@ -113,7 +116,7 @@ ITERATIONS = View(
         ("links", "[[source, destination, bytes], ...] between domains"),
     ),
     f"""
-    SELECT run, seq, p.first, p.count, p.start_ns / 1e9, (p.start_ns + length_ns) / 1e9,
+    SELECT run, job, seq, p.first, p.count, p.start_ns / 1e9, (p.start_ns + length_ns) / 1e9,
            length_ns / p.count / 1e9, p.tokens, p.stalled_ns / 1e9,
            list_sum(p.compute_ns) / nullif(list_sum(p.active_ns), 0),
            {sum_bytes("p.wan_bytes")}, p.egress_usd, p.gpu_usd, p.energy_j, p.wan_bytes

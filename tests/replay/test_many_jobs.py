@@ -101,3 +101,21 @@ def test_sql_has_the_figures_that_the_run_prints(store: Path, policy: str) -> No
     events = RunReader(runs.folder(store, done.run_id)).events()
     lost = sum(event.payload.get("lost_iterations", 0) for event in events if event.type != "run_finished")
     assert found["lost_iterations"] == lost
+
+
+def test_sql_tells_the_jobs_of_a_run_apart(store: Path) -> None:
+    done = _run(store, "greedy")
+    events = list(RunReader(runs.folder(store, done.run_id)).events())
+    for view, kind in (("plans", "plan_applied"), ("iterations", "iteration_done"), ("decisions", "decided")):
+        rows = query(store, f"SELECT job, seq FROM {view} ORDER BY seq").to_pylist()
+        assert [(row["job"], row["seq"]) for row in rows] == [
+            (e.job, e.seq) for e in events if e.type == kind
+        ]
+    plans = query(store, "SELECT job, time_s, until_s FROM plans ORDER BY seq").to_pylist()
+    for job in ("long", "urgent"):
+        own = [plan for plan in plans if plan["job"] == job]
+        assert [plan["until_s"] for plan in own] == [*(plan["time_s"] for plan in own[1:]), None]
+    between = [plan for plan in plans if plan["job"] != "long"]
+    assert any(a["time_s"] < b["time_s"] < (a["until_s"] or 0) for a in plans for b in between), (
+        "side by side"
+    )
