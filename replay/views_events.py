@@ -24,10 +24,10 @@ DECISIONS = View(
     "a decision",
     (
         RUN,
-        JOB,
         ("number", "number of the decision, from 0"),
         SEQ,
         TIME,
+        JOB,
         ("trigger", "start, period, change, alarm, failure or repair"),
         ("action", "hold or move"),
         ("reason", "why, in words"),
@@ -43,7 +43,7 @@ DECISIONS = View(
         ("compared", "the plans compared with their scores, JSON text"),
     ),
     f"""
-    SELECT run, job, p.number, seq, sim_ns / 1e9, p.observation->>'$.trigger', p.action, p.reason,
+    SELECT run, p.number, seq, sim_ns / 1e9, job, p.observation->>'$.trigger', p.action, p.reason,
            p.predicted_iter_s, p.plan, coalesce(len(p.candidates), 0),
            list_min(list_transform(p.candidates, lambda c: (c->>'$.iter_s')::DOUBLE)),
            p.log_probability, p.fallback, (wall->>'$.latency_s')::DOUBLE, (wall->>'$.coordination_s')::DOUBLE,
@@ -63,9 +63,9 @@ PLANS = View(
     "a plan that took effect",
     (
         RUN,
-        JOB,
         SEQ,
         TIME,
+        JOB,
         ("until_s", "when the job's next plan took effect; NULL: its last one"),
         ("pause_s", "seconds training stood still for it, restart included"),
         ("restart_s", "the fixed part of the pause"),
@@ -80,7 +80,7 @@ PLANS = View(
         ("plan", "the plan, JSON text"),
     ),
     f"""
-    SELECT e.run, e.job, seq, sim_ns / 1e9, lead(sim_ns) OVER (PARTITION BY e.run, e.job ORDER BY seq) / 1e9,
+    SELECT e.run, seq, sim_ns / 1e9, e.job, lead(sim_ns) OVER (PARTITION BY e.run, e.job ORDER BY seq) / 1e9,
            p.pause_ns / 1e9, p.restart_ns / 1e9, {sum_bytes("p.moved_bytes")}, p.egress_usd,
            list_transform(p.plan.shares, lambda s: r.domains[s.domain + 1]),
            list_transform(p.plan.shares, lambda s: s.layers),
@@ -99,8 +99,8 @@ ITERATIONS = View(
     "a batch of complete iterations under one plan, between two other facts",
     (
         RUN,
-        JOB,
         SEQ,
+        JOB,
         ("first", "number of its first iteration"),
         ("count", "how many iterations"),
         ("start_s", "when the first one began"),
@@ -116,7 +116,7 @@ ITERATIONS = View(
         ("links", "[[source, destination, bytes], ...] between domains"),
     ),
     f"""
-    SELECT run, job, seq, p.first, p.count, p.start_ns / 1e9, (p.start_ns + length_ns) / 1e9,
+    SELECT run, seq, job, p.first, p.count, p.start_ns / 1e9, (p.start_ns + length_ns) / 1e9,
            length_ns / p.count / 1e9, p.tokens, p.stalled_ns / 1e9,
            list_sum(p.compute_ns) / nullif(list_sum(p.active_ns), 0),
            {sum_bytes("p.wan_bytes")}, p.egress_usd, p.gpu_usd, p.energy_j, p.wan_bytes
