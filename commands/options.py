@@ -10,6 +10,10 @@ window_option = click.option(
     default="test",
     help="Part of the trace [test].",
 )
+from_option = click.option(
+    "--from", "begin", metavar="TIME", help="In place of --window: replay from here on."
+)
+to_option = click.option("--to", "end", metavar="TIME", help="In place of --window: up to here [the end].")
 engine_option = click.option(
     "--engine",
     type=click.Choice(["kernel", "des"]),

@@ -10,9 +10,11 @@ from commands.options import (
     checkpoint_option,
     dataset_option,
     engine_option,
+    from_option,
     link_option,
     scenario_option,
     seed_option,
+    to_option,
     weights_option,
     window_option,
 )
@@ -25,6 +27,8 @@ from ingest.errors import UsageError
 @scenario_option
 @dataset_option
 @window_option
+@from_option
+@to_option
 @engine_option
 @seed_option
 @weights_option
@@ -47,18 +51,21 @@ from ingest.errors import UsageError
 )
 @with_output
 def replay(
-    out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, engine: Any,
-    seed: int | None, weights: str | None, links: tuple[str, ...], checkpoint: str | None, deadline: bool,
-    resume: str | None, logged: str | None, from_decision: int | None, until: float | None,
+    out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, begin: str | None,
+    end: str | None, engine: Any, seed: int | None, weights: str | None, links: tuple[str, ...],
+    checkpoint: str | None, deadline: bool, resume: str | None, logged: str | None,
+    from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
     """Run the twin on traces under a policy and log everything.
 
     `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
-    `latest` is then the newest run that is no what-if itself.
+    `latest` is then the newest run that is no what-if itself. A TIME is in seconds since the start of the
+    trace, or a time such as 2020-01-01T02:00 (UTC unless it says otherwise) or 2020-01-01.
 
     \b
     Examples:
       twin replay --policy hippo --scenario quad-70b
+      twin replay --policy mpc --from 2020-01-01T02:30 --to 2020-01-01T03:00
       twin replay --run latest
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
@@ -71,19 +78,22 @@ def replay(
     if logged is not None:
         again(out, logged, policy, checkpoint, from_decision, until, links)
         return
+    cut = cut_of(begin, end)
     with out.console.progress() as progress:
         if resume:
             done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
                 out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights, links),
-                dataset=dataset, window=window, engine=engine, seed=seed, checkpoint=checkpoint,
+                dataset=dataset, window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
                 enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
 
 
-OF_NEW = {"scenario", "dataset", "window", "engine", "seed", "weights", "deadline", "resume"}
+OF_NEW = {
+    "scenario", "dataset", "window", "begin", "end", "engine", "seed", "weights", "deadline", "resume",
+}  # fmt: skip
 """Options of `twin replay` that a logged run has settled."""
 STRANGERS = {
     "--run": OF_NEW,
@@ -105,6 +115,21 @@ def refuse_strangers(mode: str) -> None:
         if given and param.name in STRANGERS[mode]:
             what = f"does not go with {mode}, which keeps what the run was started with"
             raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
+
+
+def cut_of(begin: str | None, end: str | None) -> Any:
+    """The `Cut` of --from and --to; None without them.
+
+    Raises:
+        UsageError: one is no time, or --window is given beside them.
+    """
+    from twin.cuts import Cut
+
+    cut = Cut.parse(begin, end)
+    source = click.get_current_context().get_parameter_source("window")
+    if cut is not None and source is ParameterSource.COMMANDLINE:
+        raise UsageError("--window does not go with --from and --to, which say themselves what is replayed")
+    return cut
 
 
 def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:

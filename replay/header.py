@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from replay.observation import digest
 from twin.scenario import Scenario
-from twin.window import Seen, Window
+from twin.window import Part, Seen, Span, Window
 
 Engine = Literal["kernel", "des"]
 
@@ -60,8 +60,10 @@ class Header:
         return int(self.world["seed"])
 
     @property
-    def window(self) -> Window:
+    def window(self) -> Part:
         """Which part of the series is run."""
+        if "span" in self.world:
+            return Span(**self.world["span"])
         return cast(Window, self.world["window"])
 
     @property
@@ -85,6 +87,8 @@ class Header:
             "checkpoint": self.checkpoint,
             "enforce_deadline": self.enforce_deadline,
         }
+        if isinstance(self.window, Span):
+            own |= {"from_ns": self.window.from_ns, "to_ns": self.window.to_ns}
         if self.branch is not None:
             own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
         return digest({**config, **own})

@@ -28,7 +28,9 @@ class RunStarted(Payload):
     policy: str = Field(description="name of the policy")
     seed: int = Field(description="seed of every generator of the run")
     engine: Literal["kernel", "des"] = Field(description="how iterations are timed")
-    window: str = Field(description="which part of the trace: train, validate, test, all")
+    window: str = Field(
+        description="which part of the trace: train, validate, test, all, or from when to when"
+    )
     dataset: str | None = Field(description="WAN data set instead of the scenario's own")
     checkpoint: str | None = Field(description="digest of the policy's checkpoint")
     config_digest: str = Field(description="SHA-256 of the resolved configuration")
@@ -38,6 +40,9 @@ class RunStarted(Payload):
     end_ns: Count = Field(description="length of the simulated time")
     origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
     enforce_deadline: bool = Field(description="whether answers over the deadline were replaced")
+    span: Object | None = Field(
+        default=None, description="of a run of a span: from when to when of a series how long, all in ns"
+    )
     branch: Object | None = Field(
         default=None, description="of a what-if: the run it leaves, the decision that it leaves it at"
     )

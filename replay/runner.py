@@ -22,6 +22,7 @@ from replay.scripted import Answers, Scripted
 from replay.sinks import Record, Sink, Totals
 from twin import scenario as scenarios
 from twin.cluster import World
+from twin.cuts import Cut
 from twin.facts import Trigger
 from twin.scenario import Scenario, Setup
 from twin.seeds import generator
@@ -108,7 +109,7 @@ def run(
     policy: str,
     scenario: Scenario,
     dataset: str | None = None,
-    window: Window = "test",
+    window: Window | Cut = "test",
     engine: Engine = "kernel",
     seed: int | None = None,
     checkpoint: str | None = None,
@@ -117,7 +118,7 @@ def run(
     part_of: str | None = None,
     progress: Progress = SILENT,
 ) -> RunResult:
-    """Run `policy` through a window of the scenario's trace and log everything in a new run of the store.
+    """Run `policy` through a window or a cut of the scenario's trace and log all in a new run of the store.
 
     `checkpoint` is the digest of one in the store, by default the active one. With `enforce_deadline` an
     answer later than the scenario's deadline is replaced; without it lateness is only recorded. With `reuse`

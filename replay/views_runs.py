@@ -37,7 +37,7 @@ RUNS = View(
         ("policy", "name of the policy"),
         ("seed", "seed of all its generators"),
         ("engine", "kernel or des"),
-        ("window", "part of the trace: train, validate, test, all"),
+        ("window", "part of the trace: train, validate, test, all, or from when to when"),
         ("dataset", "WAN data set if not the scenario's own"),
         ("checkpoint", "digest of the policy's checkpoint"),
         ("config_digest", "SHA-256 of the resolved configuration"),

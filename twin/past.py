@@ -41,6 +41,15 @@ class Sensing:
     noise: float = 0.0
 
 
+def least_ns(whole: WanTrace, sensing: Sensing) -> int:
+    """Length of the shortest past of `whole` that filters can be fitted on: the dynamics of every link on
+    `ou.MIN_SAMPLES` samples, the calibration of the farthest forecasts on as many, all links alive once."""
+    judged_s = sensing.horizons_s[-1] + ou.MIN_SAMPLES * sensing.period_s
+    enough_ns = to_ns(judged_s / (1 - FITTED_SHARE))
+    awake = (link.times_ns[int(np.argmax(link.bandwidth_bps > 0))] for link in whole.series.values())
+    return max(enough_ns, to_ns(sensing.period_s) + max(int(at_ns) for at_ns in awake))
+
+
 def fit(train: WanTrace, sensing: Sensing) -> LinkParameters:
     """Maximum-likelihood dynamics of every link and calibrated intervals, from `train` alone.
 

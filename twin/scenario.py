@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from ingest.units import to_ns
 from twin import calibration, gpu, measured, past, records, transformer
 from twin.calibration import Calibration
 from twin.compute import layer_times
+from twin.cuts import Cut
 from twin.domain import Cluster, Domain
 from twin.faults import Fault
 from twin.jitter import Factors
@@ -25,7 +26,7 @@ from twin.records import NOTHING, Records
 from twin.settings import ClusterSettings, DomainSettings, JobSettings, Scenario
 from twin.submission import Submission
 from twin.wan import WanTrace
-from twin.window import TRAIN_SHARE, Seen, Window, split
+from twin.window import Part, Seen, Span, Window, known_ns, known_share, split
 
 if TYPE_CHECKING:
     from twin.estimate import Estimator
@@ -37,9 +38,9 @@ __all__ = ["Scenario", "Setup", "Window", "assemble", "digest", "load", "names",
 class Setup:
     """One prepared world: the truth of a window, the job, and what was known before the window began.
 
-    `filters` were fitted on the training share alone; `start` is the filter that the past before the window
-    leaves behind, None where there is no past. A run is a pure function of this value, the engine, the
-    policy and the code.
+    `filters` were fitted on the training share alone, and nothing after the beginning of a `span`; `start` is
+    the filter that the past before the window leaves behind, None where there is no past. A run is a pure
+    function of this value, the engine, the policy and the code.
     """
 
     scenario: Scenario
@@ -48,7 +49,7 @@ class Setup:
     wan: WanTrace
     filters: LinkParameters
     start: LinkFilter | None
-    window: Window
+    window: str  # its name, or from when to when a span was
     dataset: str
     seed: int
     trace_digest: str  # of the whole series before windowing and perturbation
@@ -57,6 +58,7 @@ class Setup:
     jitter: Factors | None = None  # quantiles of measured step times over their median
     inputs: tuple[tuple[str, str], ...] = ()  # name and digest of whatever else was read from the lake
     calibration: Calibration | None = None  # fitted constants of the cost models, None: the built-in ones
+    span: Span | None = None
 
     def link_filter(self) -> LinkFilter:
         """A new filter over all links, in the state in which the window begins."""
@@ -80,6 +82,7 @@ class Setup:
             "scenario": self.scenario.model_dump(mode="json"),
             "dataset": self.dataset,
             "window": self.window,
+            **({} if self.span is None else {"span": asdict(self.span)}),
             "seed": self.seed,
             "traces": {"source": self.trace_digest, "window": self.wan.digest, **dict(self.inputs)},
             "note": self.wan.note,
@@ -131,14 +134,15 @@ def prepare(
     scenario: Scenario,
     store: Path,
     *,
-    window: Window = "test",
+    window: Part | Cut = "test",
     dataset: str | None = None,
     seed: int | None = None,
     seen: Seen | None = None,
 ) -> Setup:
     """Load the links of `scenario` from the lake and cut out `window`; `dataset` replaces all of its own.
 
-    The filters are fitted on the first 70 % of the series, unperturbed; perturbation and outages change the
+    The filters are fitted on the first 70 % of the series, or on what came before a span that begins inside
+    them, unperturbed; perturbation and outages change the
     window only. `seed` defaults to the scenario's. With `seen` the series is what a run of the past saw of
     it, though the data set has grown since; it is all of today's where that stretch is no longer what it was.
 
@@ -146,7 +150,7 @@ def prepare(
 
     Raises:
         NotFoundError: the lake lacks the data set, or the store the calibration. UsageError: the data set
-            does not fit the scenario.
+            does not fit the scenario, or what is cut out of it is not there or begins too early.
     """
     if dataset is not None:
         scenario = scenario.model_copy(update={"wan": scenario.wan.replaced(dataset)})
@@ -154,19 +158,23 @@ def prepare(
     if scenario.calibration is not None:
         constants = calibration.find(store, scenario.calibration)
         scenario = scenario.model_copy(update={"calibration": constants.digest})
+    if isinstance(window, Cut):
+        today = measured.load(store, scenario.wan, scenario.domains)
+        window = window.of(today, past.least_ns(today, sensing(scenario)), scenario.wan.stretch != 1)
     whole = _links(store, scenario, window, seen)
     found = records.load(store, scenario, _job(scenario))
     return assemble(scenario, whole, window=window, seed=seed, found=found, constants=constants)
 
 
-def _links(store: Path, scenario: Scenario, window: Window, seen: Seen | None) -> WanTrace:
+def _links(store: Path, scenario: Scenario, window: Part, seen: Seen | None) -> WanTrace:
     """The whole series of every link: today's, or the part of it that gives what was `seen`."""
-    today = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
+    share = known_share(window)
+    today = measured.load(store, scenario.wan, scenario.domains, share)
     if seen is None or today.digest == seen.digest:
         return today
     between = seen.extent(window, scenario.wan.stretch)
     with suppress(NotFoundError, UsageError):  # a link has no sample of that time any more
-        then = measured.load(store, scenario.wan, scenario.domains, TRAIN_SHARE, between)
+        then = measured.load(store, scenario.wan, scenario.domains, share, between)
         if then.digest == seen.digest:
             return then
     return today
@@ -176,7 +184,7 @@ def assemble(
     scenario: Scenario,
     whole: WanTrace,
     *,
-    window: Window = "test",
+    window: Part = "test",
     seed: int | None = None,
     filters: LinkParameters | None = None,
     found: Records = NOTHING,
@@ -191,7 +199,7 @@ def assemble(
     whole = altered(whole, always)
     start_ns, end_ns = split(whole.end_ns, window)
     asked = sensing(scenario)
-    filters = filters or _fitted(_Train.of(whole.window(0, split(whole.end_ns, "test")[0])), asked)
+    filters = filters or _fitted(_Train.of(whole.window(0, known_ns(whole.end_ns, window))), asked)
     truth = perturb(whole.window(start_ns, end_ns), scenario.perturbation, seed)
     return Setup(
         scenario=scenario,
@@ -200,7 +208,8 @@ def assemble(
         wan=cut(altered(truth, surprises), scenario.outages),
         filters=filters,
         start=past.warm(filters, whole, start_ns, asked),
-        window=window,
+        window=str(window),
+        span=window if isinstance(window, Span) else None,
         dataset=scenario.wan.title,
         seed=seed,
         trace_digest=measured_digest,

@@ -112,3 +112,12 @@ def test_innovations_are_relative_to_those_of_training() -> None:
         filter_.observe(now, whole.at(cut_ns + now))
         seen.append(filter_.nis[off].mean())
     assert 0.4 < np.mean(seen) < 1.6
+
+
+def test_the_shortest_past_holds_what_dynamics_and_the_farthest_forecasts_need() -> None:
+    # A third of it calibrates: 600 s until the first truth is known, and 12 samples of 30 s.
+    assert past.least_ns(toy_wan(3), SENSING) == 3 * (600 + 12 * 30) * S
+    late = toy_wan(3, bps=np.where(np.eye(3), 0, 0), seconds=9000, steps={
+        (i, j): [(5000.0 + i, 1e9)] for i in range(3) for j in range(3) if i != j
+    })  # fmt: skip
+    assert past.least_ns(late, SENSING) == (5002 + 30) * S, "the last link to come alive, and a look at it"
