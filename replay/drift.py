@@ -97,7 +97,8 @@ def shortfall(events: Iterable[Event]) -> float | None:
 def newest(store: Path, scenario: str) -> str | None:
     """The newest run of a scenario in which a registered policy decided for its own sake.
 
-    Runs of a retraining and what-ifs are experiments: they say nothing about the world of today.
+    Runs of a retraining, what-ifs and runs of a chosen stretch are experiments: they say nothing about the
+    world of today.
     """
     found: list[str] = []
     experiments: set[str] = set()
@@ -118,7 +119,8 @@ def newest(store: Path, scenario: str) -> str | None:
 def _operates(header: Header, scenario: str) -> bool:
     named = header.world["scenario"]["name"] == scenario
     decided = header.policy in registry.POLICIES
-    return named and decided and header.branch is None and header.part_of is None
+    today = "span" not in header.world  # a stretch that somebody picked may be of any day
+    return named and decided and today and header.branch is None and header.part_of is None
 
 
 def due(store: Path, scenario: str) -> Reading | None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 import cli
 from ingest.ingestion import ingest
-from replay import audit, rerun, runner, runs, sql, whatif
+from replay import audit, drift, rerun, runner, runs, sql, whatif
 from replay.header import from_payload
 from replay.log import RunReader
 from replay.runner import RunResult
@@ -163,3 +163,11 @@ def test_the_example_of_the_docs_runs_and_mistakes_are_told(tmp_path: Path) -> N
         refused = twin(tmp_path, "replay", *words)
         assert refused.exit_code and message in str(refused.exception), refused.output
     assert len(runs.all_ids(tmp_path)) == 1
+
+
+def test_a_chosen_stretch_is_no_news_of_today(tmp_path: Path, base: RunResult) -> None:
+    store = tmp_path / "store"
+    assert drift.newest(store, scenario().name) is None
+    usual = runner.run(store, policy="greedy", scenario=scenario())
+    cut_run(tmp_path, "static")
+    assert drift.newest(store, scenario().name) == usual.run_id
