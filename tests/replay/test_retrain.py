@@ -139,6 +139,16 @@ def test_rollback_and_promotion_check_what_they_point_at(
         champion.active(store)
 
 
+def test_without_a_shipped_checkpoint_the_first_promotion_has_no_way_back(store: Path) -> None:
+    a = toy_checkpoint(store / "checkpoints", "mpc")
+    assert champion.in_use(store) is None and champion.replaced(store) is None
+    champion.promote(store, a)
+    assert champion.in_use(store) == a and champion.replaced(store) is None
+    with pytest.raises(NotFoundError, match="nothing was in use before"):
+        champion.rollback(store)
+    assert champion.active(store) == a
+
+
 def test_a_rollback_is_told_in_a_run_of_its_own(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ships = comes_with(store, monkeypatch, "static")
     first = once(store, "diloco").challenger
