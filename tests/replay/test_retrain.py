@@ -142,6 +142,8 @@ def test_rollback_and_promotion_check_what_they_point_at(
 def test_without_a_shipped_checkpoint_the_first_promotion_has_no_way_back(store: Path) -> None:
     a = toy_checkpoint(store / "checkpoints", "mpc")
     assert champion.in_use(store) is None and champion.replaced(store) is None
+    with pytest.raises(NotFoundError, match="none comes with it"):
+        champion.resolve(store, "hippo", None)
     champion.promote(store, a)
     assert champion.in_use(store) == a and champion.replaced(store) is None
     with pytest.raises(NotFoundError, match="nothing was in use before"):
