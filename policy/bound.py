@@ -3,33 +3,34 @@ future (spec 4.5).
 
 Dynamic bound: the best path through (time, plan). Its set of plans: all that `used_plans` names (so no
 policy whose plans are in it can be above), and the best ones found by search for the whole window, for its
-parts, and around the path itself until that no longer helps. The search knows plans with the job's own
-schedule, point-to-point mode and warm-up depth, direct routes and no local SGD; what compared policies used
-beyond that is in the set, and nothing else is. So a plan that turns such a knob and that no compared policy
-used can be above: on tri-7b the bound's own plan is 2.6 to 3.6 % faster with overlapped messages, 0.7 to 1 %
-with one more micro-batch of warm-up. Over the set the path is exact (`policy.bound_path`), and on the safe
-side of what the world allows:
+parts, and around the path itself until that no longer helps. Each counts with its free knobs turned at every
+instant (spec 4.5 d): relays for its messages as `policy.turned` chooses them, and the best of the warm-up
+depths that `policy.knobs` tries. Point-to-point
+mode, schedule and H of local SGD are the job's, and what compared policies used beside that: on tri-7b the
+bound's own plan would be 2.6 to 3.6 % faster with overlapped messages. Over the set the path is exact
+(`policy.bound_path`), and on the safe side of what the world allows:
 
 * time is continuous: moves may start at any instant, not only at decisions or at the end of an iteration;
 * work is fluid: fractions of iterations count, a stalled iteration keeps what it did;
 * a move costs the restart and the least time of its transfers: each pair of domains on its own, over its
-  best route, at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding inside a
-  domain is free;
-* of plans in the set that differ in free knobs alone (schedule, warm-up depth, point-to-point mode, routes, H
-  of local SGD) the best counts at every instant: turning costs nothing;
+  best link or relay, at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding
+  inside a domain is free;
+* of plans in the set that differ in free knobs alone the best counts at every instant: turning costs nothing;
+* relays cost no egress, and those that compared policies chose share no link;
 * GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
 
 A world with jitter also draws iterations shorter than nominal: there the bound holds on average only. The
 event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the kernel
 engine.
 
-Static bound: the best single plan in hindsight, over every order x shared sizes x cuts where the sieves of
-`policy.bound_static` make that affordable, else over the plans of the dynamic bound.
+Static bound: the best single plan in hindsight with the job's own knobs and direct links, over every order x
+shared sizes x cuts where the sieves of `policy.bound_static` make that affordable, else over the plans of the
+dynamic bound.
 
-`exact`: the path's plans are all that there are at default placement and the knobs of the search (spaces of
-up to `WHOLE_SPACE` plans); else they are candidates: a policy with a better plan for some stretch that no
-search and no compared policy found could be above, too. `static_exact`: nothing in the space of the static
-bound, at the same knobs, beats its plan, alone.
+`exact`: the path's plans are all that there are at default placement and those knobs (spaces of up to
+`WHOLE_SPACE` plans), relays but for the choice named above; else they are candidates: a policy with a better
+plan for some stretch that no search and no compared policy found could be above, too. `static_exact`: nothing
+in the space of the static bound, at the same knobs, beats its plan, alone.
 
 Local SGD trades quality for communication by a factor that is an estimate (`twin.replicas`), so the same
 bound over the other plans alone stands beside it: `synchronous_tokens`.
@@ -45,7 +46,7 @@ from ingest.errors import InfeasibleError
 from ingest.units import to_ns
 from policy.bound_grid import Grid, grid, moves
 from policy.bound_path import Leg, best_path
-from policy.bound_plans import Family, Pool, around, best_of, stretches
+from policy.bound_plans import Family, Pool, best_of, stretches
 from policy.bound_static import Fixed, best_fixed, every_plan
 from policy.horizon import egress_usd, per_iteration
 from twin.costs import open_links
@@ -119,7 +120,7 @@ def clairvoyant(
     pool.add(space)
     if not space:
         for first, last in stretches(made):
-            pool.add(around(estimator, made, first, last))
+            pool.add(pool.around(first, last))
     if not pool.families:
         raise InfeasibleError(f"no plan fits {estimator.job.model.name} into the cluster: there is no bound")
     fixed = best_fixed(estimator, made, pool.best())
@@ -149,11 +150,11 @@ class _Paths:
     def improve(self) -> None:
         """Add plans that are good for the links of each leg, until that gains nothing."""
         for _ in range(ROUNDS):
-            before, estimator, made = self.value, self.pool.estimator, self.pool.made
+            before, made = self.value, self.pool.made
             for leg, family in zip(self.legs, self.on_leg, strict=True):
                 first, last = np.searchsorted(made.edges_s, [leg.start_s, leg.end_s]).tolist()
                 first = min(first, made.slots - 1)  # a leg may begin where the window ends
-                found = around(estimator, made, first, max(last, first + 1), family.plan, top=EACH)
+                found = self.pool.around(first, max(last, first + 1), family.plan, top=EACH)
                 self.pool.add(found)
                 self.keep.update([*found, family.plan])
             self._find()
@@ -161,7 +162,7 @@ class _Paths:
                 return
 
     def _find(self) -> None:
-        families = best_of(self.pool, self.keep, FIXED, EACH)
+        families = self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
         rate = np.stack([family.rate for family in families], axis=1)
         made = self.pool.made
         costs = moves(self.pool.estimator, [family.plan for family in families], made)

@@ -1,7 +1,7 @@
 """Time for the clairvoyant bound: slots of constant links, rates of plans in them, and least moving times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
 from policy.rates import States, iteration_ns, per_second, route_bps
+from policy.relays import Relays
 from twin.domain import Cluster
 from twin.estimate import Estimator
 from twin.moving import holders
@@ -21,6 +22,8 @@ Route = tuple[tuple[int, int], ...]
 
 MOST_SLOTS = 20_000
 """Slots that a window is split into at most beyond its own link changes and decision times."""
+ENDLESS_BITS = 1e30
+"""With so much to send only the width of a way counts."""
 BLOCKS = 96
 """Stretches of the window with one table of least transfer times each."""
 
@@ -117,11 +120,13 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
     distinct, entry = np.unique(np.stack([link, np.round(parameters)]), axis=1, return_inverse=True)
     bits = distinct[1] * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
     table = np.zeros((BLOCKS, distinct.shape[1]))
+    relayed = replace(made, states=_fastest(estimator.cluster, made.states))
     for pair in np.unique(distinct[0]).astype(np.int64).tolist():
         i, j = divmod(pair, size)
         own = distinct[0] == pair
-        ways = dict.fromkeys([((i, j),), *(plan.route(i, j) for plan in plans)])
-        table[:, own] = _least_seconds(estimator.cluster, made, list(ways), bits[own])
+        longer = {plan.route(i, j) for plan in plans if len(plan.route(i, j)) > 2}
+        ways = [(relayed, ((i, j),)), *((made, way) for way in longer)]
+        table[:, own] = _least_seconds(estimator.cluster, ways, bits[own])
     return Moves(_blocks(made)[0], start, entry.reshape(-1), table)
 
 
@@ -164,13 +169,24 @@ def _blocks(made: Grid) -> tuple[Int, Int]:
     return first, np.maximum(first, np.ceil(scaled[1:]).astype(np.int64) - 1)
 
 
-def _least_seconds(cluster: Cluster, made: Grid, routes: Sequence[Route], bits: Float) -> Float:
-    """(G, V) least seconds of V transfers that start in a stretch, over the best of the routes."""
-    table = np.zeros((BLOCKS, len(bits)))
+def _fastest(cluster: Cluster, states: States) -> States:
+    """The most bandwidth and the least latency that each pair has directly or over any one relay."""
+    widest, _ = Relays(cluster, ENDLESS_BITS, share=1.0).ways(states)
+    latency = np.array(states.latency_s)
+    for k in range(cluster.size):
+        over = states.latency_s[:, :, k, None] + states.latency_s[:, None, k, :]
+        np.minimum(latency, over, out=latency)
+    return States(widest.bandwidth_bps, latency)
+
+
+def _least_seconds(cluster: Cluster, ways: Sequence[tuple[Grid, Route]], bits: Float) -> Float:
+    """(G, V) least seconds of V transfers that start in a stretch, over the best of the ways, each under the
+    links of its grid."""
+    table, made = np.zeros((BLOCKS, len(bits))), ways[0][0]
     block_s = float(made.edges_s[-1]) / BLOCKS
     first, last = _blocks(made)
-    latency = min(sum(float(made.states.latency_s[:, i, j].min()) for i, j in route) for route in routes)
-    bandwidth = np.maximum.reduce([route_bps(cluster, made.states, route) for route in routes])[made.state]
+    latency = min(sum(float(of.states.latency_s[:, i, j].min()) for i, j in way) for of, way in ways)
+    bandwidth = np.maximum.reduce([route_bps(cluster, of.states, way) for of, way in ways])[made.state]
     best = np.zeros(BLOCKS)
     for offset in range(int((last - first).max()) + 1):
         np.maximum.at(best, np.minimum(first + offset, last), bandwidth)

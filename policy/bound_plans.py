@@ -2,15 +2,19 @@
 stretch.
 """
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policy.bound_grid import Grid
+from policy.knobs import deepened
+from policy.rates import per_second
+from policy.relays import Relays, message_bits
 from policy.search import best_plans
+from policy.turned import turned_ns
 from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.moving import needs_restart
@@ -26,10 +30,11 @@ FOUND = 24
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """Plans of the set that differ in knobs that are turned for free; `rate` (S,) is the best of them in
-    every slot. No plan is made up for a family: it has those that searches and compared policies found."""
+    every slot, relays and, once `deep`, other warm-up depths included."""
 
     plans: tuple[Plan, ...]
     rate: Float
+    deep: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -44,6 +49,7 @@ class Pool:
         self.estimator, self.made = estimator, made
         self._families: dict[tuple[object, ...], Family] = {}
         self._seen: set[Plan] = set()
+        self._grids: dict[float, Grid] = {}
 
     def add(self, plans: Iterable[Plan]) -> int:
         """Take in the plans that are new; how many families that adds."""
@@ -53,13 +59,49 @@ class Pool:
                 continue
             self._seen.add(plan)
             key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None)
-            rate = self.made.rate(self.estimator, plan)
+            rate = self._rate(plan)
             old = self._families.get(key)
             assert old is None or not needs_restart(old.plan, plan)
             known = () if old is None else old.plans
             best = rate if old is None else np.maximum(old.rate, rate)
             self._families[key] = Family((*known, plan), best)
         return len(self._families) - before
+
+    def deepen(self, families: Sequence[Family]) -> list[Family]:
+        """The families with every warm-up depth that fits (`policy.knobs.DEPTHS`); they stay so."""
+        key_of = {id(family): key for key, family in self._families.items()}
+        for family in families:
+            if not family.deep:
+                variants = (other for plan in family.plans for other in deepened(self.estimator, plan))
+                rate = np.maximum.reduce([family.rate, *map(self._rate, dict.fromkeys(variants))])
+                self._families[key_of[id(family)]] = replace(family, rate=rate, deep=True)
+        return [self._families[key_of[id(family)]] for family in families]
+
+    def around(self, first: int, last: int, start: Plan | None = None, top: int = FOUND) -> list[Plan]:
+        """The best plans for the typical links of slots [first, last), searched from `start` too: those of
+        the links, and those of the links with relays."""
+        found = around(self.estimator, self.made, first, last, start, top)
+        if not found:
+            return found
+        made = self._relayed(message_bits(self.estimator.job, found[0]))
+        if not np.array_equal(made.states.bandwidth_bps, self.made.states.bandwidth_bps):
+            found += around(self.estimator, made, first, last, start, top)
+        return found
+
+    def _rate(self, plan: Plan) -> Float:
+        """Iterations per second in every slot (S,): as it is, or with its relays turned in each."""
+        rate = self.made.rate(self.estimator, plan)
+        if plan.sync is not None or len(plan.shares) < 2:
+            return rate
+        turned = turned_ns(self.estimator, replace(plan, routes=()), self.made.states)
+        return rate if turned is None else np.maximum(rate, per_second(turned)[self.made.state])
+
+    def _relayed(self, bits: float) -> Grid:
+        """The links as messages of that size find them that are alone on theirs."""
+        if bits not in self._grids:
+            found, _ = Relays(self.estimator.cluster, bits, share=1.0).ways(self.made.states)
+            self._grids[bits] = replace(self.made, states=found)
+        return self._grids[bits]
 
     @property
     def families(self) -> list[Family]:

@@ -12,6 +12,7 @@ from policy.choice import weighed
 from policy.greedy import nothing_runs
 from policy.hindsight import Hindsight
 from policy.horizon import Asked, Horizon, ahead
+from policy.knobs import Knobs
 from policy.legal import usable
 from policy.objective import Objective, Outcome
 from policy.protocol import Context, Decision
@@ -57,19 +58,28 @@ class Mpc:
         self._scout = Scout(context.estimator, self.tuning.candidates)
         self._watch = Watch(context.cluster.size, self.tuning.outage_s)
         self._hindsight = Hindsight(context.estimator, context.restart_s)
+        self._knobs = Knobs(context.estimator, context.weights)
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan with the best expected objective over the horizon."""
+        direct = ahead(view.forecast, self.tuning.horizon_s, self._watch.outages(view))
+        seen, horizon = self._knobs.seen(view, direct)
+        objective, decision = self._placed(seen, horizon)
+        return self._knobs.turn(decision, view, direct, objective)
+
+    def _placed(self, view: View, horizon: Horizon) -> tuple[Objective, Decision]:
+        """Which domain is to compute what."""
         self._hindsight.see(view)
-        horizon = ahead(view.forecast, self.tuning.horizon_s, self._watch.outages(view))
         asked = Asked(self.estimator, horizon, view.plan, self.restart_s, view.slowdown)
         objective = self._objective(view, asked)
         plans = self._candidates(view, horizon, objective)
         if not plans:
-            return nothing_runs(self.estimator, view)
+            return objective, nothing_runs(self.estimator, view)
         found, kept = asked.compared(plans, objective)
         margin = self.tuning.margin
-        return weighed(view, plans, found, kept, objective, margin=margin, hindsight=self._hindsight)
+        return objective, weighed(
+            view, plans, found, kept, objective, margin=margin, hindsight=self._hindsight
+        )
 
     def _candidates(self, view: View, horizon: Horizon, objective: Objective) -> list[Plan]:
         """The running plan if it is legal, and what promises most, without repetition."""

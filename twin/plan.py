@@ -163,7 +163,8 @@ class Plan:
         size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
         every = "" if self.sync is None else f" H{self.sync.inner_steps}"
         chunks = f" v{self.chunks}" if self.chunks > 1 else ""
-        return f"{shares} {size} {self.schedule}{chunks}/{self.p2p}{every}{via}"
+        ahead = f"+{self.extra_warmup}" if self.extra_warmup else ""
+        return f"{shares} {size} {self.schedule}{ahead}{chunks}/{self.p2p}{every}{via}"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

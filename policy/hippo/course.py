@@ -14,6 +14,7 @@ from policy.hippo.env import Twins
 from policy.hippo.features import Features
 from policy.hippo.footage import Footage, filmed
 from policy.hippo.problem import Codes, Problem
+from policy.relays import Relays, message_bits
 from policy.static import equal_cuts
 from twin.collectives import Path, all_reduce_s
 from twin.disturbance_settings import Noise
@@ -80,6 +81,8 @@ def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None)
     practice = filmed(setup, samples, seed=config.seed)
     # In the same conditions as practice: what is learned for all of them may cost something in each.
     held_out = filmed(validation or setup, samples, seed=config.seed + 1)
+    relays = Relays(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
+    practice, held_out = practice.relayed(relays), held_out.relayed(relays)
     if not config.parts.forecast:
         practice, held_out = practice.without_forecast(), held_out.without_forecast()
     if validation is None:

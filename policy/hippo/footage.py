@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S, to_ns
+from policy.relays import Relays
 from twin.disturbance_settings import Noise, Perturbation, Regime
 from twin.domain import LinkState
 from twin.kalman import pairs
 from twin.perturb import perturb
 from twin.scenario import Setup
 from twin.seeds import generator
+from twin.view import Forecast
 from twin.wan import WanTrace
 
 Float = NDArray[np.float64]
@@ -80,6 +82,23 @@ class Footage:
         """Links are expected to stay as they are estimated now, with certainty."""
         now = np.broadcast_to(self.bandwidth_bps[:, :1], self.bandwidth_bps.shape).copy()
         return replace(self, bandwidth_bps=now, sd_log=np.zeros_like(self.sd_log))
+
+    def relayed(self, relays: Relays) -> "Footage":
+        """Links as messages find them on their best ways, as the policy sees them and turns to them."""
+        forecasts, later = [], relays.film(self.true_bps, self.true_latency_s)
+        for d in range(len(self)):
+            known = Forecast(
+                self.horizons_s, self.bandwidth_bps[d], self.sd_log[d], self.latency_s[d], self.widths[d]
+            )
+            forecasts.append(relays.forecast(known))
+        return replace(
+            self,
+            bandwidth_bps=np.stack([f.bandwidth_bps for f in forecasts]),
+            sd_log=np.stack([f.sd_log for f in forecasts]),
+            latency_s=np.stack([f.latency_s for f in forecasts]),
+            true_bps=later[0],
+            true_latency_s=later[1],
+        )
 
     def picked(self, index: NDArray[np.int64], segment_end: NDArray[np.int64]) -> "Footage":
         """The decisions `index`, whose segments end at `segment_end`."""

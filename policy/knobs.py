@@ -1,0 +1,238 @@
+"""The knobs that cost nothing to turn, set for a plan that runs or is gone over to: relay routes and warm-up
+depth (spec 4.5 d).
+
+Which domain computes what is decided first, for what links and relays give (`policy.relays`); then the routes
+of that plan's messages, and how many micro-batches it sends ahead. Turning places nothing elsewhere and stops
+nothing, so the knobs are set for the moment, and again at the next decision. They are timed exactly, under
+every scenario of the time until then, with the links that the plan's own messages share.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.units import BITS_PER_BYTE
+from policy.horizon import SCENARIOS, Horizon, per_iteration
+from policy.objective import Objective, Outcome
+from policy.protocol import Decision
+from policy.rates import States, iteration_ns, per_second, route_bps
+from policy.relays import Relays, message_bits, soonest, through_bps
+from policy.static import base_plan
+from twin import tied
+from twin.estimate import Estimator
+from twin.moving import move_bytes, needs_restart
+from twin.plan import Plan
+from twin.view import View
+
+Float = NDArray[np.float64]
+Link = tuple[int, int]
+
+DEPTHS = (0, 1, 2, 3, 4, 6, 8)
+"""Extra warm-up depths that are tried."""
+DEEPENED = ("1f1b", "crosspipe")
+"""Schedules with a warm-up that can be deepened."""
+SOONER = 0.03
+"""A way must bring messages so much sooner than the one in use; telemetry is no better than that."""
+WORTH = 0.002
+"""Turning must gain more than this share: estimates waver, and every turn is a change that people read."""
+
+
+def plain(plan: Plan) -> Plan:
+    """The plan with its knobs as searches have them."""
+    return replace(plan, routes=(), extra_warmup=0)
+
+
+def deepened(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
+    """The plan with every other warm-up depth that fits in memory."""
+    if plan.schedule not in DEEPENED or plan.sync is not None or len(plan.shares) < 2:
+        return
+    for depth in DEPTHS:
+        other = replace(plan, extra_warmup=depth)
+        if depth != plan.extra_warmup and not estimator.problems(other):
+            yield other
+
+
+def flows(estimator: Estimator, plan: Plan) -> list[Link]:
+    """Directed pairs of domains between which a pipeline sends: of its boundaries, both ways, and of the ends
+    of a tied embedding."""
+    found = [pair for a, b in pairwise(plan.order) for pair in ((a, b), (b, a))]
+    if len(plan.order) > 2 and tied.step_bytes(estimator.job, plan.stages):
+        found += [(plan.order[-1], plan.order[0]), (plan.order[0], plan.order[-1])]
+    return found
+
+
+def times_ns(
+    estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
+) -> NDArray[np.int64]:
+    """Iteration time in T states (T,) of a pipeline whose messages share the links that they meet on.
+
+    As in `twin.rate_training`: a flow that meets others of the plan gets what they leave, each sending its
+    mean traffic, and at least an even share. Of plans whose messages do not meet it is that of
+    `policy.rates.iteration_ns`.
+    """
+    if not plan.routes:
+        return iteration_ns(estimator, plan, states, slowdown)
+    direct, pairs = replace(plan, routes=()), flows(estimator, plan)
+    ways = [plan.route(*pair) for pair in pairs]
+    bandwidth, latency = states.bandwidth_bps.copy(), np.array(states.latency_s, dtype=np.float64)
+    for (i, j), way in zip(pairs, ways, strict=True):
+        latency[:, i, j] = sum(states.latency_s[:, a, b] for a, b in way)
+        bandwidth[:, i, j] = route_bps(estimator.cluster, states, way)
+    alone = iteration_ns(estimator, direct, States(bandwidth, latency), slowdown)
+    users = Counter(link for way in ways for link in way)
+    if max(users.values(), default=0) < 2:
+        return alone
+    mean_bps = plan.micro_batches * message_bits(estimator.job, plan) * per_second(alone)
+    for (i, j), way in zip(pairs, ways, strict=True):
+        for a, b in way:
+            whole, others = states.bandwidth_bps[:, a, b], users[a, b] - 1
+            left = np.maximum(whole / (others + 1), whole - others * mean_bps)
+            bandwidth[:, i, j] = np.minimum(bandwidth[:, i, j], left)
+    return iteration_ns(estimator, direct, States(bandwidth, latency), slowdown)
+
+
+class Knobs:
+    """Sets the knobs of plans of one estimator, for the weights of a run."""
+
+    def __init__(self, estimator: Estimator, weights: tuple[float, float, float]) -> None:
+        self._estimator = estimator
+        self._relayed = weights[1:] == (0.0, 0.0)
+        self._through_bps = through_bps(estimator.cluster)
+        self._asked: tuple[Plan, tuple[int, ...]] | None = None
+        self._answer = False
+
+    def seen(self, view: View, horizon: Horizon) -> tuple[View, Horizon]:
+        """What is decided by: the running plan with plain knobs, and links as messages find them over relays.
+        The links themselves where more than speed counts: what passes a third domain is paid for twice."""
+        plan = None if view.plan is None else plain(view.plan)
+        if not self._relayed:
+            return replace(view, plan=plan), horizon
+        relays = Relays(self._estimator.cluster, self._message_bits(view))
+        return replace(view, plan=plan, forecast=relays.forecast(view.forecast)), relays.horizon(horizon)
+
+    def _message_bits(self, view: View) -> float:
+        """Of the running plan; before there is one of the static plan, or the least there can be."""
+        job, plan = self._estimator.job, view.plan or base_plan(self._estimator, view)
+        if plan is None:
+            return float(job.message_bytes(min(job.micro_batches_allowed)) * BITS_PER_BYTE)
+        return message_bits(job, plan)
+
+    def turn(
+        self, decision: Decision, view: View, horizon: Horizon, objective: Objective, *, deepen: bool = True
+    ) -> Decision:
+        """A decision between plans with plain knobs as one for `view`, whose plan has them turned already:
+        to hold becomes to turn where that pays. `horizon` has the links themselves; without `deepen` the
+        warm-up depth of a plan that is kept stays."""
+        goal = decision.plan
+        kept = view.plan is not None and goal in (None, plain(view.plan))
+        if kept:
+            goal = view.plan
+        if goal is None or goal.sync is not None or not self._legal(goal, view.free_gpus):
+            return decision
+        states = States(horizon.states.bandwidth_bps[:SCENARIOS], horizon.states.latency_s[:SCENARIOS])
+        best = self._best(goal, states, view.slowdown, objective, deepen=deepen or not kept)
+        if not kept and view.plan is not None:
+            best = self._carried(view.plan, best, horizon)
+        return _told(decision, view, goal, best)
+
+    def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
+        """Whether a plan can run; the last answer is kept."""
+        asked = plan, tuple(free_gpus)
+        if asked != self._asked:
+            self._asked, self._answer = asked, not self._estimator.problems(*asked)
+        return self._answer
+
+    def _best(
+        self, goal: Plan, states: States, slowdown: Float, objective: Objective, *, deepen: bool
+    ) -> Plan:
+        """The goal, or the best of its variants if that is worth turning to."""
+        value = cache(lambda plan: objective.value(self._outcome(plan, states, slowdown, objective)))
+        best = goal
+        for plan in self._routed(goal, states, widely=deepen):
+            best = max(best, plan, key=value)
+        for plan in deepened(self._estimator, best) if deepen else ():
+            best = max(best, plan, key=value)
+        if best is goal:
+            return goal
+        before = self._outcome(goal, states, slowdown, objective).iter_s / objective.base.iter_s
+        return best if value(best) > value(goal) + WORTH * min(before, 1.0) else goal
+
+    def _outcome(self, plan: Plan, states: States, slowdown: Float, objective: Objective) -> Outcome:
+        """What a plan brings until the next decision, in the mean over the states."""
+        rate = float(per_second(times_ns(self._estimator, plan, states, slowdown)).mean())
+        if rate == 0:
+            return Outcome(float("inf"), 0.0, 0.0)
+        if objective.weights[1:] == (0.0, 0.0):
+            return Outcome(1 / rate, 0.0, 0.0)
+        busy_s, usd = per_iteration(self._estimator, plan, slowdown)
+        return Outcome(1 / rate, busy_s * rate, usd)
+
+    def _routed(self, plan: Plan, states: States, *, widely: bool) -> Iterator[Plan]:
+        """The plan with relays by which messages arrive sooner than now, beside the others of the plan; if
+        `widely`, also with those that are best for each pair alone, and without relays."""
+        pairs = flows(self._estimator, plan)
+        used = tuple(route for route in plan.routes if (route[0], route[-1]) in pairs)
+        found = [
+            self._soonest(plan, pairs, states, beside=beside) for beside in ((True, False)[: 1 + widely])
+        ]
+        for routes in dict.fromkeys([*found, ()] if widely else found):
+            if routes != used:
+                yield replace(plan, routes=routes)
+
+    def _soonest(
+        self, plan: Plan, pairs: Sequence[Link], states: States, *, beside: bool
+    ) -> tuple[tuple[int, ...], ...]:
+        """For each pair the relay by which messages arrive soonest, where that is sooner than directly."""
+        known = {(route[0], route[-1]): route[1] for route in plan.routes if len(route) == 3}
+        via = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
+        source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
+        bits = message_bits(self._estimator.job, plan)
+        bandwidth, latency = states.bandwidth_bps, np.ascontiguousarray(states.latency_s)
+        soonest(bandwidth, latency, self._through_bps, bits, source, target, beside, SOONER, via)
+        return tuple((i, k, j) for (i, j), k in zip(pairs, via.tolist(), strict=True) if k >= 0)
+
+    def _carried(self, old: Plan, new: Plan, horizon: Horizon) -> Plan:
+        """With relays for the layers that move, too, where that shortens the move."""
+        if not needs_restart(old, new):
+            return new
+        estimator, links = self._estimator, horizon.middle[0]
+        moved = move_bytes(estimator.job, old, new, estimator.cluster.size)
+        taken = {(route[0], route[-1]) for route in new.routes} | set(flows(estimator, new))
+        more = []
+        for i, j in zip(*np.nonzero(moved), strict=True):
+            if i != j and (i, j) not in taken:
+                width = np.minimum(links.bandwidth_bps[i], links.bandwidth_bps[:, j])
+                width[[i, j]] = 0.0
+                k = int(np.argmax(width))
+                if width[k] > links.bandwidth_bps[i, j]:
+                    more.append((int(i), k, int(j)))
+        relayed = replace(new, routes=(*new.routes, *more))
+        direct_s, relayed_s = (estimator.move(old, plan, links).seconds for plan in (new, relayed))
+        return relayed if more and relayed_s < direct_s else new
+
+
+def _told(decision: Decision, view: View, goal: Plan, best: Plan) -> Decision:
+    """The decision with the plan as it is to run; among what was compared, too."""
+    answer = None if best == view.plan else best
+    as_they_run = {plain(plan): plan for plan in (view.plan, best) if plan is not None}
+    shown = tuple(replace(one, plan=as_they_run.get(one.plan, one.plan)) for one in decision.candidates)
+    reason = decision.reason
+    if answer is not None and decision.plan is None:
+        reason += f"; turns{_turned(goal, best)}"
+    return replace(decision, plan=answer, reason=reason, candidates=shown)
+
+
+def _turned(old: Plan, new: Plan) -> str:
+    """What differs between the knobs of two plans."""
+    parts = []
+    if old.routes != new.routes:
+        via = ", ".join("-".join(map(str, route)) for route in new.routes)
+        parts.append(f" to routes {via}" if via else " to direct routes")
+    if old.extra_warmup != new.extra_warmup:
+        parts.append(f" to a warm-up of {new.extra_warmup} more")
+    return " and".join(parts)

@@ -1,0 +1,170 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from policy.horizon import Outages, ahead
+from policy.knobs import DEPTHS, Knobs, deepened, flows, plain, times_ns
+from policy.objective import Objective, Outcome
+from policy.protocol import Candidate, Decision
+from policy.rates import States, iteration_ns
+from policy.search import best_plans
+from tests.plays import durations, hold, plan_over, play
+from tests.policy.cases import random_case
+from tests.policy.views import flat, view
+from tests.worlds import toy_setup
+from twin.domain import LinkState
+from twin.estimate import Estimator
+from twin.plan import Plan, Sync
+
+SPEED = (1.0, 0.0, 0.0)
+
+
+def fastest(estimator: Estimator, links: LinkState, count: int = 3) -> Plan:
+    """The best plan over so many domains."""
+    free = [domain.gpus for domain in estimator.cluster.domains]
+    plans = [plan for plan, _ in best_plans(estimator, links, free_gpus=free, top=200)]
+    return next(plan for plan in plans if len(plan.shares) == count)
+
+
+def case() -> tuple[Estimator, LinkState, Plan]:
+    setup = toy_setup(3, bps=5e9)
+    estimator = Estimator(setup.cluster, setup.job)
+    return estimator, flat(3, 5e9), plan_over(setup, (0, 1, 2), (12, 11, 11))
+
+
+def asked(
+    estimator: Estimator,
+    links: LinkState,
+    decision: Decision,
+    *,
+    plan: Plan | None,
+    weights: tuple[float, float, float] = SPEED,
+) -> Decision:
+    seen = view(estimator, links, plan=plan, trigger="period")
+    none = np.zeros_like(links.latency_s)
+    horizon = ahead(seen.forecast, 600.0, Outages(none, none))
+    objective = Objective(weights, Outcome(10.0, 0.5, 1.0))
+    return Knobs(estimator, weights).turn(decision, seen, horizon, objective)
+
+
+@pytest.mark.parametrize(
+    "routes", [(), ((0, 2, 1),), ((1, 2, 0), (0, 2, 1)), ((0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 0, 1))]
+)
+def test_times_are_those_of_the_world(routes: tuple[tuple[int, ...], ...]) -> None:
+    """Messages that meet on a link: what the world's flows get is what plans are timed with."""
+    setup = toy_setup(3, bps=2e9, latency_s=0.02, seconds=600.0)
+    estimator = Estimator(setup.cluster, setup.job)
+    plan = replace(plan_over(setup, (0, 1, 2), (12, 11, 11)), routes=routes)
+    state = setup.wan.at(0)
+    expected = times_ns(estimator, plan, States(state.bandwidth_bps[None], state.latency_s[None]))
+    seen = durations(play(setup, hold(plan)))
+    assert len(seen) > 5
+    assert max(seen) == pytest.approx(expected[0], rel=1e-6)
+    if len(routes) > 1:
+        assert expected[0] > estimator.iter_ns(plan, state)  # which knows no sharing
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_routes_times_are_the_estimator_s(seed: int) -> None:
+    estimator, state = random_case(seed, size=3)
+    states = States(state.bandwidth_bps[None], state.latency_s[None])
+    plan = fastest(estimator, state, 2)
+    assert times_ns(estimator, plan, states).tolist() == iteration_ns(estimator, plan, states).tolist()
+
+
+def test_turns_to_a_relay_when_a_link_dies_and_back() -> None:
+    estimator, links, plan = case()
+    dead = replace(links, bandwidth_bps=links.bandwidth_bps.copy())
+    dead.bandwidth_bps[0, 1] = dead.bandwidth_bps[1, 0] = 0.0
+    held = Candidate(plain(plan), 1.0, 2.0, 0.5, 0.0)
+    turned = asked(estimator, dead, Decision(None, "held", (held,)), plan=plan)
+    assert turned.plan is not None and set(turned.plan.routes) == {(0, 2, 1), (1, 2, 0)}
+    assert "turns to routes" in turned.reason and "0-2-1" in turned.reason
+    assert turned.candidates[0].plan == turned.plan and turned.candidates[0].score == 1.0
+    back = asked(estimator, links, Decision(None, "held"), plan=turned.plan)
+    assert back.plan is not None and not back.plan.routes and "direct routes" in back.reason
+
+
+def test_holds_what_is_best_already() -> None:
+    estimator, links, plan = case()
+    once = asked(estimator, links, Decision(None, "held"), plan=plan).plan or plan
+    again = asked(estimator, links, Decision(None, "held"), plan=once)
+    assert again == Decision(None, "held")
+
+
+def test_every_flow_of_a_plan() -> None:
+    estimator, _, plan = case()
+    both = [pair for a, b in pairwise(plan.order) for pair in ((a, b), (b, a))]
+    assert flows(estimator, plan) == both
+
+
+def test_a_plan_that_is_gone_over_to_is_turned_and_its_layers_take_relays() -> None:
+    estimator, links, plan = case()
+    slow = replace(links, bandwidth_bps=links.bandwidth_bps.copy())
+    slow.bandwidth_bps[0, 1] = slow.bandwidth_bps[1, 0] = 1e6
+    goal = estimator.make((1, 2), (17, 17), plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+    decision = asked(estimator, slow, Decision(goal, "gains"), plan=plan)
+    assert decision.plan is not None and plain(decision.plan) == goal
+    assert decision.plan.route(0, 1) == ((0, 2), (2, 1))
+    links_now = LinkState(slow.bandwidth_bps, slow.latency_s)
+    assert estimator.move(plan, decision.plan, links_now).seconds < 0.01 * (
+        estimator.move(plan, goal, links_now).seconds
+    )
+
+
+def test_where_only_money_counts_nothing_is_relayed() -> None:
+    estimator, links, plan = case()
+    slow = replace(links, bandwidth_bps=links.bandwidth_bps.copy())
+    slow.bandwidth_bps[0, 1] = slow.bandwidth_bps[1, 0] = 5e8
+    fast = asked(estimator, slow, Decision(None, "held"), plan=plan)
+    assert fast.plan is not None and fast.plan.routes
+    cheap = asked(estimator, slow, Decision(None, "held"), plan=plan, weights=(0.0, 0.0, 1.0))
+    assert cheap.plan is None or not cheap.plan.routes
+
+
+def test_what_more_than_speed_counts_for_is_decided_by_the_links_themselves() -> None:
+    estimator, links, plan = case()
+    links.bandwidth_bps[0, 1] = 1e6
+    seen = view(estimator, links, plan=replace(plan, extra_warmup=2))
+    none = np.zeros((3, 3))
+    horizon = ahead(seen.forecast, 600.0, Outages(none, none))
+    relayed, longer = Knobs(estimator, SPEED).seen(seen, horizon)
+    direct, same = Knobs(estimator, (0.5, 0.0, 0.5)).seen(seen, horizon)
+    assert relayed.plan == direct.plan == plan
+    assert same is horizon and direct.forecast is seen.forecast
+    assert relayed.forecast.bandwidth_bps[0, 0, 1] > 1e9
+    assert (longer.states.bandwidth_bps[:, 0, 1] > 10 * horizon.states.bandwidth_bps[:, 0, 1]).all()
+
+
+def test_depths_are_those_that_fit() -> None:
+    estimator, _, plan = case()
+    found = list(deepened(estimator, replace(plan, extra_warmup=3)))
+    assert [one.extra_warmup for one in found] == [depth for depth in DEPTHS if depth != 3]
+    gpus = [
+        replace(d, gpu=replace(d.gpu, memory_bytes=max(estimator.peak_mem_bytes(plan))))
+        for d in estimator.cluster.domains
+    ]
+    tight = Estimator(replace(estimator.cluster, domains=tuple(gpus)), estimator.job)
+    assert not list(deepened(tight, plan))
+    assert not list(deepened(estimator, replace(plan, schedule="gpipe")))
+
+
+def test_replicas_and_plans_that_cannot_run_are_left_alone() -> None:
+    estimator, links, plan = case()
+    assert asked(estimator, links, Decision(None, "held"), plan=None) == Decision(None, "held")
+    copies = Plan(
+        tuple(replace(s, layers=34) for s in plan.shares),
+        plan.dp,
+        1,
+        plan.micro_batches,
+        zero=1,
+        sync=Sync(10),
+    )
+    assert asked(estimator, links, Decision(None, "held"), plan=copies).plan is None
+    few = replace(view(estimator, links, plan=plan, trigger="failure"), free_gpus=(0, 4, 4))
+    none = np.zeros((3, 3))
+    horizon = ahead(few.forecast, 600.0, Outages(none, none))
+    knobs, worth = Knobs(estimator, SPEED), Objective(SPEED, Outcome(10.0, 0.5, 1.0))
+    assert knobs.turn(Decision(None, "held"), few, horizon, worth) == Decision(None, "held")
