@@ -10,7 +10,11 @@ from ingest.errors import InfeasibleError
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.agent import HiPpo, shipped_checkpoint
 from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
+from policy.horizon import Asked, ahead
+from policy.objective import Objective, Outcome
 from policy.protocol import Context, Decision
+from policy.scout import Watch
+from policy.static import base_plan
 from tests.worlds import toy_setup
 from twin.cluster import World
 from twin.estimate import Estimator
@@ -97,6 +101,27 @@ def view_of(setup: Setup, plan: Plan | None, free: tuple[int, ...]) -> View:
                 0.0,
             )
     raise AssertionError("no trigger")
+
+
+def test_time_and_money_are_weighed_by_what_the_static_plan_is_expected_to_bring(untrained: Path) -> None:
+    # under uncertain links that is not what it brings under the median ones
+    setup, estimated = toy_setup(3, bps=3e8), CoordinatorConfig(horizon_s=1800.0)
+    seen = view_of(setup, None, (4, 4, 4))
+    wavering = replace(seen.forecast, sd_log=np.full_like(seen.forecast.sd_log, 1.0))
+    view = replace(seen, forecast=wavering)
+    policy, known = HiPpo(untrained, coordinator=estimated), context(setup)
+    policy.reset(known)
+    candidates = policy.decide(view).candidates
+
+    horizon = ahead(wavering, estimated.horizon_s, Watch(3, 600.0).outages(view))
+    base = base_plan(known.estimator, view)
+    assert base is not None
+    (unit,) = Asked(known.estimator, horizon, base, known.restart_s, view.slowdown).kept([base])
+    objective = Objective(known.weights, unit)
+    assert len(candidates) > 3
+    for one in candidates:
+        told = Outcome(one.iter_s, one.utilisation, one.usd)
+        assert one.score == pytest.approx(objective.value(told), rel=1e-6)
 
 
 def test_lost_gpus_force_a_move_to_what_is_left(untrained: Path) -> None:
