@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE
 from policy.horizon import SCENARIOS, Horizon, per_iteration
-from policy.objective import Objective, Outcome
+from policy.objective import Objective, Outcome, speed_alone
 from policy.protocol import Decision
 from policy.rates import States, iteration_ns, per_second, route_bps
 from policy.relays import Relays, message_bits, soonest, through_bps
@@ -101,7 +101,7 @@ class Knobs:
 
     def __init__(self, estimator: Estimator, weights: tuple[float, float, float]) -> None:
         self._estimator = estimator
-        self._relayed = weights[1:] == (0.0, 0.0)
+        self._relayed = speed_alone(weights)
         self._through_bps = through_bps(estimator.cluster)
         self._asked: tuple[Plan, tuple[int, ...]] | None = None
         self._answer = False
@@ -167,7 +167,7 @@ class Knobs:
         rate = float(per_second(times_ns(self._estimator, plan, states, slowdown)).mean())
         if rate == 0:
             return Outcome(float("inf"), 0.0, 0.0)
-        if objective.weights[1:] == (0.0, 0.0):
+        if speed_alone(objective.weights):
             return Outcome(1 / rate, 0.0, 0.0)
         busy_s, usd = per_iteration(self._estimator, plan, slowdown)
         return Outcome(1 / rate, busy_s * rate, usd)

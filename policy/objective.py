@@ -10,6 +10,11 @@ speed.
 from dataclasses import dataclass
 
 
+def speed_alone(weights: tuple[float, float, float]) -> bool:
+    """Whether neither utilisation nor money counts."""
+    return weights[1:] == (0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a plan brings over a stretch of time; `iter_s` is infinite when nothing gets done."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ingest.units import BITS_PER_BYTE
 from policy.horizon import Horizon
 from policy.rates import States
-from twin.domain import Cluster, LinkState
+from twin.domain import Cluster
 from twin.job import JobSpec
 from twin.plan import Plan
 from twin.view import Forecast
@@ -83,11 +83,6 @@ class Relays:
         relays = self._leading(glimpse.bandwidth_bps[[0, horizon.slices - 1]], glimpse.latency_s[0])
         states, seen = self.ways(horizon.states, relays)[0], self.ways(glimpse, relays)[0]
         return replace(horizon, states=states, glimpse=seen)
-
-    def links(self, links: LinkState) -> LinkState:
-        """One state."""
-        found, _ = self.ways(States(links.bandwidth_bps[None], links.latency_s[None]))
-        return LinkState(found.bandwidth_bps[0], found.latency_s[0])
 
     def forecast(self, forecast: Forecast) -> Forecast:
         """The median links of each horizon, the deviation that of the narrowest link of the way, the latency

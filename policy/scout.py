@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ingest.units import NS_PER_S
 from policy.closed_form import Tables, estimated, tables
 from policy.horizon import SCENARIOS, Horizon, Outages, per_iteration
-from policy.objective import Objective, Outcome
+from policy.objective import Objective, Outcome, speed_alone
 from policy.rates import per_second
 from policy.scoring import STANDARD, Rows, Scorer, joined
 from policy.search import Pool, build, explore, first_of_each
@@ -65,7 +65,7 @@ class Scout:
         """Best first; searches also start from `running`."""
         known = tables(self._estimator, view.free_gpus)
         links = {"now": horizon.middle[0], "later": horizon.cautious}
-        speed = _speed_alone(objective)
+        speed = speed_alone(objective.weights)
         found = [
             rows for name in links if len(rows := self._rows(view, name, links[name], running, speed=speed))
         ]
@@ -101,7 +101,7 @@ class Scout:
 
     def _chosen(self, view: View, known: Tables, rows: Rows, rate: Float, objective: Objective) -> list[Plan]:
         """Of shapes by falling rate (P,) those that bring most."""
-        if _speed_alone(objective):
+        if speed_alone(objective.weights):
             return [self._plan(known, rows, row) for row in range(min(self._most, len(rows)))]
         leaders = first_of_each(rows.domain)
         looked = np.unique(np.concatenate([np.arange(min(VARIED * self._most, len(rows))), leaders]))
@@ -114,10 +114,6 @@ class Scout:
 
     def _plan(self, known: Tables, rows: Rows, row: int) -> Plan:
         return build(self._estimator, rows.shape(known.menu, row), rows.cuts(row))
-
-
-def _speed_alone(objective: Objective) -> bool:
-    return objective.weights[1:] == (0.0, 0.0)
 
 
 def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view: View, rows: Rows) -> Float:

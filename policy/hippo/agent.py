@@ -24,7 +24,7 @@ from policy.hippo.verify import Question
 from policy.horizon import Asked, Horizon, ahead
 from policy.knobs import Knobs
 from policy.legal import usable
-from policy.objective import Objective, Outcome
+from policy.objective import Objective, Outcome, speed_alone
 from policy.protocol import Context, Decision
 from policy.scout import Scout, Watch
 from policy.static import base_plan
@@ -247,8 +247,8 @@ class HiPpo:
         """
         if base is not None:
             alone = replace(question, running=None)
-            speed_alone = self.context.weights[1:] == (0.0, 0.0)
-            (found,) = alone.rough(base)[0] if speed_alone else alone.kept(base)
+            quick = speed_alone(self.context.weights)
+            (found,) = alone.rough(base)[0] if quick else alone.kept(base)
             if found.iter_s < float("inf"):
                 self._base = found
         return Objective(self.context.weights, self._base or Outcome(1.0, 0.0, 0.0))

@@ -9,7 +9,7 @@ from policy.rates import States
 from policy.relays import LOOKED_AT, Relays, soonest, through_bps
 from tests.policy.cases import cluster, links
 from tests.policy.views import flat
-from twin.domain import Cluster, LinkState
+from twin.domain import Cluster
 from twin.view import Forecast
 
 BITS = 1e8
@@ -118,10 +118,3 @@ def test_a_way_in_use_is_kept_until_another_is_clearly_better() -> None:
         state_of = state.bandwidth_bps[None], state.latency_s[None], np.full(4, np.inf), 1e11
         soonest(*state_of, np.array([0]), np.array([1]), False, worth, via)
         assert via.tolist() == [expected]
-
-
-def test_one_state() -> None:
-    state = flat(3, 1e9)
-    state.bandwidth_bps[0, 1] = 0.0
-    found = Relays(cluster(3, [4] * 3), BITS, 1.0).links(LinkState(state.bandwidth_bps, state.latency_s))
-    assert found.bandwidth_bps[0, 1] == 1e9 and state.bandwidth_bps[0, 1] == 0.0
