@@ -10,10 +10,11 @@ from policy.bound import Bound, clairvoyant
 from policy.bound_grid import grid, moves
 from policy.bound_plans import Pool
 from policy.bound_static import best_fixed, every_plan
+from policy.knobs import deepened
 from policy.protocol import Context
 from policy.registry import create
 from policy.search import best_plans
-from tests.plays import of_type, play, totals
+from tests.plays import of_type, plan_over, play, totals
 from tests.policy.cases import cluster, model
 from tests.policy.test_bound_path import enumerated
 from tests.worlds import toy_setup, toy_wan
@@ -201,6 +202,50 @@ def test_free_knobs_are_one_family() -> None:
     pool = Pool(estimator, grid(setup.wan, [], RESTART_S))
     assert pool.add([plan, replace(plan, schedule="gpipe"), plan]) == 1
     assert len(pool.families[0].plans) == 2
+
+
+def test_whoever_knows_the_future_drives_around_dead_links() -> None:
+    """A link that is dead from the first second on: the bound has plans over it all the same, with a relay."""
+    setup = toy_setup(3, bps=2e10, latency_s=0.002, steps={(0, 1): [(1.0, 0.0)], (1, 0): [(1.0, 0.0)]})
+    estimator = Estimator(setup.cluster, setup.job)
+    made = grid(setup.wan, [], RESTART_S)
+    plan = plan_over(setup, (0, 1, 2), (12, 11, 11))
+    pool = Pool(estimator, made)
+    pool.add([plan])
+    (family,) = pool.families
+    assert not made.rate(estimator, plan)[-1] and family.rate[-1] > 0
+    tokens, used = run(setup, "mpc")
+    assert any(plan.routes for plan in used)
+    assert tokens <= bound_of(setup, used).tokens
+
+
+def test_every_depth_counts_where_a_family_is_deepened() -> None:
+    setup = toy_setup(3, bps=3e9, latency_s=0.05)
+    estimator = Estimator(setup.cluster, setup.job)
+    made = grid(setup.wan, [], RESTART_S)
+    plan = plan_over(setup, (0, 1, 2), (12, 11, 11))
+    pool = Pool(estimator, made)
+    pool.add([plan])
+    (deep,) = pool.deepen(pool.families)
+    every = [plan, *deepened(estimator, plan)]
+    best = np.maximum.reduce([made.rate(estimator, one) for one in every])
+    assert deep.deep and len(every) > 2
+    assert (deep.rate >= best).all() and deep.rate[0] > pool.made.rate(estimator, plan)[0]
+    assert pool.families == [deep] and pool.deepen([deep]) == [deep]
+
+
+def test_a_move_takes_relays_where_they_are_wider() -> None:
+    """All layers of domain 0 go to domain 1 over a link that is a hundredth of the way around."""
+    steps = {(0, 1): [(1.0, 1e8)]}
+    setup = toy_setup(3, bps=1e10, latency_s=0.01, steps=steps)
+    estimator = Estimator(setup.cluster, setup.job)
+    made = grid(setup.wan, [], RESTART_S)
+    one, other = plan_over(setup, (0, 2), (17, 17)), plan_over(setup, (1, 2), (17, 17))
+    costs = moves(estimator, [one, other], made)
+    first, last = costs.start[1], costs.start[2]  # from plan 0 to plan 1
+    seconds = costs.table[10, costs.entry[first:last]].max()
+    size = sum(layer.parameters for layer in setup.job.model.layers()[:17]) * 14
+    assert seconds == pytest.approx(size * 8 / 1e10 + 0.01, rel=0.02)
 
 
 def test_more_domains_than_can_be_enumerated() -> None:

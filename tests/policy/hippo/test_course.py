@@ -7,6 +7,7 @@ from policy.hippo.config import HiPpoConfig, LowerConfig, RolloutConfig
 from policy.hippo.course import Course, lower_rewards, prepared
 from policy.hippo.footage import MOVING, WEATHER, Footage
 from policy.hippo.rollout import WALK, played
+from policy.relays import SHARE
 from tests.worlds import toy_setup
 
 CONFIG = HiPpoConfig(rollout=RolloutConfig(environments=6, episode_steps=4))
@@ -39,6 +40,17 @@ def test_every_segment_is_cut_in_two_that_do_not_touch(lengths: tuple[int, ...])
 def test_a_lone_decision_is_in_both_parts() -> None:
     early, late = film(1).split(0.8)
     assert len(early) == len(late) == 1
+
+
+def test_practice_has_links_as_messages_find_them() -> None:
+    """A link that falls to a fiftieth is driven around, in what is known and in what is true."""
+    slow = prepared(toy_setup(3, bps=5e9, seconds=6000.0, steps={(0, 1): [(600.0, 1e8)]}), CONFIG).practice
+    calm = slow.segments[0]  # the first weather: as measured
+    late = slice(int(calm[0]) + 20, int(calm[1]))
+    assert slow.true_bps[late, :, 0, 1] == pytest.approx(SHARE * 5e9)
+    assert slow.true_latency_s[late, :, 0, 1] == pytest.approx(slow.true_latency_s[late, :, 0, 2] * 2)
+    assert (slow.bandwidth_bps[late, 0, 0, 1] > 0.3 * SHARE * 5e9).all()
+    assert slow.true_bps[late, :, 1, 0] == pytest.approx(5e9)
 
 
 def test_validation_has_the_conditions_of_practice_and_later_links(course: Course) -> None:
