@@ -230,8 +230,9 @@ def scaled(view: View, link: tuple[int, int], factor: float) -> View:
 
 
 def answer(decision: Decision, view: View) -> str:
-    """A decision in three words: hold, or move to a plan."""
-    return "hold" if decision.plan is None or decision.plan == view.plan else f"move to {decision.plan}"
+    """A decision in three words: hold, or turn or move to a plan."""
+    asked = runner.action(view.plan, decision.plan)
+    return "hold" if asked == "hold" else f"{asked} to {decision.plan}"
 
 
 def links_of(estimator: Estimator, *plans: Plan | None) -> list[tuple[int, int]]:

@@ -32,7 +32,8 @@ class Kpis:
     moved_bytes: int  # between domains, for changes of plan
     wan_p95_bps: float  # 95th percentile over five-minute intervals, summed over sending domains
     decisions: int
-    moves: int  # changes of plan after the first
+    moves: int  # changes of plan after the first that training stood still for
+    turns: int  # changes of free knobs: it did not
     fallbacks: int
     late: int  # decisions over the deadline
     paused_s: float  # training stood still for a change of plan
@@ -81,7 +82,7 @@ class Fold:
         self._wan_bytes = self._moved_bytes = 0
         self._egress_usd = self._gpu_usd = self._energy_j = 0.0
         self._rates = BillingMeter()
-        self._decisions = self._moves = self._fallbacks = self._late = 0
+        self._decisions = self._moves = self._turns = self._fallbacks = self._late = 0
         self._latency_s: list[float] = []
         self._coordination_s: list[float] = []
         self._take: dict[str, Callable[[Event], None]] = {
@@ -128,7 +129,9 @@ class Fold:
 
     def _plan_applied(self, event: Event) -> None:
         applied = event.payload
-        self._moves += event.job in self._in_plan
+        if event.job in self._in_plan:
+            self._moves += applied["pause_ns"] > 0
+            self._turns += applied["pause_ns"] == 0
         self._in_plan[event.job] = tuple(share["domain"] for share in applied["plan"]["shares"])
         self._preempted.discard(event.job)
         self._paused_ns += applied["pause_ns"]
@@ -201,6 +204,7 @@ class Fold:
             wan_p95_bps=self._rates.p95_bps(self._end_ns),
             decisions=self._decisions,
             moves=self._moves,
+            turns=self._turns,
             fallbacks=self._fallbacks,
             late=self._late,
             paused_s=self._paused_ns / NS_PER_S,

@@ -74,7 +74,9 @@ class Decided(Payload):
     """What the policy saw, compared and answered; its latency is in `wall`."""
 
     number: Count = Field(description="number of the decision, from 0")
-    action: Literal["hold", "move"] = Field(description="whether the plan changes")
+    action: Literal["hold", "turn", "move"] = Field(
+        description="whether the plan changes; turn: only knobs that stop nothing"
+    )
     plan: Object | None = Field(description="the answer; null: hold")
     reason: str = Field(description="why, in words")
     candidates: list[Object] = Field(description="plans compared: plan, score, iter_s, utilisation, usd")

@@ -9,11 +9,12 @@ from replay.report_svg import named, percent, plain, time_unit
 
 HOLDS_SHOWN = 150
 MOVES_SHOWN = 300
+BESIDE_HOLDS = {"move": "moves", "turn": "turns", "fell": "fallbacks"}
 SHORT = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
 
 
 def decisions(story: Story) -> str:
-    """Moves, fallbacks and the first holds, with reasons and candidates to open."""
+    """Moves, turns, fallbacks and the first holds, with reasons and candidates to open."""
     if not story.choices:
         return ""
     holds = [choice for choice in story.choices if _css(choice) == "hold"]
@@ -35,11 +36,11 @@ def decisions(story: Story) -> str:
 
 def _buttons(shown: Mapping[str, int]) -> str:
     """One for all, one for each kind that there is beside holds."""
-    kinds = [("move", f"moves ({shown['move']})"), ("fell", f"fallbacks ({shown['fell']})")]
+    kinds = [(css, f"{word} ({shown[css]})") for css, word in BESIDE_HOLDS.items()]
     found = [("all", f"all ({sum(shown.values())})"), *(kind for kind in kinds if shown[kind[0]])]
     return "".join(
         f'<button type="button" data-show="{show}" aria-pressed="{pressed}">{text}</button>'
-        for (show, text), pressed in zip(found, ("true", "false", "false"), strict=False)
+        for (show, text), pressed in zip(found, ("true", *["false"] * len(BESIDE_HOLDS)), strict=False)
     )
 
 

@@ -25,6 +25,7 @@ FIGURES = (
     ("wan_bytes", "sent for training, GB", 1e-9),
     ("moved_bytes", "sent for moves, GB", 1e-9),
     ("moves", "moves", 1.0),
+    ("turns", "turns of free knobs", 1.0),
     ("paused_s", "paused by moves, s", 1.0),
     ("lost_s", "without progress, s", 1.0),
     ("queued_s", "waited for first GPUs, s", 1.0),

@@ -60,6 +60,7 @@ def cards(kpis: Kpis) -> str:
         (f"${kpis.egress_usd:,.2f}", "egress between domains"),
         (size(kpis.wan_bytes + kpis.moved_bytes), "sent between domains"),
         (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
+        (f"{kpis.turns}", "turns of relays and warm-up depth, which stop nothing"),
         (f"{plain(kpis.paused_s)} s", "training stood still for moves"),
         (_or(kpis.decision_p99_s, lambda v: f"{plain(v * 1e3, 3)} ms"), "decision latency, 99th percentile"),
         (percent(kpis.load_stability, 2), "of the time not lost to changes of plan (load stability)"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ingest.errors import NotFoundError, TwinError, UsageError
 from ingest.progress import SILENT, Progress
@@ -24,6 +24,8 @@ from twin import scenario as scenarios
 from twin.cluster import World
 from twin.cuts import Cut
 from twin.facts import Trigger
+from twin.moving import needs_restart
+from twin.plan import Plan
 from twin.scenario import Scenario, Setup
 from twin.seeds import generator
 from twin.view import View
@@ -74,11 +76,18 @@ def decided(number: int, view: View, decision: Decision) -> Json:
     observation = view_to_json(view)
     return {
         "number": number,
-        "action": "hold" if decision.plan is None or decision.plan == view.plan else "move",
+        "action": action(view.plan, decision.plan),
         **decision_to_json(decision),
         "observation_digest": digest(observation),
         "observation": observation,
     }
+
+
+def action(running: Plan | None, answer: Plan | None) -> Literal["hold", "turn", "move"]:
+    """What an answer asks for: to hold, to turn free knobs, which stops nothing, or to move."""
+    if answer is None or answer == running:
+        return "hold"
+    return "turn" if running is not None and not needs_restart(running, answer) else "move"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
         ("WAN traffic", f"{kpis.wan_bytes / GB:,.1f} GB training, {kpis.moved_bytes / GB:,.1f} GB moving"),
         (
             "decisions",
-            f"{kpis.decisions:,}, {counted(kpis.moves, 'move')}, {counted(kpis.fallbacks, 'fallback')}, "
-            f"{kpis.late:,} late",
+            f"{kpis.decisions:,}, {counted(kpis.moves, 'move')}, {counted(kpis.turns, 'turn')}, "
+            f"{counted(kpis.fallbacks, 'fallback')}, {kpis.late:,} late",
         ),
         ("paused by moves", f"{kpis.paused_s:,.1f} s"),
         ("without progress", f"{kpis.lost_s:,.1f} s"),

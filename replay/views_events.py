@@ -29,7 +29,7 @@ DECISIONS = View(
         TIME,
         JOB,
         ("trigger", "start, period, change, alarm, failure or repair"),
-        ("action", "hold or move"),
+        ("action", "hold, turn (free knobs alone) or move"),
         ("reason", "why, in words"),
         ("predicted_iter_s", "expected seconds of an iteration under the answer"),
         ("plan", "the answer, JSON text; NULL: hold"),

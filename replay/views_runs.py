@@ -21,12 +21,14 @@ _LINK_CHANGES = """
 _TOTALS = """
     (SELECT *, CASE WHEN t.iterations IS NOT NULL THEN coalesce(t.lost_iterations, 0) END AS lost,
     list_sum(list_transform(CASE WHEN len(jobs) > 0 THEN jobs ELSE [t.plans] END,
-    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves
+    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves, CASE WHEN t.iterations IS NOT NULL
+    THEN coalesce(t.turns, 0) END AS turns
     FROM (SELECT run, sim_ns, from_json(payload->'$.totals.jobs.*.plans', '["BIGINT"]') AS jobs,
     from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT","lost_iterations":"BIGINT",
-    "plans":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
+    "plans":"BIGINT","turns":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
     FROM bounds WHERE type = 'run_finished'))"""
-"""Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans."""
+"""Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans, and
+`turns` among them (logs made before turns were told apart have none)."""
 
 RUNS = View(
     "runs",
@@ -50,7 +52,8 @@ RUNS = View(
         ("tokens", "tokens trained, of finished runs"),
         ("iterations", "complete iterations, those that were lost later too, of finished runs"),
         ("lost_iterations", "of these, iterations that failures and preemptions took back"),
-        ("moves", "changes of plan after the first, each job's own in a queue, of finished runs"),
+        ("moves", "changes of plan after the first that training stood still for, each job's own in a queue"),
+        ("turns", "changes of free knobs, which stop nothing"),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
         ("events", "events stored"),
@@ -66,8 +69,8 @@ RUNS = View(
     + """,
     (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
     (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
-    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost, f.moves, f.t.egress_usd,
-    f.t.gpu_usd, m.events, m.segments, m.stored_bytes, m.digest, m.chain_head
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost, f.moves - f.turns, f.turns,
+    f.t.egress_usd, f.t.gpu_usd, m.events, m.segments, m.stored_bytes, m.digest, m.chain_head
     FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
     "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s

@@ -12,6 +12,7 @@ class Totals:
     """What a run did in all. Integers add up exactly; USD and J are added in the order of the facts.
 
     `durations + pauses + losses = horizon`: `iteration_ns + pause_ns + lost_ns` is the length of the run.
+    `turns` of the `plans` changed free knobs alone: training did not stand still for them.
     Lists are indexed by domain; links are keyed "i>j". `tokens` and `iterations` are net of what a failure
     took back. `jobs` holds the sums of each job where there are several.
     """
@@ -26,6 +27,7 @@ class Totals:
     lost_ns: int = 0
     stalled_ns: int = 0
     plans: int = 0
+    turns: int = 0
     gpu_ns: int = 0
     egress_usd: float = 0.0
     gpu_usd: float = 0.0
@@ -43,14 +45,17 @@ class Totals:
 
     def add(self, kind: str, payload: Json, job: str = "") -> None:
         """Take in one fact; kinds that carry no sum change nothing."""
+        own = self.jobs.setdefault(job, Totals(self.domains)) if job else self
+        turned = kind == "plan_applied" and own.plans > 0 and payload["pause_ns"] == 0
         if job:
-            self.jobs.setdefault(job, Totals(self.domains)).add(kind, payload)
+            own.add(kind, payload)
         match kind:
             case "iteration_done":
                 self._iterations(payload)
             case "plan_applied":
                 self.pause_ns += payload["pause_ns"]
                 self.plans += 1
+                self.turns += turned
             case "time_lost":
                 self.lost_ns += payload["lost_ns"]
                 self.stalled_ns += payload["stalled_ns"]

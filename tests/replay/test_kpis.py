@@ -1,6 +1,7 @@
 """Key figures against sums done by hand; conservation's own arithmetic; billing percentiles."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,14 @@ def history() -> list[Event]:
     return [Event(n, at * S, kind, 1, "", payload, wall) for n, (at, kind, payload, wall) in enumerate(rows)]
 
 
+def test_a_turn_of_knobs_is_no_move() -> None:
+    """The same history with its second plan applied twice: the second time nothing stands still."""
+    events = history()
+    again = events[5].payload | {"started_ns": 50 * S, "pause_ns": 0, "moved_bytes": []}
+    found = of_events([*events[:6], replace(events[5], payload=again), *events[6:]])
+    assert (found.moves, found.turns, found.paused_s) == (1, 1, 10.0)
+
+
 def test_figures_by_hand() -> None:
     found = of_events(history())
     assert (found.wall_s, found.tokens, found.iterations) == (100.0, 9000, 9)
@@ -72,7 +81,7 @@ def test_figures_by_hand() -> None:
     assert (found.egress_usd, found.gpu_usd, found.energy_j) == (2.5, 2.25, 150.0)
     assert found.usd_per_token == 2.5 / 9000 and found.joule_per_token == 150 / 9000
     assert (found.wan_bytes, found.moved_bytes) == (4040, 500)
-    assert (found.decisions, found.moves, found.fallbacks, found.late) == (2, 1, 1, 1)
+    assert (found.decisions, found.moves, found.turns, found.fallbacks, found.late) == (2, 1, 0, 1, 1)
     assert (found.paused_s, found.lost_s, found.queued_s) == (10.0, 5.0, 0.0)
     assert found.load_stability == pytest.approx(0.9)  # the horizon is not the scheduler's doing
     assert (found.decision_p50_s, found.decision_max_s, found.coordination_max_s) == (1.0, 1.5, 3.0)

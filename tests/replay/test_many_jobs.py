@@ -92,11 +92,12 @@ def test_blocks_hold_copies_and_leave_out_lost_work(store: Path) -> None:
     assert found.compute_s.sum() / found.active_s.sum() == pytest.approx(done.kpis.utilisation)
 
 
-@pytest.mark.parametrize("policy", ["greedy", "static"])
+@pytest.mark.parametrize("policy", ["greedy", "static", "mpc"])
 def test_sql_has_the_figures_that_the_run_prints(store: Path, policy: str) -> None:
     done = _run(store, policy, gpu_faults=[{"domain": "d0", "gpus": 4, "at_s": 200, "for_s": 60}])
-    (found,) = query(store, "SELECT iterations, lost_iterations, moves, tokens FROM runs").to_pylist()
-    assert (found["iterations"], found["moves"]) == (done.kpis.iterations, done.kpis.moves)
+    (found,) = query(store, "SELECT iterations, lost_iterations, moves, turns, tokens FROM runs").to_pylist()
+    assert found["iterations"] == done.kpis.iterations
+    assert (found["moves"], found["turns"]) == (done.kpis.moves, done.kpis.turns)
     assert found["tokens"] == done.kpis.tokens and found["lost_iterations"] > 0
     events = RunReader(runs.folder(store, done.run_id)).events()
     lost = sum(event.payload.get("lost_iterations", 0) for event in events if event.type != "run_finished")

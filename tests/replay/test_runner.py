@@ -19,6 +19,7 @@ from replay import champion, header, runner, runs, sql
 from replay.coordinator import Coordinator
 from replay.log import RunReader
 from replay.observation import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
+from tests.plays import plan_over
 from tests.replay.toys import Threshold, register, toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
 from twin.cluster import World
@@ -41,6 +42,15 @@ def elsewhere(
     return subprocess.run(
         command, cwd=repository, env=environment, capture_output=True, text=True, timeout=120
     )
+
+
+def test_what_an_answer_asks_for() -> None:
+    setup = toy_setup(3)
+    plan = plan_over(setup, (0, 1), (17, 17))
+    turned, other = replace(plan, extra_warmup=1), plan_over(setup, (1, 0), (17, 17))
+    asked = [runner.action(*pair) for pair in ((plan, None), (plan, plan), (plan, turned), (plan, other))]
+    assert asked == ["hold", "hold", "turn", "move"]
+    assert runner.action(None, plan) == "move"
 
 
 def test_everything_that_happened_is_in_the_log(store: Path) -> None:

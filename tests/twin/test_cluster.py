@@ -342,6 +342,18 @@ def test_a_change_beyond_the_threshold_triggers_one_below_it_does_not() -> None:
 # -- accounts
 
 
+def test_turning_knobs_stops_nothing_and_is_told_apart() -> None:
+    setup = toy_setup(3, seconds=600.0)
+    plan = plan_over(setup, (0, 1), (17, 17))
+    relayed, deeper = replace(plan, routes=((0, 2, 1),)), replace(plan, extra_warmup=2)
+    other = plan_over(setup, (1, 0), (17, 17))
+    facts = play(setup, script(plan, relayed, deeper, other))
+    applied = of_type(facts, "plan_applied")
+    assert [fact.payload["pause_ns"] > 0 for fact in applied] == [False, False, False, True]
+    done = totals(facts)
+    assert (done["plans"], done["turns"]) == (4, 2)
+
+
 @pytest.mark.parametrize("engine", ["kernel", "des"])
 def test_the_accounts_of_a_run_add_up_exactly(engine: str) -> None:
     setup = _restless()
