@@ -20,7 +20,7 @@ COMPARED = (
 )  # fmt: skip
 REGRET = (
     "regret = share of the bound's tokens that were not trained; the bound knows the future, over plans with "
-    "the job's schedule, messages and warm-up and those used here. (fixed): of the best plan that is never "
+    "the job's schedule and kind of messages and those used here. (fixed): of the best plan that is never "
     "left, in hindsight"
 )
 
