@@ -7,7 +7,7 @@ of runs. What was logged can be weighted by how well it turned out: exp(advantag
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation, stack
 from policy.hippo.problem import Problem
 from policy.hippo.upper import UpperAgent
+from policy.knobs import plain
 from policy.protocol import Context, Policy
 from twin.plan import Plan
 from twin.seeds import generator
@@ -97,13 +98,14 @@ def logged_lessons(course: Course, decisions: Sequence[Logged], config: Imitatio
     found, weights, problem = [], [], course.problem
     objective = course.setup.scenario.weights.vector
     for one in decisions:
-        target = one.plan or one.view.plan
+        running = None if one.view.plan is None else plain(one.view.plan)  # knobs are not the network's
+        target = running if one.plan is None else plain(one.plan)
         codes = problem.encode(target) if target is not None else None
         if codes is None or tuple(one.view.free_gpus) != problem.free:
             continue
-        held = problem.encode(one.view.plan) is not None if one.view.plan is not None else False
-        seen = situation(problem, one.view, objective, held)
-        answer = replayed(problem.masks, codes, np.array([one.plan is not None]))
+        held = problem.encode(running) is not None if running is not None else False
+        seen = situation(problem, replace(one.view, plan=running), objective, held)
+        answer = replayed(problem.masks, codes, np.array([target != running]))
         found.append((course.features.observe(seen), answer))
         weights.append(min(float(np.exp(one.advantage / config.beta)), HEAVIEST) if config.beta else 1.0)
     return _lessons(problem, found, torch.tensor(weights))
@@ -131,15 +133,15 @@ def _conversation(
             break
         view = _view(course, at, plan, since)
         decision = teacher.decide(view)
-        target = decision.plan or plan
+        target = plan if decision.plan is None else plain(decision.plan)  # knobs are not the network's
         codes = problem.encode(target) if target is not None else None
         if codes is None:
             break
-        go = np.array([decision.plan is not None or not config.parts.hold])
+        go = np.array([target != plan or not config.parts.hold])
         seen = situation(problem, view, weights, plan is not None and config.parts.hold)
         found.append((course.features.observe(seen), replayed(problem.masks, codes, go)))
         jump = int(rng.integers(1, LATER + 1))
-        since = (0.0 if decision.plan is not None else since) + jump * control.period_s
+        since = (0.0 if target != plan else since) + jump * control.period_s
         plan, at = target, at + jump
     return found
 
