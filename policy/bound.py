@@ -5,10 +5,10 @@ Dynamic bound: the best path through (time, plan). Its set of plans: all that `u
 policy whose plans are in it can be above), and the best ones found by search for the whole window, for its
 parts, and around the path itself until that no longer helps. Each counts with its free knobs turned at every
 instant (spec 4.5 d): relays for its messages as `policy.turned` chooses them, and the best of the warm-up
-depths that `policy.knobs` tries. Point-to-point
-mode, schedule and H of local SGD are the job's, and what compared policies used beside that: on tri-7b the
-bound's own plan would be 2.6 to 3.6 % faster with overlapped messages. Over the set the path is exact
-(`policy.bound_path`), and on the safe side of what the world allows:
+depths that `policy.knobs` tries. Point-to-point mode, schedule and H of local SGD are the job's, and what
+compared policies used beside that: on tri-7b the bound's own plan would be 2.6 to 3.6 % faster with
+overlapped messages. Over the set the path is exact (`policy.bound_path`), and on the safe side of what the
+world allows:
 
 * time is continuous: moves may start at any instant, not only at decisions or at the end of an iteration;
 * work is fluid: fractions of iterations count, a stalled iteration keeps what it did;

@@ -193,11 +193,11 @@ def soonest(  # type: ignore[no-untyped-def]
     users = np.ones((size, size))
     if beside:
         for f in range(len(source)):
-            _count(users, source[f], via[f], target[f], 1.0)
+            add_users(users, source[f], via[f], target[f], 1.0)
     for f in range(len(source)):
         i, j, before = source[f], target[f], via[f]
         if beside:
-            _count(users, i, before, j, -1.0)
+            add_users(users, i, before, j, -1.0)
         kept = _arrival(bandwidth, latency, users, through, bits, i, before, j)
         best, chosen = kept * (1.0 - worth), before
         for k in range(-1, size):
@@ -207,12 +207,12 @@ def soonest(  # type: ignore[no-untyped-def]
                     best, chosen = found, k
         via[f] = chosen
         if beside:
-            _count(users, i, chosen, j, 1.0)
+            add_users(users, i, chosen, j, 1.0)
 
 
 @njit(cache=True, error_model="numpy")
-def _count(users, i, k, j, by):  # type: ignore[no-untyped-def]
-    """One user less, or more, on the links of a way."""
+def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
+    """So many more users on the links of the way i-k-j; of the link i-j where `k` is -1."""
     if k < 0:
         users[i, j] += by
     else:

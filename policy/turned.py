@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from policy.knobs import flows
 from policy.rates import States, iteration_ns, per_second
-from policy.relays import message_bits, soonest, through_bps
+from policy.relays import add_users, message_bits, soonest, through_bps
 from twin.estimate import Estimator
 from twin.plan import Plan
 
@@ -55,17 +55,8 @@ def _assign(  # type: ignore[no-untyped-def]
     """Each flow's relay in each state into `via` (T, F); without `rounds` the best for its pair alone."""
     for t in range(bandwidth.shape[0]):
         for _ in range(max(rounds, 1)):
-            soonest(
-                bandwidth[t : t + 1],
-                latency[t : t + 1],
-                through,
-                bits,
-                source,
-                target,
-                rounds > 0,
-                0.0,
-                via[t],
-            )
+            now, late = bandwidth[t : t + 1], latency[t : t + 1]
+            soonest(now, late, through, bits, source, target, rounds > 0, 0.0, via[t])
 
 
 @njit(cache=True, error_model="numpy")
@@ -78,12 +69,7 @@ def _find(  # type: ignore[no-untyped-def]
     for t in range(states):
         users = np.zeros((size, size))
         for f in range(len(source)):
-            i, j, k = source[f], target[f], via[t, f]
-            if k < 0:
-                users[i, j] += 1.0
-            else:
-                users[i, k] += 1.0
-                users[k, j] += 1.0
+            add_users(users, source[f], via[t, f], target[f], 1.0)
         for f in range(len(source)):
             i, j, k = source[f], target[f], via[t, f]
             if k < 0:

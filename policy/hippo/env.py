@@ -13,7 +13,9 @@ REWARD   per period, w1 R_eff + w2 R_util - w3 R_cost (spec 4.2): R_eff = (T_bas
 Fluid approximations against `twin.cluster.World` with the kernel engine, all stated: links are sampled J
 times a period instead of followed change by change; iterations are a rate, so none is lost or waited for at
 a move; a move takes its bytes at the links' state at its beginning; triggers are periodic; no GPU fails;
-computing is at nominal speed. The filter is warm at the start of an episode.
+computing is at nominal speed; where speed alone counts each pair of domains has the better of its link and
+its relays at every sample (`policy.relays`), whatever else of the plan is on these, and the warm-up is not
+deepened. The filter is warm at the start of an episode.
 """
 
 from dataclasses import dataclass
