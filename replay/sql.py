@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest import query as lake
-from ingest.errors import UsageError
+from ingest.errors import DamageError, UsageError
 from replay import runs, segment, views
 from replay.contents import Contents
 from replay.derived import Cache
@@ -46,14 +46,18 @@ def query(store: Path, sql: str, *, note: Note = lambda text: None) -> pa.Table:
         UsageError: not one SELECT, or DuckDB refuses it; its message is passed on.
         DamageError: a run in the store is not as it was written.
     """
-    stored = _stored(store)
-    try:
-        return _answer(store, sql, stored, note)
-    except duckdb.IOException:
-        now = _stored(store)
-        if now == stored:
-            raise
-        return _answer(store, sql, now, note)  # a run was compacted meanwhile: its events are in other files
+    while True:
+        stored = _stored(store)
+        try:
+            return _answer(store, sql, stored, note)
+        except (duckdb.IOException, DamageError):
+            if not _compacted_since(stored):
+                raise
+
+
+def _compacted_since(stored: "Stored") -> bool:
+    """Whether the events of a run are in other files by now; of each run that happens once."""
+    return any(not was.compacted and RunReader(run_dir).contents().compacted for run_dir, was in stored)
 
 
 def _answer(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
