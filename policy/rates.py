@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from twin.estimate import Estimator
 from twin.kernel import DEAD, LONGEST_NS
 from twin.pipeline import Pipeline
 from twin.plan import Plan
+from twin.traffic import boundaries
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -42,7 +42,7 @@ class Crossings:
     does.
 
     `tied` (T,): what the gradient of a tied embedding adds behind the first and the last stage.
-    `occupancy` and `latency` (2 (n - 1), T): boundary after boundary, downstream then upstream. `alive`
+    `occupancy` and `latency` (2 B, T): boundary after boundary, downstream then upstream. `alive`
     (T,): no used link is dead; where it is False the numbers mean nothing.
     """
 
@@ -54,7 +54,8 @@ class Crossings:
 
 def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     """The wide-area boundaries of `plan` in each state."""
-    used = [plan.route(i, j) for a, b in pairwise(plan.order) for i, j in ((a, b), (b, a))]
+    joined = [pair for pair in boundaries(plan) if pair is not None]
+    used = [plan.route(i, j) for a, b in joined for i, j in ((a, b), (b, a))]
     tied_bytes = tied.step_bytes(estimator.job, plan.stages) * plan.dp
     if tied_bytes:
         a, b = plan.order[-1], plan.order[0]
@@ -62,7 +63,7 @@ def crossings(estimator: Estimator, plan: Plan, states: States) -> Crossings:
     bandwidth = np.array([route_bps(estimator.cluster, states, way) for way in used]).reshape(-1, len(states))
     delays = [sum(states.latency_s[:, i, j] for i, j in way) for way in used]
     latency = np.array(delays).reshape(-1, len(states)) * NS_PER_S
-    joints = 2 * (len(plan.order) - 1)
+    joints = 2 * len(joined)
     size = np.full((len(used), 1), float(estimator.job.message_bytes(plan.micro_batch) * plan.dp))
     size[joints:] = tied_bytes
     with np.errstate(divide="ignore"):
@@ -126,7 +127,7 @@ def _replicas_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
 def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int, tied_ns: Int) -> Pipeline:
     """The pipeline of one plan under T states; arguments as in `Crossings`."""
     states = occupancy.shape[1]
-    wide = np.cumsum([share.pp for share in plan.shares])[:-1] - 1
+    wide = [row for row, pair in enumerate(boundaries(plan)) if pair is not None]
 
     def spread(row: Int) -> Int:
         return np.repeat(row, states, axis=1)

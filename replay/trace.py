@@ -28,7 +28,7 @@ from replay.observation import plan_from_json
 from replay.trace_operations import called, simulate
 from twin.estimate import Estimator
 from twin.plan import Plan
-from twin.timing import boundaries, stage_domains
+from twin.traffic import boundaries, stage_domains
 
 Json = dict[str, Any]
 MOST = 500_000

@@ -14,6 +14,7 @@ from twin.links import Pair
 from twin.network import Network, Route
 from twin.pipeline import Int, Pipeline
 from twin.plan import Plan
+from twin.traffic import boundaries, iteration_bytes, stage_domains
 
 
 class PlanTiming:
@@ -39,7 +40,7 @@ class PlanTiming:
             pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1], tail=pipeline.tail.copy()
         )
         self.boundaries = boundaries(plan)
-        self._messages = _messages(plan)
+        self._bytes = iteration_bytes(estimator.job, plan)
         self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
         self.routes: dict[Pair, Route] = {}
         self._network = network
@@ -69,11 +70,7 @@ class PlanTiming:
     @property
     def bytes_per_iteration(self) -> float:
         """What each crossing carries in one iteration: the most that any does."""
-        messages = self.message_bytes * self._messages
-        if self.tied is None:
-            return float(messages)
-        tied_bytes = tied.STEPS * self.tied_bytes
-        return float(messages + tied_bytes if self.tied in self._crossings else max(messages, tied_bytes))
+        return self._bytes
 
     @property
     def stalled(self) -> bool:
@@ -165,25 +162,3 @@ class PlanTiming:
 
 def _occupancy_ns(size_bytes: int, rate_bps: float) -> int:
     return to_ns(transmission_s(size_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
-
-
-def stage_domains(plan: Plan) -> list[int]:
-    """The domain of every stage."""
-    return [share.domain for share in plan.shares for _ in range(share.pp)]
-
-
-def boundaries(plan: Plan) -> list[Pair | None]:
-    """The domains that each boundary between stages joins, with chunks also the last stage and the first;
-    None inside a domain."""
-    domains = stage_domains(plan)
-    after = [*domains[1:], *(domains[:1] if plan.chunks > 1 else ())]
-    return [(a, b) if a != b else None for a, b in zip(domains, after, strict=False)]
-
-
-def _messages(plan: Plan) -> int:
-    """Messages of one iteration over the busiest crossing between domains: each boundary is crossed once a
-    chunk, and the way back from the last stage to the first once less."""
-    back = (
-        plan.chunks - 1 if plan.stages > 1 and len(plan.shares) == 2 else 0
-    )  # shares a link with the others
-    return plan.micro_batches * (plan.chunks + back)

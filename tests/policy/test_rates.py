@@ -38,6 +38,26 @@ def test_equals_the_estimator_under_other_schedules(schedule: Schedule) -> None:
     assert iteration_ns(estimator, other, States.of(states)).tolist() == expected
 
 
+@pytest.mark.parametrize("deep", [(1, 2, 1), (1, 1)])
+def test_the_way_back_of_interleaved_stages_counts(deep: tuple[int, ...]) -> None:
+    estimator, _ = random_case(4, size=3)
+    chunked = Estimator(estimator.cluster, replace(estimator.job, schedule="interleaved", chunks=2))
+    order, layers = (2, 0, 1)[-len(deep) :], [chunked.n_layers * pp // sum(deep) for pp in deep]
+    plan = chunked.make(order, layers, 1, [(1, pp) for pp in deep], 1)
+    assert plan.chunks == 2
+    rng = np.random.default_rng(4)
+    states = [links(3, rng) for _ in range(6)]
+    for pair in ((order[-1], order[0]), (order[0], order[-1])):
+        slow = states[0].bandwidth_bps.copy()
+        slow[pair] = 1e7
+        dead = slow.copy()
+        dead[pair] = 0.0
+        states += [replace(states[0], bandwidth_bps=slow), replace(states[0], bandwidth_bps=dead)]
+    expected = [chunked.iter_ns(plan, s) for s in states]
+    assert DEAD in expected and len(set(expected)) > 4
+    assert iteration_ns(chunked, plan, States.of(states)).tolist() == expected
+
+
 def test_routes_and_limits_of_domains_count() -> None:
     estimator, state = random_case(0, size=3)
     domains = estimator.cluster.domains
