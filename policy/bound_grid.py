@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
 from policy.rates import States, iteration_ns, per_second, route_bps
-from policy.relays import Relays
+from policy.relays import ENDLESS_BITS, Relays
 from twin.domain import Cluster
 from twin.estimate import Estimator
 from twin.moving import holders
@@ -22,8 +22,6 @@ Route = tuple[tuple[int, int], ...]
 
 MOST_SLOTS = 20_000
 """Slots that a window is split into at most beyond its own link changes and decision times."""
-ENDLESS_BITS = 1e30
-"""With so much to send only the width of a way counts."""
 BLOCKS = 96
 """Stretches of the window with one table of least transfer times each."""
 

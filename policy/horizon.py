@@ -49,12 +49,14 @@ class Horizon:
     """The time ahead in S slices with the links expected in each.
 
     `edges_s` (S + 1,) from 0 to the horizon. `states` holds, slice after slice, the links of each of N
-    scenarios; `glimpse` the median links of each slice, then those of each scenario in the last one.
+    scenarios; `glimpse` the median links of each slice, then those of each scenario in the last one;
+    `carriers` what the layers of a move find now where that is something else than messages find.
     """
 
     edges_s: NDArray[np.float64]
     states: States
     glimpse: States
+    carriers: LinkState | None = None
 
     @property
     def slices(self) -> int:
@@ -66,6 +68,17 @@ class Horizon:
         """The median links of each slice."""
         median = self.glimpse.bandwidth_bps[: self.slices]
         return tuple(map(LinkState, median, self.glimpse.latency_s))
+
+    @property
+    def moving(self) -> LinkState:
+        """The links that the layers of a move take now."""
+        return self.carriers or LinkState(self.glimpse.bandwidth_bps[0], self.glimpse.latency_s[0])
+
+    def scenarios(self, at_s: float) -> States:
+        """The links of each scenario in the slice that holds this moment."""
+        slice_ = min(int(np.searchsorted(self.edges_s, at_s, side="right")) - 1, self.slices - 1)
+        part = slice(slice_ * SCENARIOS, (slice_ + 1) * SCENARIOS)
+        return States(self.states.bandwidth_bps[part], self.states.latency_s[part])
 
     @property
     def cautious(self) -> LinkState:
@@ -99,7 +112,8 @@ def ahead(forecast: Forecast, horizon_s: float, outages: Outages) -> Horizon:
     states = _scenarios((edges[:-1] + edges[1:]) / 2, forecast, at, outages)
     glimpse = np.concatenate([median, states[-SCENARIOS:]])
     latency = forecast.latency_s
-    return Horizon(edges, *(States(x, np.broadcast_to(latency, x.shape)) for x in (states, glimpse)))
+    shown, seen = (States(x, np.broadcast_to(latency, x.shape)) for x in (states, glimpse))
+    return Horizon(edges, shown, seen)
 
 
 def _scenarios(
@@ -169,7 +183,7 @@ class Asked:
 
     def _moves(self, old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
         """Seconds and egress of going over from a plan to each of some."""
-        found = [self.estimator.move(old, plan, self.horizon.middle[0]) for plan in new]
+        found = [self.estimator.move(old, plan, self.horizon.moving) for plan in new]
         pauses = [pause_s(self.estimator, move, self.restart_s) for move in found]
         return pauses, [egress_usd(self.estimator, move.bytes) for move in found]
 

@@ -3,30 +3,34 @@ depth (spec 4.5 d).
 
 Which domain computes what is decided first, for what links and relays give (`policy.relays`); then the routes
 of that plan's messages, and how many micro-batches it sends ahead. Turning places nothing elsewhere and stops
-nothing, so the knobs are set for the moment, and again at the next decision. They are timed exactly, under
-every scenario of the time until then, with the links that the plan's own messages share.
+nothing, so the knobs are set for the time until the next periodic decision, and again at that one. They are
+timed exactly, under every scenario of the links halfway there, with the links that the plan's own messages
+share.
+
+Links with half of their relays are a rough picture. So before layers move, the running plan and the one to
+move to are compared once more over the whole horizon, both with their knobs turned.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE
-from policy.horizon import SCENARIOS, Horizon, per_iteration
+from policy.horizon import SCENARIOS, Horizon, pause_s, per_iteration
 from policy.objective import Objective, Outcome, speed_alone
-from policy.protocol import Decision
+from policy.protocol import Context, Decision
 from policy.rates import States, iteration_ns, per_second, route_bps
 from policy.relays import Relays, message_bits, soonest, through_bps
 from policy.static import base_plan
-from twin import tied
+from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.moving import move_bytes, needs_restart
 from twin.plan import Plan
+from twin.traffic import crossings, iteration_bytes
 from twin.view import View
 
 Float = NDArray[np.float64]
@@ -57,15 +61,6 @@ def deepened(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
             yield other
 
 
-def flows(estimator: Estimator, plan: Plan) -> list[Link]:
-    """Directed pairs of domains between which a pipeline sends: of its boundaries, both ways, and of the ends
-    of a tied embedding."""
-    found = [pair for a, b in pairwise(plan.order) for pair in ((a, b), (b, a))]
-    if len(plan.order) > 2 and tied.step_bytes(estimator.job, plan.stages):
-        found += [(plan.order[-1], plan.order[0]), (plan.order[0], plan.order[-1])]
-    return found
-
-
 def times_ns(
     estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
 ) -> NDArray[np.int64]:
@@ -73,11 +68,12 @@ def times_ns(
 
     As in `twin.rate_training`: a flow that meets others of the plan gets what they leave, each sending its
     mean traffic, and at least an even share. Of plans whose messages do not meet it is that of
-    `policy.rates.iteration_ns`.
+    `policy.rates.iteration_ns`. Where a flow that others meet is held back elsewhere they get what it leaves,
+    which is not counted here, nor are limits of domains that several flows share.
     """
     if not plan.routes:
         return iteration_ns(estimator, plan, states, slowdown)
-    direct, pairs = replace(plan, routes=()), flows(estimator, plan)
+    direct, pairs = replace(plan, routes=()), crossings(estimator.job, plan)
     ways = [plan.route(*pair) for pair in pairs]
     bandwidth, latency = states.bandwidth_bps.copy(), np.array(states.latency_s, dtype=np.float64)
     for (i, j), way in zip(pairs, ways, strict=True):
@@ -87,7 +83,7 @@ def times_ns(
     users = Counter(link for way in ways for link in way)
     if max(users.values(), default=0) < 2:
         return alone
-    mean_bps = plan.micro_batches * message_bits(estimator.job, plan) * per_second(alone)
+    mean_bps = iteration_bytes(estimator.job, plan) * BITS_PER_BYTE * per_second(alone)
     for (i, j), way in zip(pairs, ways, strict=True):
         for a, b in way:
             whole, others = states.bandwidth_bps[:, a, b], users[a, b] - 1
@@ -96,49 +92,69 @@ def times_ns(
     return iteration_ns(estimator, direct, States(bandwidth, latency), slowdown)
 
 
-class Knobs:
-    """Sets the knobs of plans of one estimator, for the weights of a run."""
+def time_ns(estimator: Estimator, plan: Plan, links: LinkState, slowdown: Float | None = None) -> int:
+    """`times_ns` under one link state; that of the estimator where no routes are given."""
+    if not plan.routes:
+        return estimator.iter_ns(plan, links, slowdown)
+    return int(times_ns(estimator, plan, States.of([links]), slowdown)[0])
 
-    def __init__(self, estimator: Estimator, weights: tuple[float, float, float]) -> None:
-        self._estimator = estimator
-        self._relayed = speed_alone(weights)
-        self._through_bps = through_bps(estimator.cluster)
+
+class Knobs:
+    """Sets the knobs of plans of one run."""
+
+    def __init__(self, context: Context) -> None:
+        self._estimator, self._context = context.estimator, context
+        self._relayed = speed_alone(context.weights)
+        self._through_bps = through_bps(context.cluster)
         self._asked: tuple[Plan, tuple[int, ...]] | None = None
         self._answer = False
 
-    def seen(self, view: View, horizon: Horizon) -> tuple[View, Horizon]:
+    def view(self, view: View) -> View:
         """What is decided by: the running plan with plain knobs, and links as messages find them over relays.
         The links themselves where more than speed counts: what passes a third domain is paid for twice."""
-        plan = None if view.plan is None else plain(view.plan)
-        if not self._relayed:
-            return replace(view, plan=plan), horizon
-        relays = Relays(self._estimator.cluster, self._message_bits(view))
-        return replace(view, plan=plan, forecast=relays.forecast(view.forecast)), relays.horizon(horizon)
+        seen = replace(view, plan=None if view.plan is None else plain(view.plan))
+        return replace(seen, forecast=self._relays(view).forecast(view.forecast)) if self._relayed else seen
 
-    def _message_bits(self, view: View) -> float:
-        """Of the running plan; before there is one of the static plan, or the least there can be."""
+    def seen(self, view: View, horizon: Horizon) -> tuple[View, Horizon]:
+        """`view`, and the time ahead with the same links."""
+        return self.view(view), self._relays(view).horizon(horizon) if self._relayed else horizon
+
+    def _relays(self, view: View) -> Relays:
+        """For messages of the running plan; before there is one of the static plan, or the least there can
+        be."""
         job, plan = self._estimator.job, view.plan or base_plan(self._estimator, view)
-        if plan is None:
-            return float(job.message_bytes(min(job.micro_batches_allowed)) * BITS_PER_BYTE)
-        return message_bits(job, plan)
+        least = job.message_bytes(min(job.micro_batches_allowed)) * BITS_PER_BYTE
+        return Relays(self._context.cluster, float(least) if plan is None else message_bits(job, plan))
 
     def turn(
         self, decision: Decision, view: View, horizon: Horizon, objective: Objective, *, deepen: bool = True
     ) -> Decision:
         """A decision between plans with plain knobs as one for `view`, whose plan has them turned already:
-        to hold becomes to turn where that pays. `horizon` has the links themselves; without `deepen` the
-        warm-up depth of a plan that is kept stays."""
-        goal = decision.plan
-        kept = view.plan is not None and goal in (None, plain(view.plan))
-        if kept:
-            goal = view.plan
+        to hold becomes to turn where that pays, to move becomes to stay where only moving to plain knobs
+        would pay. `horizon` has the links themselves; without `deepen` the warm-up depth of a plan that is
+        kept stays. What is predicted is of the plan as it will run; scores stay those of plain knobs."""
+        kept = view.plan is not None and decision.plan in (None, plain(view.plan))
+        goal = view.plan if kept else decision.plan
         if goal is None or goal.sync is not None or not self._legal(goal, view.free_gpus):
             return decision
-        states = States(horizon.states.bandwidth_bps[:SCENARIOS], horizon.states.latency_s[:SCENARIOS])
-        best = self._best(goal, states, view.slowdown, objective, deepen=deepen or not kept)
-        if not kept and view.plan is not None:
-            best = self._carried(view.plan, best, horizon)
-        return _told(decision, view, goal, best)
+        if kept or view.plan is None:
+            best, iter_s = self._best(goal, view, horizon, objective, 0.0, deepen=deepen or not kept)
+            return _told(decision, view, goal, best, iter_s)
+        return self._gone(decision, view.plan, goal, view, horizon, objective, deepen=deepen)
+
+    def _gone(
+        self, decision: Decision, old: Plan, new: Plan, view: View, horizon: Horizon, objective: Objective,
+        *, deepen: bool,
+    ) -> Decision:  # fmt: skip
+        """A decision to move, or to stay where the old plan with its knobs turned brings as much."""
+        lost_s = self._pause_s(old, self._carried(old, new, horizon), horizon)
+        best, iter_s = self._best(new, view, horizon, objective, lost_s, deepen=True)
+        if self._relayed and old.sync is None and not self._estimator.problems(old, view.free_gpus):
+            stay, stay_s = self._best(old, view, horizon, objective, 0.0, deepen=deepen)
+            if self._brings(stay, view, horizon, 0.0) >= self._brings(best, view, horizon, lost_s):
+                reason = f"the running plan brings no less with its knobs turned; {decision.reason}"
+                return _told(replace(decision, plan=None, reason=reason), view, old, stay, stay_s)
+        return _told(decision, view, new, self._carried(old, best, horizon), iter_s)
 
     def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
         """Whether a plan can run; the last answer is kept."""
@@ -147,27 +163,44 @@ class Knobs:
             self._asked, self._answer = asked, not self._estimator.problems(*asked)
         return self._answer
 
+    def _pause_s(self, old: Plan, new: Plan, horizon: Horizon) -> float:
+        """How long going over stops training, at most the horizon."""
+        move = self._estimator.move(old, new, horizon.moving)
+        return min(pause_s(self._estimator, move, self._context.restart_s), horizon.length_s)
+
+    def _brings(self, plan: Plan, view: View, horizon: Horizon, pause_s: float) -> float:
+        """Iterations over the horizon after a pause, in the mean over its scenarios."""
+        rate = per_second(times_ns(self._estimator, plan, horizon.states, view.slowdown))
+        left_s = np.diff(np.maximum(horizon.edges_s, pause_s))
+        return float(rate.reshape(horizon.slices, SCENARIOS).mean(axis=1) @ left_s)
+
     def _best(
-        self, goal: Plan, states: States, slowdown: Float, objective: Objective, *, deepen: bool
-    ) -> Plan:
-        """The goal, or the best of its variants if that is worth turning to."""
-        value = cache(lambda plan: objective.value(self._outcome(plan, states, slowdown, objective)))
+        self, goal: Plan, view: View, horizon: Horizon, objective: Objective, pause_s: float, *, deepen: bool
+    ) -> tuple[Plan, float]:
+        """The goal, or the best of its variants if that is worth turning to, from the end of the pause until
+        the next decision; and the seconds of its iterations then."""
+        states = horizon.scenarios(pause_s + self._context.period_s / 2)
+        found = cache(lambda plan: self._outcome(plan, states, view.slowdown))
+
+        def value(plan: Plan) -> float:
+            return objective.value(found(plan))
+
         best = goal
         for plan in self._routed(goal, states, widely=deepen):
             best = max(best, plan, key=value)
         for plan in deepened(self._estimator, best) if deepen else ():
             best = max(best, plan, key=value)
-        if best is goal:
-            return goal
-        before = self._outcome(goal, states, slowdown, objective).iter_s / objective.base.iter_s
-        return best if value(best) > value(goal) + WORTH * min(before, 1.0) else goal
+        before = found(goal).iter_s / objective.base.iter_s
+        if best is not goal and value(best) <= value(goal) + WORTH * min(before, 1.0):
+            best = goal
+        return best, found(best).iter_s
 
-    def _outcome(self, plan: Plan, states: States, slowdown: Float, objective: Objective) -> Outcome:
-        """What a plan brings until the next decision, in the mean over the states."""
+    def _outcome(self, plan: Plan, states: States, slowdown: Float) -> Outcome:
+        """What a plan brings in the mean over the states."""
         rate = float(per_second(times_ns(self._estimator, plan, states, slowdown)).mean())
         if rate == 0:
             return Outcome(float("inf"), 0.0, 0.0)
-        if speed_alone(objective.weights):
+        if self._relayed:
             return Outcome(1 / rate, 0.0, 0.0)
         busy_s, usd = per_iteration(self._estimator, plan, slowdown)
         return Outcome(1 / rate, busy_s * rate, usd)
@@ -175,7 +208,7 @@ class Knobs:
     def _routed(self, plan: Plan, states: States, *, widely: bool) -> Iterator[Plan]:
         """The plan with relays by which messages arrive sooner than now, beside the others of the plan; if
         `widely`, also with those that are best for each pair alone, and without relays."""
-        pairs = flows(self._estimator, plan)
+        pairs = crossings(self._estimator.job, plan)
         used = tuple(route for route in plan.routes if (route[0], route[-1]) in pairs)
         found = [
             self._soonest(plan, pairs, states, beside=beside) for beside in ((True, False)[: 1 + widely])
@@ -197,12 +230,13 @@ class Knobs:
         return tuple((i, k, j) for (i, j), k in zip(pairs, via.tolist(), strict=True) if k >= 0)
 
     def _carried(self, old: Plan, new: Plan, horizon: Horizon) -> Plan:
-        """With relays for the layers that move, too, where that shortens the move."""
-        if not needs_restart(old, new):
+        """With relays for the layers that move, too, where that shortens the move and speed alone counts:
+        what passes a third domain is paid for twice."""
+        if not (self._relayed and needs_restart(old, new)):
             return new
-        estimator, links = self._estimator, horizon.middle[0]
+        estimator, links = self._estimator, horizon.moving
         moved = move_bytes(estimator.job, old, new, estimator.cluster.size)
-        taken = {(route[0], route[-1]) for route in new.routes} | set(flows(estimator, new))
+        taken = {(route[0], route[-1]) for route in new.routes} | set(crossings(estimator.job, new))
         more = []
         for i, j in zip(*np.nonzero(moved), strict=True):
             if i != j and (i, j) not in taken:
@@ -216,7 +250,7 @@ class Knobs:
         return relayed if more and relayed_s < direct_s else new
 
 
-def _told(decision: Decision, view: View, goal: Plan, best: Plan) -> Decision:
+def _told(decision: Decision, view: View, goal: Plan, best: Plan, iter_s: float) -> Decision:
     """The decision with the plan as it is to run; among what was compared, too."""
     answer = None if best == view.plan else best
     as_they_run = {plain(plan): plan for plan in (view.plan, best) if plan is not None}
@@ -224,7 +258,8 @@ def _told(decision: Decision, view: View, goal: Plan, best: Plan) -> Decision:
     reason = decision.reason
     if answer is not None and decision.plan is None:
         reason += f"; turns{_turned(goal, best)}"
-    return replace(decision, plan=answer, reason=reason, candidates=shown)
+    predicted = iter_s if np.isfinite(iter_s) else decision.predicted_iter_s
+    return replace(decision, plan=answer, reason=reason, candidates=shown, predicted_iter_s=predicted)
 
 
 def _turned(old: Plan, new: Plan) -> str:

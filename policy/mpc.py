@@ -58,7 +58,7 @@ class Mpc:
         self._scout = Scout(context.estimator, self.tuning.candidates)
         self._watch = Watch(context.cluster.size, self.tuning.outage_s)
         self._hindsight = Hindsight(context.estimator, context.restart_s)
-        self._knobs = Knobs(context.estimator, context.weights)
+        self._knobs = Knobs(context)
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan with the best expected objective over the horizon."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ingest.units import BITS_PER_BYTE
 from policy.horizon import Horizon
 from policy.rates import States
-from twin.domain import Cluster
+from twin.domain import Cluster, LinkState
 from twin.job import JobSpec
 from twin.plan import Plan
 from twin.view import Forecast
@@ -36,6 +36,8 @@ of mpc all of it is better on storm (101.4 us a token, not 103.5; two seeds), wo
 122.3) and planet-405b (70.0, not 61.6); no relays, but where routes are set, are worse on storm (107.0) and
 better on the others (120.3, 60.5).
 """
+ENDLESS_BITS = 1e30
+"""With so much to send only the width of a way counts."""
 LOOKED_AT = 6
 """Relays of a pair that are looked at in every scenario of a horizon: those that are best under its median
 links. All of them up to eight domains."""
@@ -78,11 +80,13 @@ class Relays:
         return States(bandwidth, latency), via
 
     def horizon(self, horizon: Horizon) -> Horizon:
-        """The time ahead with the links as messages will find them."""
-        glimpse = horizon.glimpse
+        """The time ahead with the links as messages will find them, and as the layers of a move do now."""
+        glimpse, now = horizon.glimpse, horizon.moving
         relays = self._leading(glimpse.bandwidth_bps[[0, horizon.slices - 1]], glimpse.latency_s[0])
         states, seen = self.ways(horizon.states, relays)[0], self.ways(glimpse, relays)[0]
-        return replace(horizon, states=states, glimpse=seen)
+        bulk, _ = replace(self, bits=ENDLESS_BITS).ways(States(now.bandwidth_bps[None], now.latency_s[None]))
+        found = LinkState(bulk.bandwidth_bps[0], bulk.latency_s[0])
+        return replace(horizon, states=states, glimpse=seen, carriers=found)
 
     def forecast(self, forecast: Forecast) -> Forecast:
         """The median links of each horizon, the deviation that of the narrowest link of the way, the latency

@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from policy.knobs import flows
+from ingest.units import BITS_PER_BYTE
 from policy.rates import States, iteration_ns, per_second
 from policy.relays import add_users, message_bits, soonest, through_bps
 from twin.estimate import Estimator
 from twin.plan import Plan
+from twin.traffic import crossings, iteration_bytes
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -25,9 +26,9 @@ ROUNDS = 2
 def turned_ns(estimator: Estimator, plan: Plan, states: States) -> Int | None:
     """Iteration time of a pipeline with direct routes in each state (T,), its relays turned; None where links
     are the best way for every message."""
-    pairs = flows(estimator, plan)
+    pairs = crossings(estimator.job, plan)
     source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    bits = message_bits(estimator.job, plan)
+    bits, sent = message_bits(estimator.job, plan), iteration_bytes(estimator.job, plan) * BITS_PER_BYTE
     bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
     through = through_bps(estimator.cluster)
     best: Int | None = None
@@ -43,7 +44,7 @@ def turned_ns(estimator: Estimator, plan: Plan, states: States) -> Int | None:
             return iteration_ns(estimator, plan, States(width, late))
 
         alone = timed(np.zeros(len(states)))
-        found = timed(plan.micro_batches * bits * per_second(alone))
+        found = timed(sent * per_second(alone))
         best = found if best is None else np.minimum(best, found)
     return best
 

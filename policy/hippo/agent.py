@@ -102,7 +102,7 @@ class HiPpo:
         self._scout = Scout(context.estimator, SEARCHED)
         self._watch = Watch(context.cluster.size, OUTAGE_S)
         self._hindsight = Hindsight(context.estimator, context.restart_s)
-        self._knobs = Knobs(context.estimator, context.weights)
+        self._knobs = Knobs(context)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
 
     def decide(self, view: View) -> Decision:

@@ -89,7 +89,7 @@ class Question:
 
     def _moves(self, old: Codes, new: Codes) -> tuple[Float, Float]:
         """Seconds and egress of going over from `old[p]` to `new[p]` at the present links."""
-        now = self.horizon.middle[0]
+        now = self.horizon.moving
         shape = (len(new), *now.latency_s.shape)
         links = np.broadcast_to(now.bandwidth_bps, shape), np.broadcast_to(now.latency_s, shape)
         seconds, usd = self.timer.moves(old, new, *links)

@@ -4,7 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.knobs import flows, times_ns
+from policy.knobs import times_ns
 from policy.rates import States, iteration_ns
 from policy.turned import turned_ns
 from tests.plays import plan_over
@@ -12,6 +12,7 @@ from tests.policy.cases import links
 from tests.policy.views import flat
 from tests.worlds import toy_setup
 from twin.estimate import Estimator
+from twin.traffic import crossings
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -21,7 +22,7 @@ def test_lies_between_the_links_alone_and_the_best_of_all_relays(seed: int) -> N
     estimator, rng = Estimator(setup.cluster, setup.job), np.random.default_rng(seed)
     plan = plan_over(setup, (2, 0, 1), (12, 11, 11))
     states = States.of([links(4, rng, low_bps=5e7) for _ in range(6)])
-    pairs = flows(estimator, plan)
+    pairs = crossings(estimator.job, plan)
     best = iteration_ns(estimator, plan, states)
     direct = best.copy()
     for vias in product(*([-1, *sorted(set(range(4)) - {i, j})] for i, j in pairs)):
