@@ -107,8 +107,10 @@ def clairvoyant(
     *,
     restart_s: float,
     used_plans: Sequence[Plan] = (),
+    copied_ahead: bool = False,
 ) -> Bound:
-    """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used.
+    """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used. With
+    `copied_ahead` layers move beside training, and a move costs its restart alone.
 
     Raises:
         InfeasibleError: no plan fits the model.
@@ -125,22 +127,25 @@ def clairvoyant(
         raise InfeasibleError(f"no plan fits {estimator.job.model.name} into the cluster: there is no bound")
     fixed = best_fixed(estimator, made, pool.best())
     pool.add([fixed.plan])
-    paths = _Paths(pool, [*used_plans, *space], restart_s)
+    paths = _Paths(pool, [*used_plans, *space], restart_s, copied_ahead)
     if not space:
         paths.improve()
     found = _described(paths, fixed, exact=bool(space))
     others = [plan for plan in used_plans if not uses_local_sgd(plan)]
     if len(others) == len(used_plans):
         return found
-    alone = clairvoyant(estimator, wan, decision_times_ns, restart_s=restart_s, used_plans=others)
-    return replace(found, synchronous_tokens=alone.tokens)
+    alone = clairvoyant(
+        estimator, wan, decision_times_ns, restart_s=restart_s, used_plans=others, copied_ahead=copied_ahead
+    )
+    return replace(found, tokens=max(found.tokens, alone.tokens), synchronous_tokens=alone.tokens)
 
 
 class _Paths:
     """The best path over a growing set of families."""
 
-    def __init__(self, pool: Pool, keep: Sequence[Plan], restart_s: float) -> None:
+    def __init__(self, pool: Pool, keep: Sequence[Plan], restart_s: float, copied_ahead: bool) -> None:
         self.pool, self.restart_s, self.keep = pool, restart_s, set(keep)
+        self.copied_ahead = copied_ahead
         self.value = 0.0
         self.legs: list[Leg] = []
         self.on_leg: list[Family] = []
@@ -173,7 +178,7 @@ class _Paths:
             costs.block,
             costs.start,
             costs.entry,
-            costs.table,
+            np.zeros_like(costs.table) if self.copied_ahead else costs.table,
             restart_s=self.restart_s,
             floor=floor,
         )

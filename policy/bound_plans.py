@@ -48,18 +48,20 @@ class Pool:
     def __init__(self, estimator: Estimator, made: Grid) -> None:
         self.estimator, self.made = estimator, made
         self._families: dict[tuple[object, ...], Family] = {}
-        self._seen: set[Plan] = set()
+        self._direct: dict[Plan, float] = {}
+        """Iterations over the window of every plan taken in, as it is."""
         self._grids: dict[float, Grid] = {}
 
     def add(self, plans: Iterable[Plan]) -> int:
         """Take in the plans that are new; how many families that adds."""
         before = len(self._families)
         for plan in plans:
-            if plan in self._seen:
+            if plan in self._direct:
                 continue
-            self._seen.add(plan)
             key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None)
-            rate = self._rate(plan)
+            as_it_is = self.made.rate(self.estimator, plan)
+            self._direct[plan] = float(as_it_is @ self.made.lengths_s)
+            rate = self._turned(plan, as_it_is)
             old = self._families.get(key)
             assert old is None or not needs_restart(old.plan, plan)
             known = () if old is None else old.plans
@@ -73,7 +75,8 @@ class Pool:
         for family in families:
             if not family.deep:
                 variants = (other for plan in family.plans for other in deepened(self.estimator, plan))
-                rate = np.maximum.reduce([family.rate, *map(self._rate, dict.fromkeys(variants))])
+                rates = [self._turned(p, self.made.rate(self.estimator, p)) for p in dict.fromkeys(variants)]
+                rate = np.maximum.reduce([family.rate, *rates])
                 self._families[key_of[id(family)]] = replace(family, rate=rate, deep=True)
         return [self._families[key_of[id(family)]] for family in families]
 
@@ -88,9 +91,8 @@ class Pool:
             found += around(self.estimator, made, first, last, start, top)
         return found
 
-    def _rate(self, plan: Plan) -> Float:
-        """Iterations per second in every slot (S,): as it is, or with its relays turned in each."""
-        rate = self.made.rate(self.estimator, plan)
+    def _turned(self, plan: Plan, rate: Float) -> Float:
+        """Iterations per second in every slot (S,): as it is, `rate`, or with its relays turned in each."""
         if plan.sync is not None or len(plan.shares) < 2:
             return rate
         turned = turned_ns(self.estimator, replace(plan, routes=()), self.made.states)
@@ -109,10 +111,9 @@ class Pool:
         return list(self._families.values())
 
     def best(self) -> Plan:
-        """The plan that does most over the window alone."""
-        plans = [(plan, family) for family in self.families for plan in family.plans]
-        rates = [self.made.rate(self.estimator, plan) if len(f.plans) > 1 else f.rate for plan, f in plans]
-        return plans[int(np.argmax([rate @ self.made.lengths_s for rate in rates]))][0]
+        """The plan that does most over the window alone, its knobs never turned."""
+        direct = [plan for plan in self._direct if not plan.routes] or list(self._direct)
+        return max(direct, key=self._direct.__getitem__)
 
     def work(self, first: int = 0, last: int | None = None) -> Float:
         """Iterations of each family over slots [first, last)."""

@@ -214,13 +214,14 @@ class Used:
 
 def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
     """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
-    used = Used.of(store, logged)
+    used, moving = Used.of(store, logged), setup.scenario.moving
     return clairvoyance.clairvoyant(
         setup.estimator(),
         setup.wan,
         sorted(used.times),
-        restart_s=setup.scenario.moving.restart_s,
+        restart_s=moving.restart_s,
         used_plans=tuple(used.plans),
+        copied_ahead=moving.mode == "pre_copy",
     )
 
 
