@@ -12,8 +12,9 @@ from ingest.units import to_ns
 from policy.hippo.config import HiPpoConfig
 from policy.hippo.env import Twins
 from policy.hippo.features import Features
-from policy.hippo.footage import Footage, filmed
+from policy.hippo.footage import Films, filmed
 from policy.hippo.problem import Codes, Problem
+from policy.protocol import Context
 from policy.relays import Relays, message_bits
 from policy.static import equal_cuts
 from twin.collectives import Path, all_reduce_s
@@ -36,14 +37,19 @@ class Course:
     setup: Setup
     features: Features
     base: Codes
-    practice: Footage
-    validation: Footage
+    practice: Films
+    validation: Films
     lower_reward: NDArray[np.float64]  # (C, Z, Q)
 
     @property
     def problem(self) -> Problem:
         """Tables of the cluster."""
         return self.features.problem
+
+    def context(self, weights: tuple[float, float, float], rng: np.random.Generator) -> Context:
+        """What a policy is told that is asked about this cluster."""
+        period_s = self.setup.scenario.control.period_s
+        return Context(self.problem.estimator, period_s, self.features.restart_s, weights, rng)
 
     def twins(self, config: HiPpoConfig, *, validate: bool = False) -> Twins:
         """The environment; with `validate` over the held-out part with the scenario's own weights."""
@@ -78,11 +84,15 @@ def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None)
         raise InfeasibleError(f"{scenario.name}: the static plan is not among those that training considers")
     features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
     samples = config.rollout.samples_per_period
-    practice = filmed(setup, samples, seed=config.seed)
-    # In the same conditions as practice: what is learned for all of them may cost something in each.
-    held_out = filmed(validation or setup, samples, seed=config.seed + 1)
     relays = Relays(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
-    practice, held_out = practice.relayed(relays), held_out.relayed(relays)
+    # In the same conditions as practice: what is learned for all of them may cost something in each.
+    practice, held_out = (
+        Films(film, film.relayed(relays))
+        for film in (
+            filmed(setup, samples, seed=config.seed),
+            filmed(validation or setup, samples, seed=config.seed + 1),
+        )
+    )
     if not config.parts.forecast:
         practice, held_out = practice.without_forecast(), held_out.without_forecast()
     if validation is None:

@@ -14,8 +14,8 @@ Fluid approximations against `twin.cluster.World` with the kernel engine, all st
 times a period instead of followed change by change; iterations are a rate, so none is lost or waited for at
 a move; a move takes its bytes at the links' state at its beginning; triggers are periodic; no GPU fails;
 computing is at nominal speed; where speed alone counts each pair of domains has the better of its link and
-its relays at every sample (`policy.relays`), whatever else of the plan is on these, and the warm-up is not
-deepened. The filter is warm at the start of an episode.
+its relays at every sample, each relay at half of its width (`policy.relays`), whatever else of the plan is on
+these; the warm-up is not deepened. The filter is warm at the start of an episode.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from policy.exact import Lines
 from policy.hippo.config import PenaltyConfig, RolloutConfig
 from policy.hippo.features import TRIGGERS, Features, Situation
-from policy.hippo.footage import Footage
+from policy.hippo.footage import Films, joined
 from policy.hippo.problem import Codes
 from policy.hippo.timing import Rows, rate
+from policy.objective import speed_alone
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -59,7 +60,8 @@ class Step:
 
 
 class Twins:
-    """E twins of one cluster over one footage; `base` is the static plan (one plan).
+    """E twins of one cluster over the same decisions; `base` is the static plan (one plan). A twin whose
+    weights are speed alone lives in the relayed film, another one in that of the links themselves.
 
     Without `hold` every decision names a plan; naming the running one changes nothing.
     """
@@ -67,7 +69,7 @@ class Twins:
     def __init__(
         self,
         features: Features,
-        footage: Footage,
+        films: Films,
         base: Codes,
         *,
         rollout: RolloutConfig,
@@ -77,7 +79,9 @@ class Twins:
         weights: tuple[float, float, float],
         hold: bool = True,
     ):
-        self.features, self.footage, self.base = features, footage, base
+        self.features, self.base = features, base
+        self.footage = footage = joined([films.relayed, films.direct])
+        self._decisions = len(films.direct)
         self.problem, self.timer = features.problem, features.timer
         self.rollout, self.penalties = rollout, penalties
         self.period_s, self.restart_s, self.weights, self.hold = period_s, restart_s, weights, hold
@@ -103,9 +107,9 @@ class Twins:
             self.w = np.tile(np.array(self.weights), (self.size, 1))
             where = np.ones(self.size, np.bool_)
         n = int(where.sum())
-        first = rng.integers(0, len(self.footage), n)
+        first = rng.integers(0, self._decisions, n)
         # Not so late in a segment that the episode would be a stump, where the segment allows.
-        length = min(self.rollout.episode_steps, len(self.footage) // 2)
+        length = min(self.rollout.episode_steps, self._decisions // 2)
         end = self.footage.segment_end[first]
         self.at[where] = np.maximum(np.minimum(first, end - length), 0)
         self.age[where], self.pause_s[where], self.owed_usd[where] = 0, 0.0, 0.0
@@ -119,6 +123,8 @@ class Twins:
             self.w[where] = np.where(rng.random((n, 1)) < OWN_WEIGHTS, self.weights, drawn)
         else:
             self.w[where] = self.rollout.weights
+        links_alone = ~np.array([speed_alone(tuple(w)) for w in self.w[where].tolist()])
+        self.at[where] += links_alone * self._decisions
         return self.situation()
 
     def situation(self) -> Situation:

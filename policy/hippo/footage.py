@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import NS_PER_S, to_ns
+from policy.objective import speed_alone
 from policy.relays import Relays
 from twin.disturbance_settings import Noise, Perturbation, Regime
 from twin.domain import LinkState
@@ -104,6 +105,27 @@ class Footage:
         """The decisions `index`, whose segments end at `segment_end`."""
         chosen = {name: getattr(self, name)[index] for name in MOVING}
         return replace(self, segment_end=segment_end, **chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Films:
+    """The same decisions twice: links themselves, and as messages find them over relays."""
+
+    direct: Footage
+    relayed: Footage
+
+    def seen(self, weights: tuple[float, float, float]) -> Footage:
+        """What the policy is shown and has under these weights, as `policy.knobs.Knobs.view` decides it."""
+        return self.relayed if speed_alone(weights) else self.direct
+
+    def without_forecast(self) -> "Films":
+        """`Footage.without_forecast` of both."""
+        return Films(self.direct.without_forecast(), self.relayed.without_forecast())
+
+    def split(self, share: float) -> tuple["Films", "Films"]:
+        """`Footage.split` of both."""
+        (early, late), (relayed_early, relayed_late) = self.direct.split(share), self.relayed.split(share)
+        return Films(early, relayed_early), Films(late, relayed_late)
 
 
 def joined(parts: Sequence[Footage]) -> Footage:

@@ -7,7 +7,7 @@ of runs. What was logged can be weighted by how well it turned out: exp(advantag
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,13 +19,14 @@ from policy.hippo.config import HiPpoConfig, ImitationConfig
 from policy.hippo.course import Course
 from policy.hippo.decode import Actions, joined, replayed
 from policy.hippo.features import situation
+from policy.hippo.footage import Footage
 from policy.hippo.judge import Case, case, judge
 from policy.hippo.lower import LowerAgent
 from policy.hippo.observation import Observation, stack
 from policy.hippo.problem import Problem
 from policy.hippo.upper import UpperAgent
-from policy.knobs import plain
-from policy.protocol import Context, Policy
+from policy.knobs import Knobs, plain
+from policy.protocol import Policy
 from twin.plan import Plan
 from twin.seeds import generator
 from twin.view import Forecast, View
@@ -97,14 +98,16 @@ def logged_lessons(course: Course, decisions: Sequence[Logged], config: Imitatio
     """
     found, weights, problem = [], [], course.problem
     objective = course.setup.scenario.weights.vector
+    knobs = Knobs(course.context(objective, np.random.default_rng(0)))
     for one in decisions:
-        running = None if one.view.plan is None else plain(one.view.plan)  # knobs are not the network's
+        view = knobs.view(one.view)
+        running = view.plan  # knobs are not the network's
         target = running if one.plan is None else plain(one.plan)
         codes = problem.encode(target) if target is not None else None
         if codes is None or tuple(one.view.free_gpus) != problem.free:
             continue
         held = problem.encode(running) is not None if running is not None else False
-        seen = situation(problem, replace(one.view, plan=running), objective, held)
+        seen = situation(problem, view, objective, held)
         answer = replayed(problem.masks, codes, np.array([target != running]))
         found.append((course.features.observe(seen), answer))
         weights.append(min(float(np.exp(one.advantage / config.beta)), HEAVIEST) if config.beta else 1.0)
@@ -122,26 +125,25 @@ def _lessons(
 def _conversation(
     course: Course, teacher: Policy, config: HiPpoConfig, rng: np.random.Generator
 ) -> list[tuple[Observation, Actions]]:
-    control, film, problem = course.setup.scenario.control, course.practice, course.problem
+    period_s, film, problem = course.setup.scenario.control.period_s, course.practice.direct, course.problem
     weights = _weights(config, course, rng)
-    context = Context(problem.estimator, control.period_s, course.features.restart_s, weights, rng)
-    teacher.reset(context)
+    teacher.reset(course.context(weights, rng))
     at, plan, since, found = int(rng.integers(len(film))), None, 0.0, []
     end = int(film.segment_end[at])
     for _ in range(QUESTIONS):
         if at >= end:
             break
-        view = _view(course, at, plan, since)
-        decision = teacher.decide(view)
+        decision = teacher.decide(_view(course, film, at, plan, since))
         target = plan if decision.plan is None else plain(decision.plan)  # knobs are not the network's
         codes = problem.encode(target) if target is not None else None
         if codes is None:
             break
         go = np.array([target != plan or not config.parts.hold])
+        view = _view(course, course.practice.seen(weights), at, plan, since)
         seen = situation(problem, view, weights, plan is not None and config.parts.hold)
         found.append((course.features.observe(seen), replayed(problem.masks, codes, go)))
         jump = int(rng.integers(1, LATER + 1))
-        since = (0.0 if target != plan else since) + jump * control.period_s
+        since = (0.0 if target != plan else since) + jump * period_s
         plan, at = target, at + jump
     return found
 
@@ -155,8 +157,8 @@ def _weights(config: HiPpoConfig, course: Course, rng: np.random.Generator) -> t
     return float(w[0]), float(w[1]), float(w[2])
 
 
-def _view(course: Course, at: int, plan: Plan | None, since_s: float) -> View:
-    film, problem = course.practice, course.problem
+def _view(course: Course, film: Footage, at: int, plan: Plan | None, since_s: float) -> View:
+    problem = course.problem
     return View(
         now_ns=to_ns(at * course.setup.scenario.control.period_s),
         trigger="start" if plan is None else "period",

@@ -44,7 +44,9 @@ def test_a_lone_decision_is_in_both_parts() -> None:
 
 def test_practice_has_links_as_messages_find_them() -> None:
     """A link that falls to a fiftieth is driven around, in what is known and in what is true."""
-    slow = prepared(toy_setup(3, bps=5e9, seconds=6000.0, steps={(0, 1): [(600.0, 1e8)]}), CONFIG).practice
+    slow = prepared(
+        toy_setup(3, bps=5e9, seconds=6000.0, steps={(0, 1): [(600.0, 1e8)]}), CONFIG
+    ).practice.relayed
     calm = slow.segments[0]  # the first weather: as measured
     late = slice(int(calm[0]) + 20, int(calm[1]))
     assert slow.true_bps[late, :, 0, 1] == pytest.approx(SHARE * 5e9)
@@ -54,15 +56,15 @@ def test_practice_has_links_as_messages_find_them() -> None:
 
 
 def test_validation_has_the_conditions_of_practice_and_later_links(course: Course) -> None:
-    assert len(course.practice.segments) == len(course.validation.segments) == len(WEATHER)
-    practised = np.diff(course.practice.segments).ravel()
-    held_out = np.diff(course.validation.segments).ravel()
+    assert len(course.practice.direct.segments) == len(course.validation.direct.segments) == len(WEATHER)
+    practised = np.diff(course.practice.direct.segments).ravel()
+    held_out = np.diff(course.validation.direct.segments).ravel()
     assert (practised == 4 * held_out).all()
 
 
 def test_walks_lie_inside_segments_and_cover_them(course: Course) -> None:
     walked = played(course, CONFIG, lambda seen: np.zeros((len(seen.has_plan), 2 + 3 * 2), np.int64))
-    shortest = int(np.diff(course.validation.segments).min())
+    shortest = int(np.diff(course.validation.direct.segments).min())
     assert walked.reward.shape == (min(WALK, shortest), 6)
     assert np.isfinite(walked.reward).all()
 
