@@ -10,6 +10,7 @@ import numpy as np
 from ingest.errors import InfeasibleError
 from ingest.progress import SILENT, Progress
 from ingest.units import GBPS, NS_PER_S
+from policy.knobs import time_ns
 from policy.objective import Objective, Outcome
 from policy.protocol import Decision
 from policy.static import base_plan
@@ -172,8 +173,11 @@ def reward(stage: runner.Stage, view: View, plan: Plan | None) -> Json:
 
 
 def _outcome(stage: runner.Stage, view: View, plan: Plan) -> Outcome:
-    estimate = stage.context.estimator.iteration(plan, view.forecast.links(), view.slowdown)
-    return Outcome(estimate.iter_s, estimate.utilisation, estimate.usd)
+    estimator, links = stage.context.estimator, view.forecast.links()
+    estimate, iter_s = estimator.iteration(plan, links, view.slowdown), _iter_s(estimator, plan, view)
+    if iter_s is None or not np.isfinite(estimate.iter_s):
+        return Outcome(float("inf"), 0.0, estimate.usd)
+    return Outcome(iter_s, estimate.utilisation * estimate.iter_s / iter_s, estimate.usd)
 
 
 def tipping_points(
@@ -264,5 +268,5 @@ def _ask(stage: runner.Stage, rehearsal: Rehearsal, view: View) -> Json:
 def _iter_s(estimator: Estimator, plan: Plan | None, view: View) -> float | None:
     if plan is None or estimator.problems(plan, view.free_gpus):
         return None
-    ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
+    ns = time_ns(estimator, plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S

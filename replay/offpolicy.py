@@ -17,6 +17,7 @@ from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S, to_ns
 from policy import registry
+from policy.knobs import time_ns
 from replay import champion, runner, runs
 from replay.episodes import PROBABILITIES, Step, distribution, key, read
 from replay.header import Header, code_version, from_payload
@@ -24,6 +25,7 @@ from replay.log import RunReader
 from replay.offpolicy_methods import METHODS, Course, Estimate, Float, interval
 from replay.scripted import Answers
 from twin.estimate import DEAD, Estimator
+from twin.moving import needs_restart
 from twin.plan import Plan
 
 Json = dict[str, Any]
@@ -141,7 +143,8 @@ def follow(estimator: Estimator, answers: Answers, steps: Sequence[Step]) -> lis
             answer = answers.answer(number, own)[0].plan
             if answer is not None and answer != plan:
                 pause_ns = 0 if plan is None else _pause_ns(estimator, step, plan, answer)
-                plan, moved_ns, ready_ns = answer, now_ns, now_ns + pause_ns
+                moved_ns = now_ns if plan is None or needs_restart(plan, answer) else moved_ns
+                plan, ready_ns = answer, now_ns + pause_ns
         plans.append(plan)
     return plans
 
@@ -171,7 +174,7 @@ def _trained(estimator: Estimator, step: Step, plan: Plan, ready_ns: int) -> flo
     for (since, seen), until in zip(edges, ends, strict=True):
         length = until - max(since, ready_ns)
         if length > 0:
-            ns = estimator.iter_ns(plan, seen, step.view.slowdown)
+            ns = time_ns(estimator, plan, seen, step.view.slowdown)
             iterations += 0.0 if ns == DEAD else length / ns
     return iterations * estimator.tokens_per_iteration
 

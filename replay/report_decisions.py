@@ -90,8 +90,8 @@ def _candidates(shown: Sequence[Json], total: int, names: Sequence[str]) -> str:
 
 
 def plan_line(plan: Json, names: Sequence[str]) -> str:
-    """A plan in one line (HTML): domain, layers and inner split in pipeline order; schedule, routes and local
-    SGD only where they are not 1F1B, blocking, direct and none."""
+    """A plan in one line (HTML): domain, layers and inner split in pipeline order; schedule, extra warm-up,
+    routes and local SGD only where they are not 1F1B, blocking, none, direct and none."""
     sync = plan.get("sync")
     shares = (" → " if sync is None else " | ").join(
         f"{escape(names[s['domain']])} {s['layers']} (tp {s['tp']}, pp {s['pp']})" for s in plan["shares"]
@@ -100,6 +100,8 @@ def plan_line(plan: Json, names: Sequence[str]) -> str:
     if (plan["schedule"], plan["p2p"]) != ("1f1b", "blocking"):
         chunks = f" x {plan['chunks']}" if plan.get("chunks", 1) > 1 else ""
         parts.append(f"{plan['schedule']}{chunks}, {plan['p2p']}")
+    if plan.get("extra_warmup", 0):
+        parts.append(f"warm-up +{plan['extra_warmup']}")
     if sync is not None:
         parts.append(f"replicas, equal after every {sync['inner_steps']}")
     for route in plan.get("routes", ()):

@@ -84,7 +84,7 @@ def decided(number: int, view: View, decision: Decision) -> Json:
 
 
 def action(running: Plan | None, answer: Plan | None) -> Literal["hold", "turn", "move"]:
-    """What an answer asks for: to hold, to turn free knobs, which stops nothing, or to move."""
+    """What an answer asks for: to hold, to turn free knobs, which stops nothing that runs, or to move."""
     if answer is None or answer == running:
         return "hold"
     return "turn" if running is not None and not needs_restart(running, answer) else "move"

@@ -21,14 +21,13 @@ _LINK_CHANGES = """
 _TOTALS = """
     (SELECT *, CASE WHEN t.iterations IS NOT NULL THEN coalesce(t.lost_iterations, 0) END AS lost,
     list_sum(list_transform(CASE WHEN len(jobs) > 0 THEN jobs ELSE [t.plans] END,
-    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves, CASE WHEN t.iterations IS NOT NULL
-    THEN coalesce(t.turns, 0) END AS turns
+    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves
     FROM (SELECT run, sim_ns, from_json(payload->'$.totals.jobs.*.plans', '["BIGINT"]') AS jobs,
     from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT","lost_iterations":"BIGINT",
     "plans":"BIGINT","turns":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
     FROM bounds WHERE type = 'run_finished'))"""
 """Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans, and
-`turns` among them (logs made before turns were told apart have none)."""
+turns among them (NULL in logs made before turns were told apart)."""
 
 RUNS = View(
     "runs",
@@ -53,7 +52,10 @@ RUNS = View(
         ("iterations", "complete iterations, those that were lost later too, of finished runs"),
         ("lost_iterations", "of these, iterations that failures and preemptions took back"),
         ("moves", "changes of plan after the first that training stood still for, each job's own in a queue"),
-        ("turns", "changes of free knobs, which stop nothing"),
+        (
+            "turns",
+            "changes of free knobs, which stop nothing; NULL in old logs, which count them as moves",
+        ),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
         ("events", "events stored"),
@@ -69,8 +71,9 @@ RUNS = View(
     + """,
     (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
     (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
-    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost, f.moves - f.turns, f.turns,
-    f.t.egress_usd, f.t.gpu_usd, m.events, m.segments, m.stored_bytes, m.digest, m.chain_head
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost,
+    f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd, m.events, m.segments,
+    m.stored_bytes, m.digest, m.chain_head
     FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
     "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s

@@ -106,7 +106,9 @@ class Execution:
         old, self.plan = self.plan, goal
         self._ledger.use(goal, self._slowdown)
         yield from self._move(old, goal, stopped, stale)
-        self.applied_ns = self._still_since_ns = self._env.now
+        self._still_since_ns = self._env.now
+        if stopped or old is None or needs_restart(old, goal):
+            self.applied_ns = self._env.now
         if self._can_run(goal):
             self.running = True
             self._training.start(goal)

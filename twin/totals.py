@@ -12,7 +12,7 @@ class Totals:
     """What a run did in all. Integers add up exactly; USD and J are added in the order of the facts.
 
     `durations + pauses + losses = horizon`: `iteration_ns + pause_ns + lost_ns` is the length of the run.
-    `turns` of the `plans` changed free knobs alone: training did not stand still for them.
+    `turns` are those of the `plans` for which training did not stand still: changes of free knobs.
     Lists are indexed by domain; links are keyed "i>j". `tokens` and `iterations` are net of what a failure
     took back. `jobs` holds the sums of each job where there are several.
     """
