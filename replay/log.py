@@ -215,8 +215,8 @@ class RunWriter:
             manifest = segment.commit(
                 self.run_dir, self._pending, self._head, self._through, final=final, disk=self._disk
             )
-            self._stopped = ""
             self._head, self._pending = manifest.hash, []
+            self._stopped = ""  # last: an interrupt before it must not commit the same events again
         self._flushed_at = time.monotonic()
         return self.durable_through
 

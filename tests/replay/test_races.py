@@ -280,3 +280,16 @@ def test_a_record_that_goes_while_it_is_read_is_named(run_dir: Path, monkeypatch
     once(monkeypatch, verification, "_compacted", (run_dir / "compacted.json").unlink)
     (first, *_) = verification.verify(run_dir)
     assert str(first) == "compacted.json: went away while it was read"
+
+
+def test_an_interrupt_at_the_end_of_a_commit_commits_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: segment.Manifest) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment.Manifest, "hash", property(interrupted))
+        with pytest.raises(KeyboardInterrupt), RunWriter.create(tmp_path / "a") as writer:
+            writer.append(0, *next(history())[1:3])
+    assert RunReader(tmp_path / "a").contents().end == 1
