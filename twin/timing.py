@@ -26,7 +26,8 @@ class PlanTiming:
     micro-batch: all dp pipelines share the link. `tied` joins the last and the first stage where they
     exchange `tied_bytes` each way in each of two steps over wide-area links (`twin.tied`), None where they do
     not; `own_tail` (S, 1) is what follows a stage's last backward without that exchange. Rates are what
-    `update` was told last; at first those of a network without others.
+    `update` was told last; at first those of a network without others. `bytes_per_iteration` is the most that
+    any crossing carries.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class PlanTiming:
             pipeline, of=down[0], lf=down[1], ob=up[0], lb=up[1], tail=pipeline.tail.copy()
         )
         self.boundaries = boundaries(plan)
-        self._bytes = iteration_bytes(estimator.job, plan)
+        self.bytes_per_iteration = iteration_bytes(estimator.job, plan)
         self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
         self.routes: dict[Pair, Route] = {}
         self._network = network
@@ -66,11 +67,6 @@ class PlanTiming:
     def links(self) -> list[Pair]:
         """Every link that the plan sends anything over, once."""
         return list(dict.fromkeys(link for route in self.routes.values() for link in route))
-
-    @property
-    def bytes_per_iteration(self) -> float:
-        """What each crossing carries in one iteration: the most that any does."""
-        return self._bytes
 
     @property
     def stalled(self) -> bool:

@@ -278,3 +278,26 @@ def test_a_model_that_fits_nowhere_has_no_bound() -> None:
     setup = toy_setup(2, model="llama3-405b")
     with pytest.raises(InfeasibleError, match="405b"):
         bound_of(setup, [])
+
+
+def test_copies_ahead_cost_a_move_its_restart_alone() -> None:
+    estimator, wan = tiny(), restless(2, np.random.default_rng(3), 300.0)
+    stopped, ahead = (
+        clairvoyant(estimator, wan, [0], restart_s=RESTART_S, copied_ahead=copied) for copied in (False, True)
+    )
+    assert ahead.tokens >= stopped.tokens > 0
+    free = clairvoyant(estimator, wan, [0], restart_s=0.0, copied_ahead=True)
+    best_always = np.max(
+        [grid(wan, [0], 0.0).rate(estimator, plan) for plan in every_plan(estimator, 400)], axis=0
+    )
+    assert free.iterations == pytest.approx(float(best_always @ grid(wan, [0], 0.0).lengths_s), rel=1e-3)
+
+
+def test_the_plan_that_is_never_left_is_sought_by_the_links_themselves() -> None:
+    """A relay makes one plan fast that is slow over its link; the other is faster without one."""
+    setup = toy_setup(3, bps=np.array([[0, 3e7, 5e9], [3e7, 0, 5e9], [5e9, 5e9, 0.0]]), seconds=300.0)
+    estimator = Estimator(setup.cluster, setup.job)
+    relayed, direct = plan_over(setup, (0, 1), (17, 17)), plan_over(setup, (0, 2), (30, 4))
+    pool = Pool(estimator, grid(setup.wan, [0], RESTART_S))
+    pool.add([relayed, direct])
+    assert int(np.argmax(pool.work())) == 0 and pool.best() == direct

@@ -352,6 +352,10 @@ def test_turning_knobs_stops_nothing_and_is_told_apart() -> None:
     assert [fact.payload["pause_ns"] > 0 for fact in applied] == [False, False, False, True]
     done = totals(facts)
     assert (done["plans"], done["turns"]) == (4, 2)
+    asked = [fact for fact in facts if isinstance(fact, Trigger)]
+    since_s = [fact.view.since_move_s for fact in asked if fact.view is not None]
+    assert since_s[:4] == [fact.sim_ns / 1e9 for fact in asked[:4]]  # turns do not count
+    assert since_s[4] < since_s[3]
 
 
 @pytest.mark.parametrize("engine", ["kernel", "des"])
