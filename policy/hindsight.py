@@ -38,16 +38,19 @@ class Hindsight:
         self._estimator, self._restart_s = estimator, restart_s
         self._seen: deque[tuple[int, LinkState]] = deque(maxlen=LOOKED_BACK)
 
-    def see(self, view: View) -> None:
-        """Remember the links of this decision."""
-        self._seen.append((view.now_ns, view.forecast.links()))
+    def see(self, view: View, carriers: LinkState | None = None) -> None:
+        """Remember the links of this decision; `carriers` are those that the layers of a move would take now,
+        where messages take others."""
+        links = view.forecast.links()
+        self._seen.append((view.now_ns, links))
+        self._carriers = carriers or links
 
     def paid(self, view: View, plan: Plan, objective: Objective) -> bool:
         """Whether going over from the running plan to `plan` at some decision before the last one seen would
         have paid by now; always for a job that does not run yet, and for what costs nothing."""
         if view.plan is None:
             return True
-        move = self._estimator.move(view.plan, plan, self._seen[-1][1])
+        move = self._estimator.move(view.plan, plan, self._carriers)
         pause = TIMES * pause_s(self._estimator, move, self._restart_s)
         usd = TIMES * egress_usd(self._estimator, move.bytes)
         if pause == 0 and usd == 0:

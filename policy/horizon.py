@@ -70,15 +70,14 @@ class Horizon:
         return tuple(map(LinkState, median, self.glimpse.latency_s))
 
     @property
+    def now(self) -> LinkState:
+        """The median links of the first slice."""
+        return LinkState(self.glimpse.bandwidth_bps[0], self.glimpse.latency_s[0])
+
+    @property
     def moving(self) -> LinkState:
         """The links that the layers of a move take now."""
-        return self.carriers or LinkState(self.glimpse.bandwidth_bps[0], self.glimpse.latency_s[0])
-
-    def scenarios(self, at_s: float) -> States:
-        """The links of each scenario in the slice that holds this moment."""
-        slice_ = min(int(np.searchsorted(self.edges_s, at_s, side="right")) - 1, self.slices - 1)
-        part = slice(slice_ * SCENARIOS, (slice_ + 1) * SCENARIOS)
-        return States(self.states.bandwidth_bps[part], self.states.latency_s[part])
+        return self.carriers or self.now
 
     @property
     def cautious(self) -> LinkState:

@@ -3,9 +3,10 @@ depth (spec 4.5 d).
 
 Which domain computes what is decided first, for what links and relays give (`policy.relays`); then the routes
 of that plan's messages, and how many micro-batches it sends ahead. Turning places nothing elsewhere and stops
-nothing, so the knobs are set for the time until the next periodic decision, and again at that one. They are
-timed exactly, under every scenario of the links halfway there, with the links that the plan's own messages
-share.
+nothing, so the knobs are set for the links as they are now, and again at every decision. On training windows
+of mpc that is better than for the scenarios of the time until the next one: planet-405b by 2.2 %, octo-175b
+by 0.9 %; storm, quad-70b and geant-70b differ by less than 0.1 %. They are timed exactly, with the links that
+the plan's own messages share.
 
 Links with half of their relays are a rough picture. So before layers move, the running plan and the one to
 move to are compared once more over the whole horizon, both with their knobs turned.
@@ -19,7 +20,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.units import BITS_PER_BYTE
+from ingest.units import BITS_PER_BYTE, NS_PER_S
 from policy.horizon import SCENARIOS, Horizon, pause_s, per_iteration
 from policy.objective import Objective, Outcome, speed_alone
 from policy.protocol import Context, Decision
@@ -28,6 +29,7 @@ from policy.relays import Relays, message_bits, soonest, through_bps
 from policy.static import base_plan
 from twin.domain import LinkState
 from twin.estimate import Estimator
+from twin.kernel import DEAD
 from twin.moving import move_bytes, needs_restart
 from twin.plan import Plan
 from twin.traffic import crossings, iteration_bytes
@@ -138,7 +140,7 @@ class Knobs:
         if goal is None or goal.sync is not None or not self._legal(goal, view.free_gpus):
             return decision
         if kept or view.plan is None:
-            best, iter_s = self._best(goal, view, horizon, objective, 0.0, deepen=deepen or not kept)
+            best, iter_s = self._best(goal, view, horizon, objective, deepen=deepen or not kept)
             return _told(decision, view, goal, best, iter_s)
         return self._gone(decision, view.plan, goal, view, horizon, objective, deepen=deepen)
 
@@ -148,9 +150,9 @@ class Knobs:
     ) -> Decision:  # fmt: skip
         """A decision to move, or to stay where the old plan with its knobs turned brings as much."""
         lost_s = self._pause_s(old, self._carried(old, new, horizon), horizon)
-        best, iter_s = self._best(new, view, horizon, objective, lost_s, deepen=True)
+        best, iter_s = self._best(new, view, horizon, objective, deepen=True)
         if self._relayed and old.sync is None and not self._estimator.problems(old, view.free_gpus):
-            stay, stay_s = self._best(old, view, horizon, objective, 0.0, deepen=deepen)
+            stay, stay_s = self._best(old, view, horizon, objective, deepen=deepen)
             if self._brings(stay, view, horizon, 0.0) >= self._brings(best, view, horizon, lost_s):
                 reason = f"the running plan brings no less with its knobs turned; {decision.reason}"
                 return _told(replace(decision, plan=None, reason=reason), view, old, stay, stay_s)
@@ -175,18 +177,18 @@ class Knobs:
         return float(rate.reshape(horizon.slices, SCENARIOS).mean(axis=1) @ left_s)
 
     def _best(
-        self, goal: Plan, view: View, horizon: Horizon, objective: Objective, pause_s: float, *, deepen: bool
+        self, goal: Plan, view: View, horizon: Horizon, objective: Objective, *, deepen: bool
     ) -> tuple[Plan, float]:
-        """The goal, or the best of its variants if that is worth turning to, from the end of the pause until
-        the next decision; and the seconds of its iterations then."""
-        states = horizon.scenarios(pause_s + self._context.period_s / 2)
-        found = cache(lambda plan: self._outcome(plan, states, view.slowdown))
+        """The goal, or the best of its variants under the present links if that is worth turning to; and the
+        seconds of its iterations then."""
+        links = horizon.now
+        found = cache(lambda plan: self._outcome(plan, links, view.slowdown))
 
         def value(plan: Plan) -> float:
             return objective.value(found(plan))
 
         best = goal
-        for plan in self._routed(goal, states, widely=deepen):
+        for plan in self._routed(goal, States.of([links]), widely=deepen):
             best = max(best, plan, key=value)
         for plan in deepened(self._estimator, best) if deepen else ():
             best = max(best, plan, key=value)
@@ -195,15 +197,16 @@ class Knobs:
             best = goal
         return best, found(best).iter_s
 
-    def _outcome(self, plan: Plan, states: States, slowdown: Float) -> Outcome:
-        """What a plan brings in the mean over the states."""
-        rate = float(per_second(times_ns(self._estimator, plan, states, slowdown)).mean())
-        if rate == 0:
+    def _outcome(self, plan: Plan, links: LinkState, slowdown: Float) -> Outcome:
+        """What a plan brings under these links."""
+        iter_ns = time_ns(self._estimator, plan, links, slowdown)
+        if iter_ns == DEAD:
             return Outcome(float("inf"), 0.0, 0.0)
+        iter_s = iter_ns / NS_PER_S
         if self._relayed:
-            return Outcome(1 / rate, 0.0, 0.0)
+            return Outcome(iter_s, 0.0, 0.0)
         busy_s, usd = per_iteration(self._estimator, plan, slowdown)
-        return Outcome(1 / rate, busy_s * rate, usd)
+        return Outcome(iter_s, busy_s / iter_s, usd)
 
     def _routed(self, plan: Plan, states: States, *, widely: bool) -> Iterator[Plan]:
         """The plan with relays by which messages arrive sooner than now, beside the others of the plan; if

@@ -69,7 +69,7 @@ class Mpc:
 
     def _placed(self, view: View, horizon: Horizon) -> tuple[Objective, Decision]:
         """Which domain is to compute what."""
-        self._hindsight.see(view)
+        self._hindsight.see(view, horizon.moving)
         asked = Asked(self.estimator, horizon, view.plan, self.restart_s, view.slowdown)
         objective = self._objective(view, asked)
         plans = self._candidates(view, horizon, objective)

@@ -64,7 +64,7 @@ class Scout:
     def plans(self, view: View, horizon: Horizon, objective: Objective, running: Plan | None) -> list[Plan]:
         """Best first; searches also start from `running`."""
         known = tables(self._estimator, view.free_gpus)
-        links = {"now": horizon.middle[0], "later": horizon.cautious}
+        links = {"now": horizon.now, "later": horizon.cautious}
         speed = speed_alone(objective.weights)
         found = [
             rows for name in links if len(rows := self._rows(view, name, links[name], running, speed=speed))
@@ -121,7 +121,7 @@ def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view:
     schedules that have none, exactly, mean over the two states that were searched."""
     rate = np.zeros(len(rows))
     if estimator.job.schedule not in STANDARD:
-        for links in (horizon.middle[0], horizon.cautious):
+        for links in (horizon.now, horizon.cautious):
             scorer = Scorer(estimator, known.menu, links, view.slowdown)
             rate += per_second(scorer.iter_ns(rows)) / 2
         return rate

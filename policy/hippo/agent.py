@@ -111,7 +111,7 @@ class HiPpo:
         estimator = self.context.estimator
         direct = ahead(view.forecast, self.config.horizon_s, self._watch.outages(view))
         running, (view, horizon) = view, self._knobs.seen(view, direct)
-        self._hindsight.see(view)
+        self._hindsight.see(view, horizon.moving)
         try:
             coordinator = self._coordinator(tuple(view.free_gpus))
         except InfeasibleError:  # too few GPUs are alive for any plan

@@ -53,6 +53,19 @@ def test_it_pays_once_the_loss_of_staying_exceeds_the_price(made: Estimator) -> 
         assert hindsight.paid(at(slow, seconds), narrow, SPEED) == expected
 
 
+def test_a_move_is_priced_on_the_links_that_its_layers_take(made: Estimator) -> None:
+    """Messages may find a way that is fast for them and slow for layers, and the other way round."""
+    wide, narrow = plans(made)
+    slow = view(made, SLOW, plan=wide)
+    enough = 1.01 * breaks_even_s(made, slow, wide, narrow)
+    hindsight = Hindsight(made, RESTART_S)
+    hindsight.see(slow)
+    for share, expected in ((0.5, False), (1.0, True), (2.0, True)):
+        links = slow.forecast.links()
+        hindsight.see(at(slow, enough), replace(links, bandwidth_bps=share * links.bandwidth_bps))
+        assert hindsight.paid(at(slow, enough), narrow, SPEED) == expected
+
+
 def test_good_times_before_do_not_count_against_it(made: Estimator) -> None:
     wide, narrow = plans(made)
     fast, slow = view(made, FAST, plan=wide), view(made, SLOW, plan=wide)

@@ -113,6 +113,24 @@ def test_holds_what_is_best_already() -> None:
     assert again.plan is None and again.predicted_iter_s == pytest.approx(expected, rel=0.01)  # links waver
 
 
+def test_knobs_are_set_for_the_links_of_now_whatever_comes() -> None:
+    """They can be turned again at the next decision."""
+    estimator, links, plan = case()
+    slow = between(links, (0, 1), 1e6)
+    for now, later, relayed in ((slow, links, True), (links, slow, False)):
+        seen = view(estimator, now, plan=plan, trigger="period")
+        coming = np.stack([now.bandwidth_bps, *[later.bandwidth_bps] * 4])
+        forecast = replace(
+            seen.forecast, horizons_s=np.array([0.0, 20.0, 60.0, 300.0, 900.0]), bandwidth_bps=coming,
+            sd_log=np.repeat(seen.forecast.sd_log[:1], 5, axis=0),
+        )  # fmt: skip
+        none = np.zeros_like(links.latency_s)
+        horizon = ahead(forecast, 600.0, Outages(none, none))
+        objective = Objective(SPEED, Outcome(10.0, 0.5, 1.0))
+        decision = knobs(estimator).turn(Decision(None, "held"), seen, horizon, objective)
+        assert bool((decision.plan or plan).routes) == relayed
+
+
 def between(links: LinkState, pair: tuple[int, int], bps: float) -> LinkState:
     """The same links, one pair of domains changed."""
     bandwidth = links.bandwidth_bps.copy()
