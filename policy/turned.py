@@ -2,7 +2,7 @@
 
 In each link state every message takes the link or the one relay by which it arrives first, once looking at
 the pair alone and once beside the other messages of the plan; the faster of the two counts. Messages that
-meet on a link share it, as in `policy.knobs.times_ns`.
+meet on a link share it, as in `policy.routed.times_ns`.
 """
 
 import numpy as np

@@ -10,9 +10,9 @@ import numpy as np
 from ingest.errors import InfeasibleError
 from ingest.progress import SILENT, Progress
 from ingest.units import GBPS, NS_PER_S
-from policy.knobs import time_ns
 from policy.objective import Objective, Outcome
 from policy.protocol import Decision
+from policy.routed import time_ns
 from policy.static import base_plan
 from replay import decisions, runner
 from replay.decisions import Recorded, Rehearsal

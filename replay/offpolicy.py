@@ -17,7 +17,7 @@ from ingest.errors import InputError
 from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S, to_ns
 from policy import registry
-from policy.knobs import time_ns
+from policy.routed import time_ns
 from replay import champion, runner, runs
 from replay.episodes import PROBABILITIES, Step, distribution, key, read
 from replay.header import Header, code_version, from_payload

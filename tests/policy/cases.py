@@ -5,11 +5,13 @@ from itertools import combinations, product
 
 import numpy as np
 
+from policy.search import best_plans
 from policy.shapes import Shape, choices, orders
 from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import Estimator
 from twin.gpu import preset
 from twin.job import JobSpec
+from twin.plan import Plan
 from twin.transformer import Transformer
 
 
@@ -66,3 +68,10 @@ def every_shape(estimator: Estimator, free_gpus: Sequence[int]) -> Iterator[Shap
             for inner in product(*(choices(estimator, k, dp, free_gpus) for k in order)):
                 for micro_batch in sizes:
                     yield Shape(order, dp, inner, micro_batch)
+
+
+def fastest(estimator: Estimator, links: LinkState, count: int = 3) -> Plan:
+    """The best plan over so many domains."""
+    free = [domain.gpus for domain in estimator.cluster.domains]
+    plans = [plan for plan, _ in best_plans(estimator, links, free_gpus=free, top=200)]
+    return next(plan for plan in plans if len(plan.shares) == count)

@@ -1,17 +1,14 @@
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
 
 from policy.horizon import Outages, ahead
-from policy.knobs import DEPTHS, Knobs, deepened, plain, time_ns, times_ns
+from policy.knobs import DEPTHS, LONGER, Knobs, deepened, plain
 from policy.objective import Objective, Outcome
 from policy.protocol import Candidate, Context, Decision
-from policy.rates import States, iteration_ns
-from policy.search import best_plans
-from tests.plays import durations, hold, plan_over, play
-from tests.policy.cases import random_case
+from policy.routed import time_ns
+from tests.plays import plan_over
 from tests.policy.views import flat, view
 from tests.worlds import toy_setup
 from twin.domain import LinkState
@@ -19,13 +16,6 @@ from twin.estimate import Estimator
 from twin.plan import Plan, Sync
 
 SPEED = (1.0, 0.0, 0.0)
-
-
-def fastest(estimator: Estimator, links: LinkState, count: int = 3) -> Plan:
-    """The best plan over so many domains."""
-    free = [domain.gpus for domain in estimator.cluster.domains]
-    plans = [plan for plan, _ in best_plans(estimator, links, free_gpus=free, top=200)]
-    return next(plan for plan in plans if len(plan.shares) == count)
 
 
 def case() -> tuple[Estimator, LinkState, Plan]:
@@ -52,44 +42,6 @@ def asked(
     horizon = ahead(seen.forecast, horizon_s, Outages(none, none))
     objective = Objective(weights, Outcome(10.0, 0.5, 1.0))
     return knobs(estimator, weights).turn(decision, seen, horizon, objective)
-
-
-@pytest.mark.parametrize(
-    "routes", [(), ((0, 2, 1),), ((1, 2, 0), (0, 2, 1)), ((0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 0, 1))]
-)
-def test_times_are_those_of_the_world(routes: tuple[tuple[int, ...], ...]) -> None:
-    """Messages that meet on a link: what the world's flows get is what plans are timed with."""
-    setup = toy_setup(3, bps=2e9, latency_s=0.02, seconds=600.0)
-    estimator = Estimator(setup.cluster, setup.job)
-    plan = replace(plan_over(setup, (0, 1, 2), (12, 11, 11)), routes=routes)
-    state = setup.wan.at(0)
-    expected = times_ns(estimator, plan, States(state.bandwidth_bps[None], state.latency_s[None]))
-    seen = durations(play(setup, hold(plan)))
-    assert len(seen) > 5
-    assert max(seen) == pytest.approx(expected[0], rel=1e-6)
-    if len(routes) > 1:
-        assert expected[0] > estimator.iter_ns(plan, state)  # which knows no sharing
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_times_with_a_tied_embedding_are_those_of_the_world(seed: int) -> None:
-    """Its gradient, many times a message, goes between the ends and meets messages on relays."""
-    rng = np.random.default_rng(seed)
-    setup = toy_setup(3, bps=2e9, latency_s=0.02, seconds=900.0, model="gpt2-1.5b")
-    estimator = Estimator(setup.cluster, setup.job)
-    pairs = [(i, j) for i, j in permutations(range(3), 2) if rng.random() < 0.6]
-    routes = tuple((i, 3 - i - j, j) for i, j in pairs)
-    plan = replace(plan_over(setup, (0, 1, 2), (17, 17, 16), tp=1), routes=routes)
-    seen = durations(play(setup, hold(plan)))
-    assert max(seen) == pytest.approx(time_ns(estimator, plan, setup.wan.at(0)), rel=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_without_routes_times_are_the_estimator_s(seed: int) -> None:
-    estimator, state = random_case(seed, size=3)
-    states = States(state.bandwidth_bps[None], state.latency_s[None])
-    plan = fastest(estimator, state, 2)
-    assert times_ns(estimator, plan, states).tolist() == iteration_ns(estimator, plan, states).tolist()
 
 
 def test_turns_to_a_relay_when_a_link_dies_and_back() -> None:
@@ -151,6 +103,47 @@ def test_a_plan_that_is_gone_over_to_is_turned_and_its_layers_take_relays() -> N
     assert estimator.move(plan, decision.plan, slow).seconds < 0.1 * estimator.move(plan, goal, slow).seconds
     cheap = asked(estimator, slow, Decision(goal, "gains"), plan=plan, weights=(0.5, 0.0, 0.5))
     assert cheap.plan is not None and cheap.plan.route(0, 1) == ((0, 1),)  # a relay would be paid for twice
+
+
+def test_candidates_are_compared_once_more_with_their_own_knobs_turned() -> None:
+    estimator, links, plan = case()
+    slow = between(links, (0, 1), 1e6)
+    near, far, one = (
+        estimator.make(order, (17, 17), plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+        for order in ((1, 2), (0, 1), (2, 0))
+    )
+
+    def expected(*scores: tuple[Plan, float]) -> tuple[Candidate, ...]:
+        return tuple(Candidate(each, score, 2.0, 0.5, 0.0) for each, score in scores)
+
+    first = asked(estimator, slow, Decision(far, "best", expected((far, 2.0), (near, 1.0))), plan=None)
+    assert first.plan is not None and plain(first.plan) == near
+    assert first.reason.startswith(f"brings most with its knobs turned: {near}") and "best" in first.reason
+    candidates = expected((far, 2.0), (one, 1.0), (plain(plan), 0.5), (near, 0.1))
+    moved = asked(estimator, slow, Decision(far, "gains", candidates), plan=plan, horizon_s=7200.0)
+    assert moved.plan is None or plain(moved.plan) != near  # which promised less than to hold
+    cheap = Decision(far, "best", expected((far, 2.0), (near, 1.0)))
+    bought = asked(estimator, slow, cheap, plan=None, weights=(0.5, 0.0, 0.5))
+    assert bought.plan is not None and plain(bought.plan) == far  # nothing is relayed: nothing has changed
+
+
+def test_another_candidate_must_not_stop_training_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the one that was decided for would have cost in the past is no measure of it."""
+    estimator, links, plan = case()
+    slow = between(between(links, (0, 1), 1e6), (0, 2), 2.5e9)
+
+    def over(order: tuple[int, int], layers: tuple[int, int]) -> Plan:
+        return estimator.make(order, layers, plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+
+    running, few, many = over((0, 1), (25, 9)), over((0, 2), (25, 9)), over((0, 2), (17, 17))
+    scores = {few: 2.0, many: 1.0, running: 0.5}
+    candidates = tuple(Candidate(each, score, 2.0, 0.5, 0.0) for each, score in scores.items())
+    short, long = (estimator.move(running, each, slow).seconds for each in (few, many))
+    assert long > LONGER * short and estimator.iter_ns(many, slow) < estimator.iter_ns(few, slow)
+    for most, expected in ((LONGER, few), (2 * long / short, many)):
+        monkeypatch.setattr("policy.knobs.LONGER", most)
+        decision = asked(estimator, slow, Decision(few, "", candidates), plan=running, horizon_s=7200.0)
+        assert decision.plan is not None and plain(decision.plan) == expected
 
 
 def test_a_plan_that_is_as_fast_over_relays_is_not_left() -> None:

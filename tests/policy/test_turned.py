@@ -4,8 +4,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.knobs import times_ns
 from policy.rates import States, iteration_ns
+from policy.routed import times_ns
 from policy.turned import turned_ns
 from tests.plays import plan_over
 from tests.policy.cases import links
