@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks import results_tables as tables
 from benchmarks.long_search import Better, Search, Start
+from benchmarks.results_kpis import kpis
 from benchmarks.results_plots import PLOTS
 from benchmarks.results_tables import JUDGED, Result, alone, saved, table
 from benchmarks.results_text import PAGE
@@ -175,6 +176,7 @@ def page(
         others=len(others),
         headline=tables.headline(results),
         summary=tables.summary(results),
+        kpis=kpis(results),
         times=tables.times(results),
         utilisation=tables.utilisation(results),
         money=tables.money(results),

@@ -24,6 +24,16 @@ asked.
 
 {regret_plot}
 
+## Every figure that was asked for
+
+What `hippo` reached on each set of links that was asked for (fronts, noise and load: on all that have them),
+the mean over worlds with its 95 % t-interval: a world is a seed, with a checkpoint of its own training.
+Fronts are of the first seed. *Met*: whether the mean is what was asked for, or aimed at where nothing was.
+Peak memory and its prediction: [fidelity.md](fidelity.md); decisions inside domains, and without the
+compilation that a process begins with: `python -m benchmarks.latency`.
+
+{kpis}
+
 ## Time per token
 
 {times}
@@ -95,8 +105,6 @@ each plan would take if it ran to the end of the window is beside it.
 The shipped network was trained on the links that say so; everything else is new to it.
 
 {general}
-
-Peak memory: see fidelity.md.
 
 ## Wins and losses
 
