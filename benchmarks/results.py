@@ -1,4 +1,5 @@
-"""Runs the policies over measured and synthetic links, test windows only, and writes docs/results.md.
+"""Runs the policies over measured and synthetic links, test windows only, and writes docs/results.md and the
+two tables that the README has from it.
 
     python -m benchmarks.results [--minutes 24] [--seeds 5] [--store .twin/results] [--out docs/results.md]
 
@@ -32,6 +33,8 @@ from replay.crew import Crew, cores
 from replay.header import code_version
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
 TRACES = ROOT.parent / "shared" / "traces"
 MEASURED = (
     "wan/cloudpilot-iperf3",
@@ -80,7 +83,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="groups with one of these, A,B, in their titles")
     parser.add_argument("--jobs", type=int, default=cores())
     parser.add_argument("--store", type=Path, default=ROOT / ".twin" / "results")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--out", type=Path, default=PAGE)
     given = parser.parse_args()
     durable.make_directory(given.out.parent)
     at_hand = all((TRACES / name).is_dir() for name in MEASURED)
@@ -108,6 +111,8 @@ def main() -> None:
     about = results_page.About(given.minutes, given.jobs, machine, code_version()["sources"][:12], done)
     searches = long_search.kept(given.store)
     durable.replace(given.out, results_page.page(results, about, plots, searches).encode())
+    if given.out == PAGE:
+        durable.replace(README, results_page.readme(README.read_text(encoding="utf-8"), results).encode())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ from replay import bench_table
 from replay.bench_result import Chapter
 from replay.words import percent
 
+BEGIN = "<!-- written by `make results` -->"
+END = "<!-- until here -->"
+"""What stands around the tables that the README has from here."""
+
 
 @dataclass(frozen=True)
 class About:
@@ -154,6 +158,14 @@ def search_text(searches: Sequence[Search]) -> str:
 def priced(plan: Better | Start) -> tuple[str, str]:
     """Microseconds a token under the links of the moment, and of the whole window."""
     return f"{plan.us_per_token:.3f}", f"{plan.window_us:.3f}"
+
+
+def readme(text: str, results: Sequence[Result]) -> str:
+    """The README with the tables of the page between its two marks."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    shown = f"{tables.headline(results)}\n\n{tables.summary(results)}"
+    return f"{before}{BEGIN}\n{shown}\n{END}{after}"
 
 
 def page(

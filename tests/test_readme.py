@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.results_page import BEGIN, END
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
 BLOCKS = [
@@ -44,6 +46,13 @@ def test_every_file_it_names_exists() -> None:
     named += re.findall(r"\]\(([\w./-]+)\)", README)
     assert named
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+def test_its_results_are_those_of_the_page() -> None:
+    page = (REPOSITORY / "docs" / "results.md").read_text()
+    shown = README.split(BEGIN)[1].split(END)[0].strip()
+    tables = shown.split("\n\n")
+    assert len(tables) == 2 and all(table.startswith("| ") and table in page for table in tables)
 
 
 def test_the_tree_has_every_folder() -> None:
