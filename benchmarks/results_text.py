@@ -102,7 +102,9 @@ each plan would take if it ran to the end of the window is beside it.
 
 ## Generalisation
 
-The shipped network was trained on the links that say so; everything else is new to it.
+The shipped network was trained on the links that say so; everything else is new to it. It has seen 2 to 8
+domains (three scenarios of 3, 4 and 8, and made-up clusters) and models of 34 to 98 layers: planet-405b, 60
+domains and 128 layers, is new in both.
 
 {general}
 
