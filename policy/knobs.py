@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.units import BITS_PER_BYTE, NS_PER_S
-from policy.horizon import SCENARIOS, Horizon, pause_s, per_iteration
+from policy.horizon import SCENARIOS, Horizon, egress_usd, pause_s, per_iteration
 from policy.objective import Objective, Outcome, speed_alone
 from policy.protocol import Context, Decision
 from policy.rates import States, per_second
@@ -69,14 +69,14 @@ def deepened(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
 
 
 class _Tuned(NamedTuple):
-    """A plan to go over to as candidates have it, and as it would run: the seconds of its iterations now,
-    those that the move stops training for, and the iterations that it brings over the horizon."""
+    """A plan as candidates have it, and as it would run: the seconds of its iterations now, those that going
+    over to it stops training for, and what it is worth over the horizon, both counted."""
 
     goal: Plan
     best: Plan
     iter_s: float
     lost_s: float
-    brings: float
+    worth: float
 
 
 class Knobs:
@@ -109,10 +109,11 @@ class Knobs:
     def turn(
         self, decision: Decision, view: View, horizon: Horizon, objective: Objective, *, deepen: bool = True
     ) -> Decision:
-        """A decision between plans with plain knobs as one for `view`, whose plan has them turned already:
-        to hold becomes to turn where that pays, to move becomes to stay where only moving to plain knobs
-        would pay. `horizon` has the links themselves; without `deepen` the warm-up depth of a plan that is
-        kept stays. What is predicted is of the plan as it will run; scores stay those of plain knobs."""
+        """A decision between plans with plain knobs as one for `view`, whose plan has them turned already: to
+        hold becomes to turn where that pays; to move becomes to stay where only moving to plain knobs would
+        pay, or to move to another candidate that is worth more with its own. `horizon` has the links
+        themselves; without `deepen` the warm-up depth of a plan that is held stays. What is predicted is of
+        the plan as it will run; scores stay those of plain knobs."""
         kept = view.plan is not None and decision.plan in (None, plain(view.plan))
         goal = view.plan if kept else decision.plan
         if goal is None or goal.sync is not None or not self._legal(goal, view.free_gpus):
@@ -120,48 +121,70 @@ class Knobs:
         if kept:
             best, iter_s = self._best(goal, view, horizon, objective, deepen=deepen)
             return _told(decision, view, goal, best, iter_s)
-        return self._gone(decision, goal, view, horizon, objective, deepen=deepen)
+        return self._gone(decision, goal, view, horizon, objective)
 
     def _gone(
-        self, decision: Decision, new: Plan, view: View, horizon: Horizon, objective: Objective,
-        *, deepen: bool,
-    ) -> Decision:  # fmt: skip
-        """A decision to go over to that candidate which brings most with its knobs turned, or to stay where
-        the old plan with its knobs turned brings as much."""
+        self, decision: Decision, new: Plan, view: View, horizon: Horizon, objective: Objective
+    ) -> Decision:
+        """A decision to go over to a plan: to that candidate which is worth most with its knobs turned, where
+        speed alone counts; or to stay where the old plan with its knobs turned is worth as much."""
         old, chosen = view.plan, self._tuned(new, view, horizon, objective)
         longest_s = LONGER * chosen.lost_s
         for plan in self._rivals(decision, new, view) if self._relayed else ():
-            if self._pause_s(plan, view, horizon) <= longest_s:
-                rival = self._tuned(plan, view, horizon, objective)
-                if rival.brings > chosen.brings * (1 + WORTH):
-                    chosen = rival
+            rival = self._tuned(plan, view, horizon, objective)
+            if rival.lost_s <= longest_s and rival.worth > chosen.worth + self._least(chosen, objective):
+                chosen = rival
+        if old is not None and old.sync is None and not self._estimator.problems(old, view.free_gpus):
+            stay = self._tuned(old, view, horizon, objective)
+            if chosen.worth <= stay.worth + self._least(stay, objective):
+                why = "the running plan is worth no less with its knobs turned"
+                return _told(_other(decision, None, why), view, old, stay.best, stay.iter_s)
         if chosen.goal != new:
-            reason = f"brings most with its knobs turned: {chosen.goal}; without: {decision.reason}"
-            decision = replace(decision, reason=reason)
-        if old is None:
-            return _told(decision, view, chosen.goal, chosen.best, chosen.iter_s)
-        if self._relayed and old.sync is None and not self._estimator.problems(old, view.free_gpus):
-            stay, stay_s = self._best(old, view, horizon, objective, deepen=deepen)
-            if self._brings(stay, view, horizon, 0.0) >= chosen.brings:
-                reason = f"the running plan brings no less with its knobs turned; {decision.reason}"
-                return _told(replace(decision, plan=None, reason=reason), view, old, stay, stay_s)
-        gone = self._carried(old, chosen.best, horizon)
-        return _told(decision, view, chosen.goal, gone, chosen.iter_s)
+            why = f"worth most with its knobs turned: {chosen.goal}; without"
+            decision = _other(decision, chosen.goal, why)
+        return _told(decision, view, chosen.goal, chosen.best, chosen.iter_s)
 
     def _rivals(self, decision: Decision, new: Plan, view: View) -> Iterator[Plan]:
-        """The other candidates that promise more than to hold."""
+        """The candidates behind the chosen one that promise more than to hold. Those before it are refused:
+        they gain too little, or would not have paid."""
         old = None if view.plan is None else plain(view.plan)
-        held = next((one.score for one in decision.candidates if one.plan == old), float("-inf"))
-        for one in decision.candidates:
-            promises = one.score > held and one.plan not in (new, old) and one.plan.sync is None
-            if promises and not self._estimator.problems(one.plan, view.free_gpus):
-                yield one.plan
+        scores = {one.plan: one.score for one in decision.candidates}
+        held, most = scores.get(old, float("-inf")) if old else float("-inf"), scores.get(new, float("inf"))
+        for plan, score in scores.items():
+            promises = held < score <= most and plan not in (new, old) and plan.sync is None
+            if promises and not self._estimator.problems(plan, view.free_gpus):
+                yield plan
 
     def _tuned(self, goal: Plan, view: View, horizon: Horizon, objective: Objective) -> "_Tuned":
-        """What a plan that is gone over to brings with its knobs turned."""
-        lost_s = self._pause_s(goal, view, horizon)
+        """A plan that is gone over to, or kept, with its knobs turned."""
         best, iter_s = self._best(goal, view, horizon, objective, deepen=True)
-        return _Tuned(goal, best, iter_s, lost_s, self._brings(best, view, horizon, lost_s))
+        lost_s, usd = 0.0, 0.0
+        if view.plan is not None:
+            best = self._carried(view.plan, best, horizon)
+            move = self._estimator.move(view.plan, best, horizon.moving)
+            lost_s = min(pause_s(self._estimator, move, self._context.restart_s), horizon.length_s)
+            usd = egress_usd(self._estimator, move.bytes)
+        return _Tuned(goal, best, iter_s, lost_s, self._worth(best, view, horizon, objective, lost_s, usd))
+
+    def _worth(
+        self, plan: Plan, view: View, horizon: Horizon, objective: Objective, lost_s: float, usd: float
+    ) -> float:
+        """What a plan is worth over the horizon after a pause, in the mean over its scenarios."""
+        rate = per_second(times_ns(self._estimator, plan, horizon.states, view.slowdown))
+        left_s = np.diff(np.maximum(horizon.edges_s, lost_s))
+        done = float(rate.reshape(horizon.slices, SCENARIOS).mean(axis=1) @ left_s)
+        if done <= 0:
+            return float("-inf")
+        length_s = horizon.length_s
+        if self._relayed:
+            return objective.value(Outcome(length_s / done, 0.0, 0.0))
+        busy_s, each_usd = per_iteration(self._estimator, plan, view.slowdown)
+        return objective.value(Outcome(length_s / done, busy_s * done / length_s, each_usd + usd / done))
+
+    def _least(self, tuned: "_Tuned", objective: Objective) -> float:
+        """By how much another plan has to be worth more."""
+        share = tuned.iter_s / objective.base.iter_s
+        return WORTH * min(share, 1.0)
 
     def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
         """Whether a plan can run; the last answer is kept."""
@@ -169,19 +192,6 @@ class Knobs:
         if asked != self._asked:
             self._asked, self._answer = asked, not self._estimator.problems(*asked)
         return self._answer
-
-    def _pause_s(self, goal: Plan, view: View, horizon: Horizon) -> float:
-        """How long going over from the running plan stops training, at most the horizon."""
-        if view.plan is None:
-            return 0.0
-        move = self._estimator.move(view.plan, self._carried(view.plan, goal, horizon), horizon.moving)
-        return min(pause_s(self._estimator, move, self._context.restart_s), horizon.length_s)
-
-    def _brings(self, plan: Plan, view: View, horizon: Horizon, pause_s: float) -> float:
-        """Iterations over the horizon after a pause, in the mean over its scenarios."""
-        rate = per_second(times_ns(self._estimator, plan, horizon.states, view.slowdown))
-        left_s = np.diff(np.maximum(horizon.edges_s, pause_s))
-        return float(rate.reshape(horizon.slices, SCENARIOS).mean(axis=1) @ left_s)
 
     def _best(
         self, goal: Plan, view: View, horizon: Horizon, objective: Objective, *, deepen: bool
@@ -258,6 +268,12 @@ class Knobs:
         relayed = replace(new, routes=(*new.routes, *more))
         direct_s, relayed_s = (estimator.move(old, plan, links).seconds for plan in (new, relayed))
         return relayed if more and relayed_s < direct_s else new
+
+
+def _other(decision: Decision, goal: Plan | None, why: str) -> Decision:
+    """The decision for another plan than what was expected to gain; what was predicted is not of this one."""
+    reason, extra = f"{why}: {decision.reason}", decision.extra | {"gain": None}
+    return replace(decision, plan=goal, reason=reason, predicted_iter_s=None, extra=extra)
 
 
 def _told(decision: Decision, view: View, goal: Plan, best: Plan, iter_s: float) -> Decision:
