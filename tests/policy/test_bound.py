@@ -10,9 +10,10 @@ from policy.bound import Bound, clairvoyant
 from policy.bound_grid import grid, moves
 from policy.bound_plans import Pool
 from policy.bound_static import best_fixed, every_plan
+from policy.hippo.agent import shipped_checkpoint
 from policy.knobs import deepened
 from policy.protocol import Context
-from policy.registry import create
+from policy.registry import create, names
 from policy.search import best_plans
 from tests.plays import of_type, plan_over, play, totals
 from tests.policy.cases import cluster, model
@@ -109,7 +110,7 @@ def test_static_bound_of_a_larger_space_has_nothing_above_it() -> None:
 
 def run(setup: Setup, name: str, seed: int = 0) -> tuple[float, list[Plan]]:
     """Tokens of a policy in a world, and the plans that it used."""
-    policy = create(name)
+    policy = create(name, checkpoint=shipped_checkpoint())
     estimator = Estimator(setup.cluster, setup.job)
     policy.reset(Context(estimator, 60.0, RESTART_S, (1.0, 0.0, 0.0), generator(seed, "policy")))
     used: list[Plan] = []
@@ -136,20 +137,25 @@ def bound_of(setup: Setup, used: list[Plan]) -> Bound:
     )
 
 
-OTHERS = ("sailor", "crosspipe", "diloco", "dtfm", "alpa", "atlas", "hyperion")
+CORE = ("static", "single", "greedy", "mpc", "hippo")
+OTHERS = tuple(name for name in names() if name not in CORE)
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_no_policy_is_above_it(seed: int) -> None:
     setup = restless_setup(2 + seed % 2, seed, 900.0 if seed % 5 == 0 else 300.0)
-    names = ("static", "single", "greedy", "mpc") if seed % 5 == 0 else ()
-    runs = [run(setup, name, seed) for name in (*names, OTHERS[seed % len(OTHERS)])]
+    taking_part = (*(CORE if seed % 5 == 0 else ()), OTHERS[seed % len(OTHERS)])
+    runs = [run(setup, name, seed) for name in taking_part]
     bound = bound_of(setup, [plan for _, used in runs for plan in used])
     assert bound.tokens >= bound.static_tokens * (1 - 1e-12)
     for tokens, used in runs:
         assert tokens <= bound.tokens
         if all(plan.sync is None or plan.sync.inner_steps == 1 for plan in used):
             assert tokens <= bound.synchronous_tokens
+
+
+def test_every_policy_took_part() -> None:
+    assert {OTHERS[seed % len(OTHERS)] for seed in range(100)} | set(CORE) == set(names())
 
 
 def test_local_sgd_has_a_bound_of_its_own() -> None:
