@@ -2,29 +2,69 @@
 
     nice python -m benchmarks.latency [--decisions 400] [--seconds 25] [--sizes 4,8,64] [--policies hippo,mpc]
 
-One thread. Wall time and the CPU time of the process, in milliseconds: on a busy machine only the second
-says something. A decision follows on the last one's plan; links move by 10 % between decisions. `period` is
-what nearly every decision is, `change` what follows an event. A policy is asked until it has decided often
+`--policies all` times every registered one. One thread. Wall time and the CPU time of the process, in
+milliseconds: on a busy machine only the second says something. A decision follows on the last one's plan;
+links move by 10 % between decisions. `period` is what nearly every decision is, `change` what follows an
+event; `inside` is the part of the lower agents in one periodic decision of `hippo`: legal arrangements, their
+features, their scores, for all domains of the plan together. A policy is asked until it has decided often
 enough or its time is over; n says how often that was.
 """
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from ingest.errors import InfeasibleError
 from policy import registry
 from policy.hippo.agent import shipped_checkpoint
 from policy.hippo.course import _links
+from policy.hippo.heads import Heads
+from policy.hippo.masks import Masks
+from policy.hippo.problem import Problem
 from policy.protocol import Context, Policy
 from twin.estimate import Estimator
 from twin.plan import Plan
 from twin.scenario import Scenario, Setup, assemble
 from twin.seeds import generator
 from twin.view import Forecast, View
+
+
+class Inside:
+    """Counts the CPU and wall seconds that the lower agents take."""
+
+    def __init__(self) -> None:
+        self.cpu_s = self.wall_s = 0.0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Put a clock around every part of a choice inside a domain."""
+        parts = ((Masks, "choices"), (Problem, "choice_features"), (Heads, "lower_logits"))
+        before = [getattr(owner, name) for owner, name in parts]
+        for (owner, name), part in zip(parts, before, strict=True):
+            setattr(owner, name, self._timed(part))
+        try:
+            yield
+        finally:
+            for (owner, name), part in zip(parts, before, strict=True):
+                setattr(owner, name, part)
+
+    def _timed(self, part: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any, **named: Any) -> Any:
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                return part(*given, **named)
+            finally:
+                self.wall_s += time.perf_counter() - wall
+                self.cpu_s += time.process_time() - cpu
+
+        return timed
+
 
 CLUSTERS = {  # domains: model, N layers, global batch, GPU, GPUs of a domain
     4: ("llama2-70b", 82, 192, "a100-80", 16),
@@ -92,14 +132,21 @@ def measured(setup: Setup, policy: Policy, decisions: int, seconds: float) -> di
     policy.reset(Context(estimator, PERIOD_S, RESTART_S, (1.0, 0.0, 0.0), np.random.default_rng(0)))
     found: dict[str, Times] = {}
     plan: Plan | None = None
+    inside = Inside()
     began = time.perf_counter()
     for number, view in enumerate(views(setup, decisions)):
         asked = View(**{name: getattr(view, name) for name in View.__slots__} | {"plan": plan})
         wall, cpu = time.perf_counter(), time.process_time()
-        plan = policy.decide(asked).plan or plan
+        inside.wall_s = inside.cpu_s = 0.0
+        with inside.watching():
+            plan = policy.decide(asked).plan or plan
         times = found.setdefault(view.trigger, Times([], []))
         times.wall.append(1e3 * (time.perf_counter() - wall))
         times.cpu.append(1e3 * (time.process_time() - cpu))
+        if inside.wall_s and view.trigger == "period":
+            within = found.setdefault("inside", Times([], []))
+            within.wall.append(1e3 * inside.wall_s)
+            within.cpu.append(1e3 * inside.cpu_s)
         if number >= 4 and time.perf_counter() - began > seconds:
             break
     return found
@@ -113,15 +160,20 @@ def main() -> None:
     parser.add_argument("--policies", default="hippo,mpc,greedy")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'K':>3}{'N':>5} {'policy':<8}{'trigger':<8}   n" + "".join(
+    print(f"{'K':>3}{'N':>5} {'policy':<14}{'trigger':<8}   n" + "".join(
         f"{clock + ' ' + name:>9}" for clock in ("cpu", "wall") for name in ("p50", "p99", "max")
     ))  # fmt: skip
     for size in map(int, asked.sizes.split(",")):
         setup = made_up(size)
-        for name in asked.policies.split(","):
+        for name in registry.names() if asked.policies == "all" else asked.policies.split(","):
             policy = registry.create(name, checkpoint=shipped_checkpoint())
-            for trigger, times in measured(setup, policy, asked.decisions, asked.seconds).items():
-                print(f"{size:>3}{CLUSTERS[size][1]:>5} {name:<8}{trigger:<8}{times.row()}", flush=True)
+            try:
+                found = measured(setup, policy, asked.decisions, asked.seconds)
+            except InfeasibleError as error:
+                print(f"{size:>3}{CLUSTERS[size][1]:>5} {name:<14}{str(error)[:90]}", flush=True)
+                continue
+            for trigger, times in found.items():
+                print(f"{size:>3}{CLUSTERS[size][1]:>5} {name:<14}{trigger:<8}{times.row()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Decision:
     candidates: tuple[Candidate, ...] = ()
     predicted_iter_s: float | None = None
     log_probability: float | None = None
-    mask: tuple[bool, ...] = ()  # over candidates or domains, policy-specific
+    mask: tuple[bool, ...] = ()  # of a network: settings of dp and micro-batch that were open
     fallback: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)  # JSON values only
 

@@ -13,6 +13,8 @@ def decision(console: Console, found: "DecisionAudit") -> None:
     told = found.explanation
     state = "made again, equal" if found.reproduced else f"not reproduced: {found.difference}"
     console.line(f"{found.run_id} decision {found.number} at {told.at_s:,.0f} s ({told.trigger}): {state}")
+    for line in set_off(told.reasons, told.domains):
+        console.line(line)
     console.line(f"{told.action}: {told.reason}")
     console.line(f"plan in force afterwards: {told.chosen or '-'}")
     console.line(f"bound by: {told.binding or '-'}")
@@ -34,11 +36,36 @@ def decision(console: Console, found: "DecisionAudit") -> None:
     console.fields("what happened until the next decision", found.aftermath)
 
 
+def set_off(reasons: dict[str, list[Any]], domains: tuple[str, ...] | list[str]) -> list[str]:
+    """A line a trigger that has details: which links, domains or jobs it was about."""
+    lines = []
+    for trigger, details in reasons.items():
+        about: list[str] = []
+        for detail in details:
+            if isinstance(detail, list):  # links whose filter gave an alarm, or that have changed
+                about += [f"{domains[i]} > {domains[j]}" for i, j in detail]
+                continue
+            for what, which in detail.items():
+                if what == "link":
+                    about.append(f"{domains[which[0]]} > {domains[which[1]]}")
+                elif what in ("domain", "domains"):
+                    about += [domains[k] for k in (which if isinstance(which, list) else [which])]
+                else:
+                    about.append(f"{what.replace('_', ' ')} {which}")
+        if about:
+            lines.append(f"set off by {trigger}: {', '.join(about)}")
+    return lines
+
+
 def seen(console: Console, found: "DecisionAudit") -> None:
     """The view of a decision, the actions it was allowed, and the model that answered."""
     view, domains = found.recorded["observation"], found.explanation.domains
     mask = found.recorded["mask"]
-    allowed = f"{sum(mask)} of {len(mask)} actions allowed" if mask else "none: any legal plan could be named"
+    allowed = (
+        f"{sum(mask)} of {len(mask)} settings of dp and micro-batch are open"
+        if mask
+        else "none: any legal plan could be named"
+    )
     gpus = enumerate(zip(domains, view["free_gpus"], view["slowdown"], strict=True))
     console.line(f"model  {found.checkpoint or 'none: not a learned policy'}")
     console.line(f"mask   {allowed}")

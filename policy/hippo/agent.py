@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from policy.greedy import nothing_runs
 from policy.hindsight import Hindsight
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.config import CoordinatorConfig
-from policy.hippo.coordinator import Coordinator, Latency, Proposal, Verdict
+from policy.hippo.coordinator import Coordinator, Proposal, Verdict
 from policy.hippo.features import Features, Situation, situation
 from policy.hippo.lower import LowerAgent
 from policy.hippo.problem import Codes, Problem, concatenate
@@ -81,7 +80,6 @@ class HiPpo:
 
     def _equip(self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> None:
         self.upper, self.lower, self.config = upper, lower, config
-        self.latency = Latency(perf_counter)
         self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
         self._made_for: Estimator | None = None
 
@@ -107,7 +105,6 @@ class HiPpo:
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan that the network proposed and the twin found best."""
-        self.latency.mark("begin")
         estimator = self.context.estimator
         direct = ahead(view.forecast, self.config.horizon_s, self._watch.outages(view))
         running, (view, horizon) = view, self._knobs.seen(view, direct)
@@ -121,7 +118,6 @@ class HiPpo:
         fresh = view.trigger in WIDE or self._outdated(view)
         count = self.config.proposals if self.config.verify and fresh else 1
         proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
-        self.latency.mark("proposed")
         base = self._base_codes(view, coordinator.problem)
         question = coordinator.question(seen, horizon, self.context.restart_s)
         objective = self._objective(question, base)
@@ -129,9 +125,7 @@ class HiPpo:
             decision = self._verified(view, coordinator, question, objective, seen, proposal, fresh)
         else:
             decision = self._own(view, coordinator, proposal)
-        decision = self._knobs.turn(decision, running, direct, objective, deepen=fresh)
-        self.latency.mark("decided")
-        return decision
+        return self._knobs.turn(decision, running, direct, objective, deepen=fresh)
 
     def _outdated(self, view: View) -> bool:
         """Whether what was found is for other GPUs, or for links of long ago."""
@@ -147,16 +141,18 @@ class HiPpo:
 
     def _own(self, view: View, coordinator: Coordinator, proposal: Proposal) -> Decision:
         """The network's greedy answer, unchecked but for the masks."""
-        plan = coordinator.problem.plan(proposal.codes, 0)
+        plan, mask = coordinator.problem.plan(proposal.codes, 0), coordinator.problem.open_knobs
         extra = _network(proposal, plan, view)
         if not proposal.move or plan == view.plan:
-            return Decision(None, "the network holds", log_probability=proposal.log_probability, extra=extra)
+            chance = proposal.log_probability
+            return Decision(None, "the network holds", log_probability=chance, mask=mask, extra=extra)
         ns = self.context.estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
         return Decision(
             plan,
             f"the network moves: {plan}",
             predicted_iter_s=ns / NS_PER_S,
             log_probability=proposal.log_probability,
+            mask=mask,
             extra=extra,
         )
 
@@ -188,8 +184,9 @@ class HiPpo:
             decision = self._chosen(
                 view, question, replace(verdict, found=found, kept=kept), objective, may_hold
             )
-        extra = decision.extra | _network(proposal, self._plan(coordinator.problem, proposal.codes, 0), view)
-        return replace(decision, log_probability=proposal.log_probability, extra=extra)
+        problem, chance = coordinator.problem, proposal.log_probability
+        extra = decision.extra | _network(proposal, self._plan(problem, proposal.codes, 0), view)
+        return replace(decision, log_probability=chance, mask=problem.open_knobs, extra=extra)
 
     def _chosen(
         self, view: View, question: Question, verdict: Verdict, objective: Objective, may_hold: bool

@@ -7,13 +7,12 @@ proposals, the static plan and holding are scored over the forecast horizon, mov
 by the margin. Without `verify` the network's own choice stands: that is the pure policy, and the ablation
 of steps 2 and 3.
 
-The time limits of the two levels (1 s, 100 ms, 2 s in all) are enforced by the runner, which owns the
-clock; here no clock is read, so that equal views give equal decisions. `Latency` measures the levels for
-whoever wants to know.
+The time limit of a whole decision is the runner's, which owns the clock (`control.deadline_s`: the running
+plan is kept where an answer is late); here no clock is read, so that equal views give equal decisions.
+`benchmarks/latency.py` times both levels against their limits of 1 s and 100 ms.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -32,18 +31,6 @@ from policy.horizon import Horizon
 from policy.objective import Objective, Outcome
 
 Float = NDArray[np.float64]
-
-
-@dataclass
-class Latency:
-    """Wall seconds of the parts of the last decision; never part of what is decided or logged as an event."""
-
-    clock: Callable[[], float]
-    marks: dict[str, float] = field(default_factory=dict)
-
-    def mark(self, name: str) -> None:
-        """Note that part `name` ended now."""
-        self.marks[name] = self.clock()
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,6 +131,11 @@ class Problem:
         self._features = self._choice_tables()
         self._usd_per_gb = np.array(cluster.usd_per_gb)
 
+    @property
+    def open_knobs(self) -> tuple[bool, ...]:
+        """Whether the model fits under each knob (C,)."""
+        return tuple(bool(fits) for fits in self.knob_mask)
+
     # -- what may be chosen
 
     def _knobs(self, groups: Sequence[Sequence[int]]) -> list[Knob]:

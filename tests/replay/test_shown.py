@@ -73,7 +73,7 @@ def decision(**changes: Any) -> Any:
     usual = {
         "at_s": 60.0, "trigger": "period", "action": "hold", "reason": "nothing better", "chosen": None,
         "binding": None, "fallback": None, "tipping_text": (), "reward": {"total": None}, "candidates": (),
-        "baselines": {}, "domains": ("a", "b"), "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
+        "baselines": {}, "reasons": {"period": []}, "domains": ("a", "b"), "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
     }  # fmt: skip
     told = Found(**usual | changes)
     return Found(
@@ -85,6 +85,22 @@ def test_a_decision_with_nothing_beside_it_is_short(shown: Shown) -> None:
     text = shown(show_decision.decision, decision())
     assert "run decision 3 at 60 s (period): made again, equal" in text and "bound by: -" in text
     assert "candidates" not in text and "baselines" not in text and "fallback" not in text
+
+
+def test_what_set_a_decision_off_is_named() -> None:
+    reasons: dict[str, list[object]] = {
+        "failure": [{"link": [0, 2]}, {"domain": 1}, {"preempted_by": "urgent"}],
+        "repair": [{"left_by": "first"}],
+        "alarm": [[[0, 1], [2, 1]]],
+        "change": [{"domains": [0, 2]}, [[1, 0]]],
+        "period": [],
+    }
+    assert show_decision.set_off(reasons, ("a", "b", "c")) == [
+        "set off by failure: a > c, b, preempted by urgent",
+        "set off by repair: left by first",
+        "set off by alarm: a > b, c > b",
+        "set off by change: a, c, b > a",
+    ]
 
 
 def test_a_decision_that_came_out_otherwise_says_so(shown: Shown) -> None:

@@ -65,6 +65,7 @@ def test_every_plan_is_legal_and_runs_repeat(untrained: Path, verify: bool) -> N
         assert a.plan is None or estimator.problems(a.plan, view.free_gpus) == ()
         assert a.extra["network"]["go"] in ("hold", "move")
         assert a.log_probability is not None and a.log_probability <= 0
+        assert any(a.mask)
 
 
 def test_the_future_does_not_matter(untrained: Path) -> None:
