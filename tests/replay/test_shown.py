@@ -73,7 +73,8 @@ def decision(**changes: Any) -> Any:
     usual = {
         "at_s": 60.0, "trigger": "period", "action": "hold", "reason": "nothing better", "chosen": None,
         "binding": None, "fallback": None, "tipping_text": (), "reward": {"total": None}, "candidates": (),
-        "baselines": {}, "reasons": {"period": []}, "domains": ("a", "b"), "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
+        "baselines": {}, "reasons": {"period": []}, "domains": ("a", "b"),
+        "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
     }  # fmt: skip
     told = Found(**usual | changes)
     return Found(
