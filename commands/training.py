@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     default="tuned",
     help="Settings [tuned].",
 )
+@click.option("--settings", type=PATH, metavar="FILE", help="YAML with values that replace some of them.")
 @seed_option
 @weights_option
 @click.option("--resume", is_flag=True, help="Go on with a training that was interrupted.")
@@ -38,6 +39,7 @@ def train(
     scenario: str,
     dataset: str | None,
     algorithm: Any,
+    settings: Path | None,
     seed: int | None,
     weights: str | None,
     resume: bool,
@@ -68,8 +70,9 @@ def train(
     use = algorithm != "toy" if activate is None else activate
     with out.console.progress() as progress:
         done = training.train(
-            out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm, seed=seed,
-            resume=resume, activate=use, team=team, lessons=lessons, progress=progress, **tell,
+            out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
+            settings=settings, seed=seed, resume=resume, activate=use, team=team, lessons=lessons,
+            progress=progress, **tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.tensorboard import export

@@ -80,6 +80,7 @@ def train(
     *,
     dataset: str | None = None,
     algorithm: Algorithm = "tuned",
+    settings: Path | None = None,
     seed: int | None = None,
     resume: bool = False,
     activate: bool = True,
@@ -90,27 +91,31 @@ def train(
 ) -> TrainingResult:
     """Train on the training window; with `activate`, runs of `hippo` use the result from then on.
 
-    `algorithm` names a section of `configs/algo/hi_ppo.yaml`. Ctrl-C saves the state at the next step and
-    returns with `finished` false; `resume` goes on from there to the same weights as an uninterrupted
-    training. The curve of a finished training becomes the events of a run of its own; `tell` hears of every
-    update at once. `lessons` are finished runs whose decisions the warm start follows, too.
+    `algorithm` names a section of `configs/algo/hi_ppo.yaml`; values of the YAML file `settings` take the
+    place of those. Ctrl-C saves the state at the next step and returns with `finished` false; `resume` goes
+    on from there to the same weights as an uninterrupted training. The curve of a finished training becomes
+    the events of a run of its own; `tell` hears of every update at once. `lessons` are finished runs whose
+    decisions the warm start follows, too.
 
     Raises:
         LockedError: a training of this store is under way.
-        NotFoundError: the data set is not in the lake. UsageError: nothing to resume, or with other settings.
+        NotFoundError: the data set is not in the lake. UsageError: nothing to resume, or with other settings;
+        `settings` does not fit.
     """
     from policy.hippo import config, launch  # imports torch
 
     team = team or Team()
     setup = scenarios.prepare(scenario, store, window="train", dataset=dataset, seed=seed)
-    settings = config.shipped(algorithm)
+    chosen = config.shipped(algorithm)
+    if settings is not None:
+        chosen = config.changed(chosen, settings)
     first = launch.rank_of() == 0 or not team.distributed
     with ExitStack() as stack:
         if first:  # the other learners of this machine write nothing
             stack.enter_context(Lock(store / LOCK))
         interrupted = stack.enter_context(interruption())
         done = _trained(
-            stack, store, setup, settings, team, lessons, tell, resume, progress, lambda: bool(interrupted)
+            stack, store, setup, chosen, team, lessons, tell, resume, progress, lambda: bool(interrupted)
         )
     run_id = replaced = None
     if done.finished and first:

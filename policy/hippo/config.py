@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -174,3 +174,23 @@ def shipped(
     variants = load(Variants, path or configs("algo") / "hi_ppo.yaml")
     chosen: HiPpoConfig = getattr(variants, variant)
     return chosen
+
+
+def changed(config: HiPpoConfig, path: Path) -> HiPpoConfig:
+    """The configuration with the values of a YAML file of the same form in place of its own; what the file
+    does not name stays.
+
+    Raises:
+        UsageError: the file does not fit; the message names file and line.
+    """
+    given = load(HiPpoConfig, path).model_dump(exclude_unset=True)
+    return HiPpoConfig.model_validate(_merged(config.model_dump(), given))
+
+
+def _merged(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `given`, level by level."""
+    inner = {
+        key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base[key], dict) else value
+        for key, value in given.items()
+    }
+    return base | inner

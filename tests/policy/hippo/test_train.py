@@ -13,7 +13,15 @@ import torch
 
 from ingest.errors import DamageError, InputError, NotFoundError, UsageError
 from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import GnnConfig, HiPpoConfig, ImitationConfig, PpoConfig, RolloutConfig, shipped
+from policy.hippo.config import (
+    GnnConfig,
+    HiPpoConfig,
+    ImitationConfig,
+    PpoConfig,
+    RolloutConfig,
+    changed,
+    shipped,
+)
 from policy.hippo.standing import origin
 from policy.hippo.train import Company, train
 from tests.worlds import toy_setup
@@ -185,3 +193,15 @@ def test_shipped_configuration_has_the_design_and_the_tuned_values() -> None:
     )
     assert (design.gnn.type, design.gnn.num_layers, design.gnn.hidden_dim) == ("GraphSAGE", 2, 128)
     assert shipped("tuned").gnn.hidden_dim <= design.gnn.hidden_dim
+
+
+def test_values_of_a_file_take_the_place_of_those_of_a_section(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("gnn: {type: GATv2}\nseed: 3\n", encoding="utf-8")
+    tuned = shipped("tuned")
+    made = changed(tuned, mine)
+    assert made.gnn == tuned.gnn.model_copy(update={"type": "GATv2"}) and made.seed == 3
+    assert made.ppo == tuned.ppo and made.rollout == tuned.rollout
+    mine.write_text("gnn:\n  hidden_dim: few\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"mine\.yaml.*hidden_dim"):
+        changed(tuned, mine)
