@@ -146,6 +146,56 @@ def test_another_candidate_must_not_stop_training_for_longer(monkeypatch: pytest
         assert decision.plan is not None and plain(decision.plan) == expected
 
 
+def test_a_move_is_priced_on_the_routes_that_it_takes() -> None:
+    """Layers between neighbours take the relays of their messages, not the dead slow link between them."""
+    estimator, links, plan = case()
+    slow = between(links, (0, 1), 1e6)
+
+    def over(layers: tuple[int, int]) -> Plan:
+        return estimator.make((0, 1), layers, plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+
+    routes = ((0, 2, 1), (1, 2, 0))
+    running, goal = replace(over((30, 4)), routes=routes), over((17, 17))
+    assert (
+        estimator.move(running, goal, slow).seconds
+        > 7200
+        > 720
+        > estimator.move(running, replace(goal, routes=routes), slow).seconds
+    )
+    decision = asked(estimator, slow, Decision(goal, "gains"), plan=running, horizon_s=7200.0)
+    assert decision.plan is not None and plain(decision.plan) == goal and decision.plan.routes
+
+
+def test_what_was_refused_is_no_rival() -> None:
+    """A candidate before the chosen one gains too little or would not have paid."""
+    estimator, links, plan = case()
+    slow = between(links, (0, 1), 1e6)
+
+    def over(order: tuple[int, int], layers: tuple[int, int]) -> Plan:
+        return estimator.make(order, layers, plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+
+    running, best, chosen = over((0, 1), (17, 17)), over((0, 2), (17, 17)), over((0, 2), (16, 18))
+    for score, expected in ((3.0, chosen), (1.0, best)):
+        scores = {best: score, chosen: 2.0, running: 0.5}
+        candidates = tuple(Candidate(each, value, 2.0, 0.5, 0.0) for each, value in scores.items())
+        decision = asked(estimator, slow, Decision(chosen, "", candidates), plan=running, horizon_s=7200.0)
+        assert decision.plan is not None and plain(decision.plan) == expected
+
+
+def test_a_plan_that_runs_well_over_relays_is_kept_whatever_counts() -> None:
+    """Where more than speed counts candidates are judged by direct links, by which it would stand still."""
+    estimator, links, plan = case()
+    cut = between(links, (0, 1), 0.0)
+    goal = estimator.make((2, 1), (17, 17), plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
+    running = replace(plan, routes=((0, 2, 1), (1, 2, 0)))
+    for relay_bps, horizon_s, kept in ((5e9, 60.0, True), (1e8, 1e6, False)):
+        decision = asked(
+            estimator, between(cut, (0, 2), relay_bps), Decision(goal, "gains"), plan=running,
+            weights=(0.9, 0.05, 0.05), horizon_s=horizon_s,
+        )  # fmt: skip
+        assert (decision.plan is None or plain(decision.plan) == plain(plan)) == kept
+
+
 def test_a_plan_that_is_as_fast_over_relays_is_not_left() -> None:
     estimator, links, plan = case()
     slow, goal = between(links, (0, 1), 1e6), over_two(estimator, plan, (27, 7))
