@@ -34,14 +34,32 @@ def kpis(results: Sequence[Result]) -> str:
     """A row a KPI and set of links: those that were asked for, and all that have noise, fronts or load."""
     rows: list[tuple[str, ...]] = []
     for kpi in KPIS:
-        first = True
-        for result in results if kpi in ELSEWHERE else asked(results):
-            values = [value for value in kpi.of(result) if np.isfinite(value)]
-            if values:
-                words = (kpi.name, kpi.asked, kpi.aimed) if first else ("", "", "")
-                rows.append((*words, result.title, *_told(kpi, values)))
-                first = False
+        words = (kpi.name, kpi.asked, kpi.aimed)
+        for result, values in _found(kpi, results):
+            rows.append((*words, result.title, *_told(kpi, values)))
+            words = ("", "", "")
     return table(("KPI", "asked", "aimed at", "links", "reached", "95 %", "worlds", "met"), rows)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Of every KPI that something was asked of: from the least to the greatest mean over its sets of links,
+    and on how many of them it holds."""
+    rows = []
+    for kpi in KPIS:
+        if kpi.holds is not None:
+            means = [float(np.mean(values)) for _, values in _found(kpi, results)]
+            ends = list(dict.fromkeys(kpi.told(end) for end in (min(means), max(means)))) if means else ["-"]
+            held = f"{sum(map(kpi.holds, means))} of {len(means)}" if means else "-"
+            rows.append((kpi.name, kpi.asked, kpi.aimed, " to ".join(ends), held))
+    return table(("KPI", "asked", "aimed at", "hippo reached", "met on"), rows)
+
+
+def _found(kpi: Kpi, results: Sequence[Result]) -> Iterator[tuple[Result, Values]]:
+    """The values of a KPI on every set of links that has any: of those that were asked for, or of all."""
+    for result in results if kpi in ELSEWHERE else asked(results):
+        values = [value for value in kpi.of(result) if np.isfinite(value)]
+        if values:
+            yield result, values
 
 
 def _told(kpi: Kpi, values: Values) -> tuple[str, str, str, str]:

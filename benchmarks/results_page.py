@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks import results_tables as tables
 from benchmarks.long_search import Better, Search, Start
-from benchmarks.results_kpis import kpis
+from benchmarks.results_kpis import kpis, summary
 from benchmarks.results_plots import PLOTS
 from benchmarks.results_tables import JUDGED, Result, alone, saved, table
 from benchmarks.results_text import PAGE
@@ -164,7 +164,7 @@ def readme(text: str, results: Sequence[Result]) -> str:
     """The README with the tables of the page between its two marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    shown = f"{tables.headline(results)}\n\n{tables.summary(results)}"
+    shown = f"{tables.headline(results)}\n\n{summary(results)}"
     return f"{before}{BEGIN}\n{shown}\n{END}{after}"
 
 
@@ -187,7 +187,7 @@ def page(
         load_now=os.getloadavg()[0],
         others=len(others),
         headline=tables.headline(results),
-        summary=tables.summary(results),
+        summary=summary(results),
         kpis=kpis(results),
         times=tables.times(results),
         utilisation=tables.utilisation(results),

@@ -14,8 +14,6 @@ from replay.words import milliseconds, per_billion, per_token, percent
 
 JUDGED = ("hippo", "mpc")
 Figure = Callable[[Kpis], float | None]
-Telling = Callable[[float], str]
-Wish = Callable[[float], bool]
 
 
 @dataclass(frozen=True)
@@ -114,61 +112,6 @@ def headline(results: Sequence[Result]) -> str:
     return table(columns, rows)
 
 
-def spread(values: Sequence[float | None], told: Telling) -> str:
-    """From the least to the greatest."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    ends = [told(min(known)), told(max(known))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-
-
-def met(values: Sequence[float | None], holds: Wish | None) -> str:
-    """On how many of those that have a value the wish holds; empty without one."""
-    known = [value for value in values if value is not None]
-    if holds is None:
-        return ""
-    return f"{sum(holds(value) for value in known)} of {len(known)}" if known else "-"
-
-
-def summary(results: Sequence[Result]) -> str:
-    """What was asked for and what `hippo` reached, over the groups that count; where nothing was asked the
-    aim decides whether it is met."""
-    chosen = asked(results)
-    rows = [r.standings["hippo"] for r in chosen]
-    faster = [middle(change(r.chapter, "hippo", "static", lambda k: k.time_per_token_s)) for r in chosen]
-    used = [middle(change(r.chapter, "hippo", "static", lambda k: k.utilisation)) for r in chosen]
-    cost = [middle(change(r.chapter, "hippo", "static", lambda k: k.usd_per_token)) for r in chosen]
-    covered = [reach(r, "hippo", "coverage") for r in alone(results)]
-    volume = [reach(r, "hippo", "volume") for r in alone(results)]
-    noisy = [r for r in alone(results) if loss(r, "hippo", "median") is not None]
-    lost, worst = ([loss(r, "hippo", what) for r in noisy] for what in ("median", "worst"))
-    beyond = [difference(loss(r, "hippo", "median"), loss(r, "bound", "median")) for r in noisy]
-    under_load = [row for r in results for row in steadiness(r.chapter) if row.policy == "hippo"]
-    steady, queued = [row.stability.mean for row in under_load], [row.queued for row in under_load]
-    regrets = [row["regret"] for row in rows]
-    slow = [row["decision_p99_s"] for row in rows]
-    heard = [row["coordination_max_s"] for row in rows]
-
-    lines: tuple[tuple[str, str, str, Sequence[float | None], Telling, Wish | None], ...] = (
-        ("Pareto coverage", ">= 85 %", ">= 97 %", covered, percent, lambda v: v >= 0.85),
-        ("hypervolume", "", ">= 0.98", volume, "{:.3f}".format, lambda v: v >= 0.98),
-        ("decision p99", "<= 1.1 s", "<= 6 ms at K = 8", slow, ms, lambda v: v <= 1.1),
-        ("time per token vs static", "-25 %", "-25 %", faster, signed, lambda v: v <= -0.25),
-        ("regret to the bound", "", "<= 2 %", regrets, percent, lambda v: v <= 0.02),
-        ("utilisation vs static", "+35 %", "+35 %", used, signed, lambda v: v >= 0.35),
-        ("egress per token vs static", "-30 %", "-30 %", cost, signed, lambda v: v <= -0.3),
-        ("time lost to +-30 % WAN, median", "< 10 %", "", lost, signed, lambda v: v < 0.1),
-        ("the same, worst seed", "< 10 %", "", worst, signed, lambda v: v < 0.1),
-        ("the median beyond the bound's", "", "< 3 %", beyond, signed, lambda v: v < 0.03),
-        ("coordination, slowest", "<= 2 s", "<= 50 ms", heard, ms, lambda v: v <= 2),
-        ("stability at load +-20 %", ">= 99 %", ">= 99.9 %", steady, fine, lambda v: v >= 0.99),
-        ("jobs' time in the queue then", "", "", queued, percent, None),
-    )
-    shown = [(*words, spread(values, told), met(values, wish)) for *words, values, told, wish in lines]
-    return table(("KPI", "asked", "aimed at", "hippo reached", "met on"), shown)
-
-
 def ms(seconds: float) -> str:
     """A latency with its unit."""
     return f"{milliseconds(seconds)} ms"
@@ -184,17 +127,6 @@ def reach(result: Result, policy: str, what: str) -> float | None:
     if result.chapter.front is None:
         return None
     return next((getattr(r, what) for r in result.chapter.front.reaches if r.policy == policy), None)
-
-
-def loss(result: Result, policy: str, what: str) -> float | None:
-    """Median or worst time per token lost at +-30 %."""
-    rows = result.chapter.robustness()
-    return next((row[what] for row in rows if row["policy"] == policy and row["clip"] == 0.3), None)
-
-
-def difference(one: float | None, other: float | None) -> float | None:
-    """One less the other, where both are known."""
-    return None if one is None or other is None else one - other
 
 
 def times(results: Sequence[Result]) -> str:
