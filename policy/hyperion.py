@@ -3,14 +3,19 @@
 Adapted: Hyperion is published for pipelined inference over tiers of devices (recipe 9). Its first stage,
 HypSplit-DP, searches the least bottleneck theta by bisection and asks a dynamic program whether layers can be
 given to the tiers in order with no tier above theta and memory kept. Here, in a training form that is ours,
-tiers are domains, a layer costs its forward and backward, and a link counts there and back. Between orders
-of domains decides what the paper minimises, the slowest tier plus the links, the tier once for each of the m
-micro-batches of an iteration. Sizes inside a domain are Megatron's. Its second stage sends a request to the
-least loaded node: in training all GPUs of a stage work on every micro-batch, so nothing is left to choose.
+tiers are domains, a layer costs its forward and backward, and a link counts there and back. Its second stage
+sends a request to the least loaded node: in training all GPUs of a stage work on every micro-batch, so
+nothing is left to choose. Sizes inside a domain are Megatron's, which Hyperion takes as given.
+
+Both variants split by theta. `hyperion` lets the referee pick among the splits of all orders and sizes.
+`hyperion-native` takes for each order Megatron's first size that fits, and the order with the least of what
+the paper minimises, the slowest tier, once for each of the m micro-batches of an iteration, plus the links:
+
+    m theta + sum over boundaries (2 L + dp A / B there + dp A / B back)
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +23,7 @@ from numpy.typing import NDArray
 from ingest.units import transmission_s
 from policy.even import Closest, batches, living
 from policy.megatron import levels
-from policy.planner import Planner
+from policy.planner import Planner, fastest
 from policy.shapes import orders
 from policy.stage_tables import Filling, filling
 from twin.estimate import Estimator
@@ -30,21 +35,23 @@ ENUMERATE_UP_TO = 4
 
 
 class Hyperion(Planner):
-    """The split with the least bottleneck, decided once."""
+    """Hyperion's splits, graded by the referee; decided once."""
 
     name = "hyperion"
 
     def plans(self, view: View) -> list[Plan]:
-        """For each order of domains its split, the one with the least objective first."""
+        """The split of each order and size, the fastest by the referee first."""
+        return fastest(self.estimator, view, [plan for every in self._fitting(view) for _, plan in every])
+
+    def _fitting(self, view: View, sizes: int | None = None) -> list[list[tuple[float, Plan]]]:
+        """For each order that has any its splits that are legal with their objective, `sizes` at most."""
         closest, found = Closest(self.estimator), []
-        for n, order in enumerate(tier_orders(living(self.estimator, view.free_gpus))):
-            for objective, plan in self._sized(view, order):
-                if closest.fits(plan, view.free_gpus):
-                    found.append((objective, n, plan))
-                    break
-        if not found:
+        for order in tier_orders(living(self.estimator, view.free_gpus)):
+            legal = (entry for entry in self._sized(view, order) if closest.fits(entry[1], view.free_gpus))
+            found.append(list(islice(legal, sizes)))
+        if not any(found):
             raise closest.error("Hyperion's split", view.free_gpus)
-        return [plan for *_, plan in sorted(found, key=lambda entry: entry[:2])]
+        return found
 
     def _sized(self, view: View, order: tuple[int, ...]) -> Iterator[tuple[float, Plan]]:
         """Splits of one order under Megatron's sizes, in Megatron's order."""
@@ -67,6 +74,17 @@ class Hyperion(Planner):
                     layers = [b - a for a, b in pairwise(cuts)]
                     plan = self.estimator.make(order, layers, dp, sizes, micro_batch)
                     yield count * bottleneck_s + crossings_s(self.estimator, view, plan), plan
+
+
+class HyperionNative(Hyperion):
+    """Megatron's first size that fits, and the order with the least of Hyperion's own objective."""
+
+    name = "hyperion-native"
+
+    def plans(self, view: View) -> list[Plan]:
+        """For each order its split, the one with the least objective first."""
+        found = [entry for every in self._fitting(view, sizes=1) for entry in every]
+        return [plan for _, plan in sorted(found, key=lambda entry: entry[0])]
 
 
 def tier_orders(domains: Sequence[int]) -> list[tuple[int, ...]]:

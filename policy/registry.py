@@ -69,7 +69,10 @@ POLICIES: dict[str, Entry] = {
     ),
     "hyperion": Entry(
         "policy.hyperion:Hyperion",
-        "Hyperion-style split with the least bottleneck; beyond four domains in index order only",
+        "Hyperion-style splits, graded by the referee; beyond four domains in index order only",
+    ),
+    "hyperion-native": Entry(
+        "policy.hyperion:HyperionNative", "the same in Megatron's size, by Hyperion's own objective"
     ),
     "sla-morl": Entry(
         "policy.sla_morl:SlaMorl", "SLA-MORL-style: nodes up or down by a small actor-critic", weighted=True
