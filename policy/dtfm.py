@@ -11,17 +11,21 @@ five devices, circular moves) with
 
 The plan type keeps data-parallel groups inside a domain, and GPUs that fill no group of a domain are left
 out. So one set of groups alone is an answer, each domain packed into its own: the genetic search has nothing
-to find, and is not run. Between such groups cost_DP is the same for every answer, and each matching has one
-length, L + A/B between their domains. What decides is cost_PP (`policy.dtfm_costs`). A device is a
-tensor-parallel group here; DT-FM itself has none. The referee picks among the sizes (tp, D, micro-batch),
-which DT-FM takes as given.
+to find, and is not run. Under one size cost_DP is the same for every order, and each matching has one length,
+L + A/B between its domains: cost_PP decides the order (`policy.dtfm_costs`). A device is a tensor-parallel
+group here; DT-FM itself has none.
+
+DT-FM takes sizes (tp, D, micro-batch) as given: here the few that leave the fewest GPUs idle, the same for
+both variants. `dtfm` lets the referee pick among them, `dtfm-native` picks the least cost. That cost does not
+see the micro-batch, A being what an iteration sends: of equal ones the largest that keeps the pipeline full
+is taken. Nor does it see computing, bubbles and what tensor-parallel groups send.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from policy.dtfm_costs import Float, delays_s, shortest_path
+from policy.dtfm_costs import Float, delays_s, reduce_s, shortest_path
 from policy.even import Closest, batches, deal, living, stage_layers, widths
 from policy.planner import Planner, fastest
 from twin.estimate import Estimator
@@ -33,24 +37,39 @@ SIZES = 8
 
 
 class DtFm(Planner):
-    """DT-FM's path, searched once."""
+    """DT-FM's paths, graded by the referee; searched once."""
 
     name = "dtfm"
 
     def plans(self, view: View) -> list[Plan]:
-        """The best plan of each size, the fastest first."""
+        """The plan of each size, the fastest by the referee first."""
+        return fastest(self.estimator, view, [plan for _, plan in self._found(view)])
+
+    def _found(self, view: View) -> list[tuple[float, Plan]]:
+        """DT-FM's cost in seconds and the plan of each size that is legal."""
         closest, found = Closest(self.estimator), []
         for tp, dp in sizes(self.estimator, view.free_gpus):
             groups = _groups(self.estimator, view.free_gpus, tp, dp)
+            reduced_s = reduce_s(self.estimator, groups, dp, tp, len(groups))
             for micro_batch in batches(self.estimator, dp, len(groups)):
                 apart_s = delays_s(self.estimator, view.forecast.links(), dp, micro_batch)
-                along = path(apart_s, groups)
+                along_s, along = path(apart_s, groups)
                 plan = None if along is None else _plan(self.estimator, along, dp, tp, micro_batch)
                 if plan is not None and closest.fits(plan, view.free_gpus):
-                    found.append(plan)
+                    found.append((reduced_s + 2 * along_s, plan))
         if not found:
             raise closest.error("DT-FM's path through whole groups in a domain", view.free_gpus)
-        return fastest(self.estimator, view, found)
+        return found
+
+
+class DtFmNative(DtFm):
+    """DT-FM's paths, picked by DT-FM's own cost."""
+
+    name = "dtfm-native"
+
+    def plans(self, view: View) -> list[Plan]:
+        """The plan of each size, the one with the least cost first."""
+        return [plan for _, plan in sorted(self._found(view), key=lambda entry: entry[0])]
 
 
 def sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[tuple[int, int]]:
@@ -81,15 +100,17 @@ def _groups(estimator: Estimator, free_gpus: Sequence[int], tp: int, dp: int) ->
     return [k for k in living(estimator, free_gpus) for _ in range(free_gpus[k] // (tp * dp))]
 
 
-def path(apart_s: Float, groups: Sequence[int]) -> list[int] | None:
-    """The domains of the groups along the shortest path; None where it comes back to a domain it has left.
+def path(apart_s: Float, groups: Sequence[int]) -> tuple[float, list[int] | None]:
+    """DT-FM's cost_PP, and the domains of the groups along that path; None where it comes back to a domain
+    it has left.
 
     `apart_s` (K, K) has the delays between domains, and inside them on its diagonal.
     """
     homes = np.array(sorted(groups, reverse=True))  # groups have no names: one order for all
-    along = [int(homes[g]) for g in shortest_path(apart_s[np.ix_(homes, homes)])[1]]
+    length_s, order = shortest_path(apart_s[np.ix_(homes, homes)])
+    along = [int(homes[g]) for g in order]
     visits = [k for n, k in enumerate(along) if n == 0 or along[n - 1] != k]
-    return along if len(set(visits)) == len(visits) else None
+    return length_s, along if len(set(visits)) == len(visits) else None
 
 
 def _plan(estimator: Estimator, domains: Sequence[int], dp: int, tp: int, micro_batch: int) -> Plan | None:

@@ -1,4 +1,8 @@
-"""What DT-FM pays for a path through groups of devices (recipe 12): delays of pairs, the shortest path."""
+"""What DT-FM pays for groups of devices and a path through them (recipe 12): their all-reduces, delays of
+pairs, the shortest path.
+"""
+
+from collections.abc import Iterable
 
 import numpy as np
 from numba import njit
@@ -26,6 +30,25 @@ def delays_s(estimator: Estimator, links: LinkState, dp: int, micro_batch: int) 
     np.fill_diagonal(bps, [domain.inter_node_bps for domain in domains])
     latency = latency + np.diag([domain.inter_node_latency_s for domain in domains])
     return latency + activations * (BITS_PER_BYTE / bps)
+
+
+def reduce_s(estimator: Estimator, domains: Iterable[int], dp: int, tp: int, stages: int) -> float:
+    """DT-FM's cost_DP: max over groups of sum over pairs 2 (L + S/(D B)), the groups whole in `domains`.
+
+    S is the gradient bytes of a GPU: those of the model, shared evenly by `stages` and tp. Devices fill one
+    node before the next, so of the D - 1 others those that fit beside a device are met inside its node.
+    """
+    job = estimator.job
+    bits = BITS_PER_BYTE * job.gradient_bytes * job.model.parameters / (stages * tp) / dp
+    worst = 0.0
+    for domain in (estimator.cluster.domains[k] for k in domains):
+        near = min(dp, domain.gpus_per_node // tp) - 1
+        worst = max(
+            worst,
+            near * 2 * (domain.intra_node_latency_s + bits / domain.intra_node_bps)
+            + (dp - 1 - near) * 2 * (domain.inter_node_latency_s + bits / domain.inter_node_bps),
+        )
+    return worst
 
 
 def shortest_path(apart: Float) -> tuple[float, tuple[int, ...]]:

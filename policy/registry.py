@@ -67,6 +67,7 @@ POLICIES: dict[str, Entry] = {
         "policy.dtfm:DtFm",
         "DT-FM's shortest path through groups kept in domains, which leave its genetic search no choice",
     ),
+    "dtfm-native": Entry("policy.dtfm:DtFmNative", "the same, picked by DT-FM's own cost"),
     "hyperion": Entry(
         "policy.hyperion:Hyperion",
         "Hyperion-style splits, graded by the referee; beyond four domains in index order only",
