@@ -5,14 +5,14 @@
 `--policies all` times every registered one. One thread. Wall time and the CPU time of the process, in
 milliseconds: on a busy machine only the second says something. A decision follows on the last one's plan;
 links move by 10 % between decisions. `period` is what nearly every decision is, `change` what follows an
-event; `inside` is the part of the lower agents in one periodic decision of `hippo`: legal arrangements, their
-features, their scores, for all domains of the plan together. A policy is asked until it has decided often
+event; `inside` is the part of one periodic decision of `hippo` in which its plan is built, layers and
+arrangements of all domains together: the lower agents take less. A policy is asked until it has decided often
 enough or its time is over; n says how often that was.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +22,10 @@ import torch
 
 from ingest.errors import InfeasibleError
 from policy import registry
+from policy.hippo import decode
 from policy.hippo.agent import shipped_checkpoint
 from policy.hippo.course import _links
-from policy.hippo.heads import Heads
-from policy.hippo.masks import Masks
-from policy.hippo.problem import Problem
+from policy.hippo.placing import place
 from policy.protocol import Context, Policy
 from twin.estimate import Estimator
 from twin.plan import Plan
@@ -36,34 +35,28 @@ from twin.view import Forecast, View
 
 
 class Inside:
-    """Counts the CPU and wall seconds that the lower agents take."""
+    """Counts the CPU and wall seconds in which plans are built: the lower agents' part is inside of it."""
 
     def __init__(self) -> None:
         self.cpu_s = self.wall_s = 0.0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Put a clock around every part of a choice inside a domain."""
-        parts = ((Masks, "choices"), (Problem, "choice_features"), (Heads, "lower_logits"))
-        before = [getattr(owner, name) for owner, name in parts]
-        for (owner, name), part in zip(parts, before, strict=True):
-            setattr(owner, name, self._timed(part))
+        """Put a clock around building plans."""
+        before = decode.place
+        decode.place = self._timed
         try:
             yield
         finally:
-            for (owner, name), part in zip(parts, before, strict=True):
-                setattr(owner, name, part)
+            decode.place = before
 
-    def _timed(self, part: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*given: Any, **named: Any) -> Any:
-            wall, cpu = time.perf_counter(), time.process_time()
-            try:
-                return part(*given, **named)
-            finally:
-                self.wall_s += time.perf_counter() - wall
-                self.cpu_s += time.process_time() - cpu
-
-        return timed
+    def _timed(self, *given: Any) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            return place(*given)
+        finally:
+            self.wall_s += time.perf_counter() - wall
+            self.cpu_s += time.process_time() - cpu
 
 
 CLUSTERS = {  # domains: model, N layers, global batch, GPU, GPUs of a domain

@@ -1,17 +1,17 @@
 """From logits to plans: sampling under the masks; `policy.hippo.judge` says how likely given plans are."""
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.heads import Heads, Scene
-from policy.hippo.lower import LowerAgent, LowerAnswer, answer
+from policy.hippo.lower import LowerAgent, LowerAnswer, answer, choice_features
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
+from policy.hippo.placing import Scene, place, weights_of
 from policy.hippo.problem import Codes
 from policy.hippo.upper import MASKED, Encoded, UpperAgent
 
@@ -24,16 +24,9 @@ class Choices(Protocol):
 
     masks: Masks
 
-    def choice_features(
-        self,
-        knob: NDArray[np.int64],
-        domain: NDArray[np.int64],
-        layers: NDArray[np.int64],
-        left: NDArray[np.int64],
-        behind: NDArray[np.int64],
-        current: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
-        """Features (R, Q, CHOICE) of every inner configuration of R shares."""
+    @property
+    def choice_table(self) -> NDArray[np.float32]:
+        """Constant features of every inner configuration, (C, Z, Q, CHOICE - 4)."""
         ...
 
 
@@ -127,118 +120,51 @@ def sample(
         go_logits = upper.go_logits(state, observation.may_hold).numpy()
         knob_logits = upper.knob_logits(state, observation).numpy()
         go, knob = pick(go_logits, uniform[:, 0]), pick(knob_logits, uniform[:, 1])
-        actions, placed, arranged = _place(
-            Heads(upper, lower), problem, observation, state, go, knob, uniform[:, 2:]
-        )
+        scene, space = scene_of(upper, state, observation, knob), problem.masks.space
+        placed = place(
+            weights_of(upper, lower), scene, problem.masks.tables, space.pp, problem.choice_table, knob,
+            uniform[:, 2:],
+        )  # fmt: skip
     # Shares of a held plan were never carried out: they do not count.
-    log_prob = log_chance(go_logits, go) + go * (log_chance(knob_logits, knob) + placed)
-    return Sampled(actions, log_prob, go * arranged)
+    log_prob = log_chance(go_logits, go) + go * (log_chance(knob_logits, knob) + placed.chance)
+    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in placed[:6]]
+    actions = Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts)
+    return Sampled(actions, log_prob, go * placed.lower_chance)
 
 
-def _place(
-    heads: Heads,
+def scene_of(upper: UpperAgent, state: Encoded, observation: Observation, knob: NDArray[np.int64]) -> Scene:
+    """The situations with their chosen knobs (B,), as plans are built for them."""
+    features = observation.knobs[torch.arange(len(knob)), torch.from_numpy(knob)]
+    graph = upper.step_graph(state.graph) + upper.step_knob(features)
+    told = (observation.begin, observation.end, observation.pace, observation.current)
+    parts = (graph, state.edges, state.domain, state.last, state.layer, *told)
+    return Scene(*(np.ascontiguousarray(part.numpy()) for part in parts))
+
+
+def inner_features(
     problem: Choices,
-    observation: Observation,
-    state: Encoded,
-    go: NDArray[np.int64],
     knob: NDArray[np.int64],
-    uniform: NDArray[np.float64],
-) -> tuple[Actions, NDArray[np.float64], NDArray[np.float64]]:
-    """The plans, share after share, and the log-probability of each at the two levels."""
-    space = problem.masks.space
-    placed, arranged = np.zeros(len(go)), np.zeros(len(go))
-    batch, k = len(go), observation.nodes.shape[1]
-    scene, now = heads.scene(state, observation, knob), observation.current.numpy()
-    used = np.zeros((batch, k), dtype=np.bool_)
-    left = np.full(batch, space.n_layers, dtype=np.int64)
-    behind, last = np.zeros(batch, dtype=np.int64), np.full(batch, -1, dtype=np.int64)
-    rows = np.arange(batch)
-    records: list[tuple[NDArray[Any], ...]] = []
-    step = 0
-    while left.any():
-        live, drawn = left > 0, uniform[:, 3 * step : 3 * step + 3]
-        share = _share(heads, problem, scene, now, knob, used, left, behind, last, drawn)
-        placed += live * share.chance
-        arranged += live * share.lower_chance
-        records.append(
-            (
-                np.where(live, share.domain, -1),
-                np.where(live, share.layers, 0),
-                np.where(live, share.choice, 0),
-                share.open & live[:, None, None],
-                share.legal & live[:, None],
-                behind,
-            )
-        )
-        used = used.copy()
-        used[rows[live], share.domain[live]] = True
-        left = np.where(live, left - share.layers, 0)
-        behind = behind + np.where(live, space.pp[knob, space.class_of[share.domain], share.choice], 0)
-        last = np.where(live, share.domain, last)
-        step += 1
-    parts = [torch.from_numpy(np.stack(column, axis=1)) for column in zip(*records, strict=True)]
-    return Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts), placed, arranged
-
-
-class _Share(NamedTuple):
-    """One more share of each of B plans, the masks it was chosen under, and its log-probabilities."""
-
-    domain: NDArray[np.int64]
-    layers: NDArray[np.int64]
-    choice: NDArray[np.int64]
-    open: NDArray[np.bool_]
-    legal: NDArray[np.bool_]
-    chance: NDArray[np.float64]
-    lower_chance: NDArray[np.float64]
-
-
-def _share(
-    heads: Heads,
-    problem: Choices,
-    scene: Scene,
-    now: NDArray[np.int64],
-    knob: NDArray[np.int64],
-    used: NDArray[np.bool_],
-    left: NDArray[np.int64],
+    domain: NDArray[np.int64],
+    layers: NDArray[np.int64],
     behind: NDArray[np.int64],
-    last: NDArray[np.int64],
-    uniform: NDArray[np.float64],
-) -> _Share:
-    """A domain, then its layers, then its arrangement, by `uniform` (B, 3). Finished plans step on the spot:
-    domain 0, one layer."""
-    rows, done, ahead = np.arange(len(left)), left <= 0, np.maximum(left, 1)
-    open_ = problem.masks.steps(knob, used, left, behind)
-    open_[done, 0, 0] = True
-    context = heads.context(scene, used, ahead, last, problem.masks.space.n_layers)
-    links = heads.links(scene, last)
-    where = heads.domain_logits(scene, context, links, open_, ahead, last)
-    domain = pick(where, uniform[:, 0])
-    size = heads.layer_logits(scene, context, links, open_[rows, domain], domain, ahead)
-    layers = pick(size, uniform[:, 1]) + 1
-    legal = problem.masks.choices(knob, used, left, behind, domain, layers)
-    legal[done, 0] = True
-    features = problem.choice_features(knob, domain, layers, ahead, behind, now[rows, domain])
-    how = heads.lower_logits(features, legal)
-    choice = pick(how, uniform[:, 2])
-    chance = log_chance(where, domain) + log_chance(size, layers - 1)
-    return _Share(domain, layers, choice, open_, legal, chance, log_chance(how, choice))
+    current: NDArray[np.int64],
+) -> Tensor:
+    """What the lower agents see of R shares, (R, Q, CHOICE); all arguments (R,)."""
+    space = problem.masks.space
+    at = knob, space.class_of[domain]
+    return torch.from_numpy(
+        choice_features(problem.choice_table[at], space.pp[at], layers, behind, current, space.n_layers)
+    )
 
 
 def judge_lower(
     lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions, row: Tensor, step: Tensor
 ) -> tuple[LowerAnswer, Tensor]:
     """The lower agents' part of the shares (row, step), each (R,): answers and values."""
-    left, _, _ = prefixes(actions, observation.nodes.shape[1])
     domain = actions.domain[row, step]
-    given = (
-        actions.knob[row],
-        domain,
-        actions.layers[row, step],
-        left[row, step],
-        actions.behind[row, step],
-        observation.current[row, domain],
-    )
-    features = torch.from_numpy(problem.choice_features(*(x.numpy() for x in given)))
+    layers, behind = actions.layers[row, step], actions.behind[row, step]
+    given = (actions.knob[row], domain, layers, behind, observation.current[row, domain])
+    features = inner_features(problem, *(x.numpy() for x in given))
     logits, value = lower.logits(features, actions.legal[row, step])
     return answer(logits, actions.choice[row, step]), value
 

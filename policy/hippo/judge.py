@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from policy.hippo.decode import Actions, Choices, prefixes
+from policy.hippo.decode import Actions, Choices, inner_features, prefixes
 from policy.hippo.lower import LowerAgent, answer
 from policy.hippo.observation import Observation
 from policy.hippo.upper import Partial, Sizes, UpperAgent, layer_features, scalars
@@ -90,8 +90,8 @@ def case(problem: Choices, observation: Observation, actions: Actions) -> Case:
     begin, end, pace = (getattr(observation, name)[at] for name in ("begin", "end", "pace"))
     features = layer_features(size + 1, left[share], top[share], begin, end, pace, n_layers)
     behind, current = actions.behind[row, step], observation.current[row, domain]
-    given = (actions.knob[row], domain, layers, left, behind, current)
-    inner = torch.from_numpy(problem.choice_features(*(x.numpy() for x in given)))
+    given = (actions.knob[row], domain, layers, behind, current)
+    inner = inner_features(problem, *(x.numpy() for x in given))
     return Case(
         observation, actions.go, actions.knob, live.sum(1), domain, layers, partial, legal.sum(1),
         Sizes(share, size, features, n_layers), actions.choice[row, step], actions.legal[row, step], inner,

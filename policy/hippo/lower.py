@@ -6,13 +6,16 @@ ones. GPUs are those the share already holds when nothing else changed, else pac
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 CHOICE = 9
-"""Features of one (tp, pp): see `policy.hippo.problem.Problem.choice_features`."""
+"""Features of one (tp, pp): see `choice_features`."""
 WIDTH = 32
 MASKED = -1e9
+Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,23 @@ class LowerAgent(nn.Module):
         pooled = (mixed * weight).sum(1) / weight.sum(1).clamp(min=1)
         logits = self.out(mixed).squeeze(-1).masked_fill(~legal, MASKED)
         return logits, self.value_head(pooled).squeeze(-1)
+
+
+def choice_features(
+    fixed: NDArray[np.float32], pp: Int, layers: Int, behind: Int, current: Int, n_layers: int
+) -> NDArray[np.float32]:
+    """Features (R, Q, CHOICE) of every inner configuration of R shares: the constant ones, share of the
+    layers, layers per stage, stages behind, is it in use.
+
+    `fixed` (R, Q, CHOICE - 4), `pp` (R, Q), the others (R,).
+    """
+    out = np.empty((*pp.shape, CHOICE), dtype=np.float32)
+    out[:, :, :-4] = fixed
+    out[:, :, -4] = (layers / n_layers)[:, None]
+    out[:, :, -3] = layers[:, None] / np.maximum(pp, 1) / n_layers
+    out[:, :, -2] = (behind / 8)[:, None]
+    out[:, :, -1] = np.arange(pp.shape[1]) == current[:, None]
+    return out
 
 
 def answer(logits: Tensor, choice: Tensor) -> LowerAnswer:

@@ -46,25 +46,29 @@ class Masks:
     """Legal steps for many partial plans at once."""
 
     def __init__(self, space: Space):
+        self._take(space)
+        stages = int((space.pp.max(axis=(0, 2), initial=1) * self._counts).sum())
+        depths = int(min(stages, space.micro_batches.max())) + 1
+        self.stages = space.pp
+        self.limit, self.whole = _limits(
+            space.capacity, space.pp, space.micro_batches, space.n_layers, space.all_in_flight, depths
+        )
+        self.reach = _reach(
+            self.limit, self.whole, space.pp, self._counts, self._strides, space.n_layers, depths
+        )
+
+    def _take(self, space: Space) -> None:
+        """The space, and how domains are counted in it."""
         self.space = space
         counts = np.bincount(space.class_of, minlength=space.tp.shape[1]).astype(np.int64)
         self._strides = np.concatenate([[1], np.cumprod(counts + 1)[:-1]]).astype(np.int64)
         self._counts = counts
-        stages = int((space.pp.max(axis=(0, 2), initial=1) * counts).sum())
-        self.depths = int(min(stages, space.micro_batches.max())) + 1
-        self.limit, self.whole = _limits(*self._tables(), self.depths)
-        self._reach = _reach(
-            self.limit, self.whole, space.pp, counts, self._strides, space.n_layers, self.depths
-        )
-
-    def _tables(self) -> tuple[Int, Int, Int, int, bool]:
-        space = self.space
-        return space.capacity, space.pp, space.micro_batches, space.n_layers, space.all_in_flight
 
     @property
     def tables(self) -> tuple[Int, Bool, Bool, Int, Int, Int]:
-        """What compiled code asks: limit, whole, reach, pp, class of each domain, strides of the codes."""
-        return self.limit, self.whole, self._reach, self.space.pp, self.space.class_of, self._strides
+        """What compiled code asks: limit, whole, reach, the layers that a configuration takes at least (one
+        for each of its stages), class of each domain, strides of the codes."""
+        return self.limit, self.whole, self.reach, self.stages, self.space.class_of, self._strides
 
     def codes(self, used: Bool) -> Int:
         """Class counts of the unused domains as one number; `used` (B, K) -> (B,)."""
@@ -72,7 +76,7 @@ class Masks:
 
     def knobs(self) -> Bool:
         """Knobs under which the whole model fits somehow, (C,)."""
-        return np.ascontiguousarray(self._reach[:, int(self._counts @ self._strides), self.space.n_layers, 0])
+        return np.ascontiguousarray(self.reach[:, int(self._counts @ self._strides), self.space.n_layers, 0])
 
     def steps(self, knob: Int, used: Bool, left: Int, behind: Int) -> Bool:
         """Legal next shares: (B, K, N), [b, k, l - 1] = domain k may take the last l of the layers left.
@@ -230,25 +234,33 @@ def legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore[
 
 
 @njit(cache=True)
-def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, behind, out):  # type: ignore[no-untyped-def]
+def open_steps(limit, whole, reach, pp, class_of, strides, c, used, code, left, behind, out):  # type: ignore[no-untyped-def]
+    """Marks in `out` (K, N) the legal next shares of one plan; `code` counts its unused domains by class."""
     depths = reach.shape[3]
-    for b in range(len(knob)):
-        c, n, s = knob[b], left[b], min(behind[b], depths - 1)
-        for k in range(len(class_of)):
-            if used[b, k]:
+    n, s = left, min(behind, depths - 1)
+    for k in range(len(class_of)):
+        if used[k]:
+            continue
+        z = class_of[k]
+        rest = code - strides[z]
+        for q in range(pp.shape[2]):
+            p = pp[c, z, q]
+            if p == 0:
                 continue
-            z = class_of[k]
-            rest = codes[b] - strides[z]
-            for q in range(pp.shape[2]):
-                p = pp[c, z, q]
-                if p == 0:
-                    continue
-                deeper = min(s + p, depths - 1)
-                for layers in range(p, limit[c, z, q, n, s] + 1):
-                    if reach[c, rest, n - layers, deeper]:
-                        out[b, k, layers - 1] = True
-                if n >= p and whole[c, z, q, n, s]:
-                    out[b, k, n - 1] = True
+            deeper = min(s + p, depths - 1)
+            for layers in range(p, limit[c, z, q, n, s] + 1):
+                if reach[c, rest, n - layers, deeper]:
+                    out[k, layers - 1] = True
+            if n >= p and whole[c, z, q, n, s]:
+                out[k, n - 1] = True
+
+
+@njit(cache=True)
+def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, behind, out):  # type: ignore[no-untyped-def]
+    for b in range(len(knob)):
+        open_steps(
+            limit, whole, reach, pp, class_of, strides, knob[b], used[b], codes[b], left[b], behind[b], out[b]
+        )
 
 
 @njit(cache=True)

@@ -128,7 +128,7 @@ class Problem:
                 f"no plan fits {estimator.job.model.name} into {sum(self.free)} GPUs of {self.k} domains; "
                 "add GPUs, take a smaller model or allow a smaller micro-batch"
             )
-        self._features = self._choice_tables()
+        self.choice_table = self._choice_table()
         self._usd_per_gb = np.array(cluster.usd_per_gb)
 
     @property
@@ -240,10 +240,10 @@ class Problem:
 
     # -- what the networks see of it
 
-    def _choice_tables(self) -> NDArray[np.float32]:
-        """Constant features of every inner configuration: (C, Z, Q, 5)."""
+    def _choice_table(self) -> NDArray[np.float32]:
+        """Constant features of every inner configuration: (C, Z, Q, CHOICE - 4)."""
         tables = self.tables
-        out = np.zeros((*tables.pp.shape, 5), dtype=np.float32)
+        out = np.zeros((*tables.pp.shape, CHOICE - 4), dtype=np.float32)
         for c, knob in enumerate(self.knobs):
             fastest = min(
                 float(tables.forward[c, y, q, -1]) / tables.pp[c, self.class_of[k], q]
@@ -262,20 +262,6 @@ class Problem:
                         np.log(pace),
                         pp / knob.micro_batches,
                     ]
-        return out
-
-    def choice_features(
-        self, knob: Int, domain: Int, layers: Int, left: Int, behind: Int, current: Int
-    ) -> NDArray[np.float32]:
-        """Features (R, Q, CHOICE): the constant ones, layers per stage, depth of pipeline, is it in use."""
-        z = self.class_of[domain]
-        fixed, pp = self._features[knob, z], self.tables.pp[knob, z]
-        out = np.empty((*pp.shape, CHOICE), dtype=np.float32)
-        out[:, :, :5] = fixed
-        out[:, :, 5] = (layers / self.n)[:, None]
-        out[:, :, 6] = layers[:, None] / np.maximum(pp, 1) / self.n
-        out[:, :, 7] = (behind / 8)[:, None]
-        out[:, :, 8] = np.arange(pp.shape[1]) == current[:, None]
         return out
 
     def usd(self, codes: Codes) -> Float:

@@ -22,15 +22,8 @@ class FakeProblem:
         self.masks = Masks(
             Space(n, np.array([4, 8]), np.zeros(k, dtype=np.int64), np.ones_like(pp), pp, capacity, False)
         )
-
-    def choice_features(
-        self, knob: Ints, domain: Ints, layers: Ints, left: Ints, behind: Ints, current: Ints
-    ) -> NDArray[np.float32]:
-        rows = np.zeros((len(knob), 2, CHOICE), dtype=np.float32)
-        columns = [layers / self.n, left / self.n, behind / 4.0, current >= 0]
-        rows[:, :, :4] = np.stack(columns, axis=-1)[:, None]
-        rows[:, 1, 4] = 1.0
-        return rows
+        table = np.random.default_rng(k).random((*pp.shape, CHOICE - 4))
+        self.choice_table = table.astype(np.float32)
 
     def observation(self, batch: int, seed: int = 0) -> Observation:
         g = torch.Generator().manual_seed(seed)
