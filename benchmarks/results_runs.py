@@ -20,6 +20,8 @@ OTHERS = tuple(name for name in registry.POLICIES if name not in CORE)
 QUEUED = ("static", "mpc", "hippo")
 """Policies of groups with several jobs: fixed plans, and the two that are judged."""
 LEVELS = (0.1, 0.2, 0.3, 0.5)
+GRID = bench_front.grid(8)
+"""Eighths: by quarters, ten weights, nobody asks for what lies between speed alone and three parts of it."""
 LOADS = (0.8, 1.2)
 """Beside 1, the scenario's own."""
 
@@ -88,7 +90,7 @@ def varied(group: Group, world: World) -> list[World]:
 
 def weights(group: Group, world: World) -> list[Cell]:
     """The grid of weights for the policies that follow them."""
-    return bench_front.cells([world], CORE, None) if group.front else []
+    return bench_front.cells([world], CORE, None, GRID) if group.front else []
 
 
 def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
@@ -161,4 +163,4 @@ def front(group: Group, made: Chapter, found: Found, crew: Crew) -> bench_front.
     seed, own = first.world.seed, zip(made.policies, first.outcomes, strict=True)
     outcomes = [(policy, seed, outcome) for policy, outcome in own if not outcome.local_sgd]
     outcomes += [(cell.policy, seed, found[key(cell)]) for cell in grid]
-    return bench_front.front_of(outcomes, fixed_plans(crew, [first]))
+    return bench_front.front_of(outcomes, GRID, fixed_plans(crew, [first]))

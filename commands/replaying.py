@@ -206,7 +206,14 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @link_option
 @click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")
 @click.option("--load", metavar="L,L", help="Also with jobs coming so many times as fast, as in 0.8,1.2.")
-@click.option("--pareto", is_flag=True, help="Also with a grid of weights: fronts.")
+@click.option(
+    "--pareto",
+    is_flag=False,
+    flag_value=4,
+    type=click.IntRange(1, 16),
+    metavar="[N]",
+    help="Also with a grid of weights in steps of 1/N [4]: fronts.",
+)
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
@@ -214,7 +221,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
-    perturb: str | None, load: str | None, pareto: bool, jobs: int | None, checkpoint: str | None,
+    perturb: str | None, load: str | None, pareto: int | None, jobs: int | None, checkpoint: str | None,
     bound: bool,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the bound.
@@ -227,6 +234,7 @@ def bench(
       twin bench --scenario tri-7b -p static -p mpc -p hippo
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
       twin bench -s queue --seeds 5 --load 0.8,1.2
+      twin bench -s quad-70b -p mpc -p hippo --pareto 8
     """
     from policy import registry
     from replay import bench_table, compare, options
@@ -248,9 +256,11 @@ def bench(
             out.show(one.to_json(), lambda console: show.comparison(console, one))
             return
         from replay import bench as benchmark
+        from replay import bench_front
 
         result = benchmark.bench(
-            out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads, pareto=pareto,
-            checkpoint=checkpoint, with_bound=bound, jobs=jobs, progress=progress,
+            out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
+            pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, jobs=jobs,
+            progress=progress,
         )  # fmt: skip
     out.show(result.to_json(), lambda console: bench_table.bench(console, result))

@@ -9,7 +9,7 @@ from ingest.progress import SILENT, Progress
 from policy import registry
 from policy.bound import Bound
 from replay import bench_front
-from replay.bench_front import Front
+from replay.bench_front import Front, Grid
 from replay.bench_load import loaded, next_jobs
 from replay.bench_result import Bench, Chapter, Played
 from replay.bench_runs import Cell, Outcome, best, fixed, play
@@ -29,7 +29,7 @@ def bench(
     seeds: int = 1,
     noises: Sequence[Noise] = (),
     loads: Sequence[float] = (),
-    pareto: bool = False,
+    pareto: Grid = (),
     checkpoint: str | None = None,
     with_bound: bool = True,
     jobs: int | None = None,
@@ -39,8 +39,8 @@ def bench(
 
     A seed changes the noise of the telemetry, where a scenario perturbs its links, the links, and where jobs
     arrive as in a trace, which of them. `noises` are levels of added noise, for scenarios that have none of
-    their own, `loads` how many times as fast jobs come. With `pareto` policies that follow
-    the weights run with a grid of them. A finished run of the store with the same header (so of the same
+    their own, `loads` how many times as fast jobs come. Policies that follow weights also run with those of
+    `pareto`, such as `bench_front.grid()`. A finished run of the store with the same header (so of the same
     code) is used again.
 
     Raises:
@@ -51,14 +51,16 @@ def bench(
     crew = Crew(store, cores() if jobs is None else jobs, progress)
     every = [one for world in worlds for one in _multiplied(world, seeds, noises, loads)]
     cells = [Cell(world, policy, checkpoint) for world in every for policy in policies]
-    grid = bench_front.cells(every, policies, checkpoint) if pareto else []
+    grid = bench_front.cells(every, policies, checkpoint, pareto)
     found = crew.each(play, [*cells, *grid], "runs")
     width = len(policies)
     outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(every))]
     chapters = assembled(crew, policies, every, outcomes, with_bound=with_bound)
     if pareto:
         weighted = list(zip(grid, found[len(cells) :], strict=True))
-        chapters = tuple(replace(chapter, front=_front(crew, chapter, weighted)) for chapter in chapters)
+        chapters = tuple(
+            replace(chapter, front=_front(crew, chapter, weighted, pareto)) for chapter in chapters
+        )
     return Bench(tuple(policies), seeds, worlds[0].window, chapters, _notes(scenarios, noises))
 
 
@@ -145,8 +147,8 @@ def _chapter(scenario: Scenario, policies: Sequence[str], played: Sequence[Playe
     return Chapter(scenario, tuple(policies), plain, noisy, None, loads)
 
 
-def _front(crew: Crew, chapter: Chapter, weighted: Sequence[tuple[Cell, Outcome]]) -> Front:
-    """The front of a chapter with the runs of the grid of weights."""
+def _front(crew: Crew, chapter: Chapter, weighted: Sequence[tuple[Cell, Outcome]], asked: Grid) -> Front:
+    """The front of a chapter with the runs of the weights `asked`."""
     own = [
         (policy, entry.world.seed, outcome)
         for entry in chapter.worlds
@@ -154,7 +156,7 @@ def _front(crew: Crew, chapter: Chapter, weighted: Sequence[tuple[Cell, Outcome]
     ]
     name = chapter.scenario.name
     grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == name]
-    return bench_front.front_of([*own, *grid], fixed_plans(crew, chapter.worlds))
+    return bench_front.front_of([*own, *grid], asked, fixed_plans(crew, chapter.worlds))
 
 
 def fixed_plans(crew: Crew, played: Sequence[Played]) -> dict[int, Values | None]:

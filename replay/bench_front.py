@@ -20,7 +20,8 @@ ASKABLE = "best for each weights"
 BASE = "static"
 """The policy whose plan is the unit of the objective."""
 STEPS = 4
-"""Weights of the grid are multiples of 1 / STEPS; that of efficiency is never 0, or idling would win."""
+"""Into so many parts a grid divides the weights, unless told otherwise."""
+Grid = Sequence[Weights]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +53,38 @@ class Front:
         return {"exact": self.exact, "askable": askable, "reaches": reaches, "points": list(self.points)}
 
 
-def grid() -> tuple[Weights, ...]:
-    """Weights on the simplex, the purest in efficiency first."""
+def grid(steps: int = STEPS) -> tuple[Weights, ...]:
+    """Multiples of 1 / `steps` on the simplex, steps (steps + 1) / 2 of them, the purest in efficiency first;
+    that of efficiency is never 0, or idling would win."""
     return tuple(
-        Weights(efficiency=e / STEPS, utilisation=u / STEPS, cost=(STEPS - e - u) / STEPS)
-        for e in range(STEPS, 0, -1)
-        for u in range(STEPS - e, -1, -1)
+        Weights(efficiency=e / steps, utilisation=u / steps, cost=(steps - e - u) / steps)
+        for e in range(steps, 0, -1)
+        for u in range(steps - e, -1, -1)
     )
 
 
-def cells(worlds: Sequence[World], policies: Sequence[str], checkpoint: str | None) -> list[Cell]:
-    """The grid for every policy that follows the weights, in every plain world."""
+def cells(
+    worlds: Sequence[World], policies: Sequence[str], checkpoint: str | None, asked: Grid
+) -> list[Cell]:
+    """The weights that are `asked` for, for every policy that follows the weights, in every plain world."""
     following = [policy for policy in policies if registry.entry(policy).weighted]
     return [
         Cell(replace(world, scenario=weighted(world.scenario, weights)), policy, checkpoint)
         for world in worlds
         if world.plain
         for policy in following
-        for weights in grid()
+        for weights in asked
         if weights != world.scenario.weights  # that run is there already
     ]
 
 
 def front_of(
-    played: Sequence[tuple[str, int, Outcome]], fixed: Mapping[int, pareto.Values | None] = EMPTY
+    played: Sequence[tuple[str, int, Outcome]],
+    asked: Grid,
+    fixed: Mapping[int, pareto.Values | None] = EMPTY,
 ) -> Front:
-    """Coverage and hypervolume of each policy, from (policy, seed, outcome) of one scenario; `fixed` is what
-    fixed plans reach in the world of a seed."""
+    """Coverage and hypervolume of each policy, from (policy, seed, outcome) of one scenario that was run
+    with the weights `asked`; `fixed` is what fixed plans reach in the world of a seed."""
     known = [(policy, seed, o, objectives(o)) for policy, seed, o in played]
     by_world: dict[int, dict[str, list[tuple[float, ...]]]] = {}
     for policy, seed, _, values in known:
@@ -92,8 +98,8 @@ def front_of(
         reference = pareto.front(everybody if beyond is None else np.concatenate([everybody, beyond]))
         for policy, points in world.items():
             reached.setdefault(policy, []).append(_reach(policy, np.array(points), reference))
-        if BASE in world and grid():  # its first run has the scenario's own weights, as all of its runs
-            askable.append(_reach(ASKABLE, asked_for(reference, world[BASE][0]), reference))
+        if BASE in world and asked:  # its first run has the scenario's own weights, as all of its runs
+            askable.append(_reach(ASKABLE, asked_for(reference, world[BASE][0], asked), reference))
     return Front(
         tuple(_mean(found) for found in reached.values()),
         tuple(_point(policy, seed, o) for policy, seed, o, values in known if values),
@@ -102,8 +108,8 @@ def front_of(
     )
 
 
-def asked_for(reference: pareto.Values, base: Sequence[float]) -> pareto.Values:
-    """The points of `reference` (m, 3) that are worth most for some weights of the grid (n, 3).
+def asked_for(reference: pareto.Values, base: Sequence[float], asked: Grid) -> pareto.Values:
+    """The points of `reference` (m, 3) that are worth most for some of the weights `asked`, (n, 3).
 
     A sum of weighted objectives has its best value on the convex hull of a front, so that whoever maximises
     it is never asked for the points inside, however good (Das and Dennis 1997, section 2). `base` is the
@@ -111,7 +117,7 @@ def asked_for(reference: pareto.Values, base: Sequence[float]) -> pareto.Values:
     """
     gain = 1 - reference[:, 0] / base[0]
     usd = reference[:, 1] / base[1] if base[1] > 0 else reference[:, 1]
-    worth = np.array([weights.vector for weights in grid()]) @ np.stack([gain, -reference[:, 2], -usd])
+    worth = np.array([weights.vector for weights in asked]) @ np.stack([gain, -reference[:, 2], -usd])
     return np.asarray(reference[np.unique(worth.argmax(axis=1))])
 
 

@@ -209,9 +209,8 @@ def test_json_and_table(found: Found, capsys: pytest.CaptureFixture[str]) -> Non
 def test_fronts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     without_lake(monkeypatch)
     grid = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
-    monkeypatch.setattr(bench_front, "grid", lambda: grid)
     worlds = [World.of(toy_scenario())]
-    result = bench(tmp_path, ("single", "mpc"), worlds, pareto=True, with_bound=False, jobs=1)
+    result = bench(tmp_path, ("single", "mpc"), worlds, pareto=grid, with_bound=False, jobs=1)
     front = result.chapters[0].front
     assert front is not None
     reaches = {reach.policy: reach for reach in front.reaches}
@@ -230,8 +229,10 @@ def test_weights_never_ask_for_what_lies_inside_the_hull(found: Found) -> None:
     so that a sum of weighted objectives is best at an end. Lower it below the line and it is asked for."""
     fast, cheap, base = [1.0, 4.0, -0.5], [4.0, 1.0, -0.5], [4.0, 4.0, -0.5]
     above, below = [3.0, 3.0, -0.5], [2.0, 2.0, -0.5]
+    grid = bench_front.grid()
     for middle, asked in ((above, [fast, cheap]), (below, [fast, below, cheap])):
-        assert bench_front.asked_for(np.array([fast, middle, cheap]), base).tolist() == asked
+        points = np.array([fast, middle, cheap])
+        assert bench_front.asked_for(points, base, grid).tolist() == asked
     ran = found[1].chapters[0].worlds[0].outcomes[0]
     kpis = ran.kpis
     assert kpis is not None
@@ -242,15 +243,17 @@ def test_weights_never_ask_for_what_lies_inside_the_hull(found: Found) -> None:
 
     reached = {"static": base, "a": fast, "b": above, "c": cheap}
     played = [(policy, 0, outcome(point)) for policy, point in reached.items()]
-    askable = bench_front.front_of(played).askable
+    askable = bench_front.front_of(played, grid).askable
     assert askable is not None and askable.points == 2 and askable.coverage == pytest.approx(2 / 3)
-    assert bench_front.front_of(played[1:]).askable is None
+    assert bench_front.front_of(played[1:], grid).askable is None
 
 
 def test_grid_is_a_simplex_without_idling() -> None:
     grid = bench_front.grid()
     assert grid[0].vector == (1.0, 0.0, 0.0) and len({weights.vector for weights in grid}) == len(grid) == 10
     assert all(weights.efficiency > 0 for weights in grid)
+    finer = {weights.vector for weights in bench_front.grid(8)}
+    assert len(finer) == 36 and finer > {weights.vector for weights in grid} and (0.875, 0.0, 0.125) in finer
 
 
 def outcome(tokens: int) -> Outcome:
@@ -461,9 +464,8 @@ def test_who_ran_nowhere_is_in_no_difference_and_no_front(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scenarios, "prepare", prepare)
-    monkeypatch.setattr(bench_front, "grid", tuple)
     refusing(monkeypatch)
-    worlds = [World.of(toy_scenario())]
-    (chapter,) = bench(tmp_path, ("static", "threshold"), worlds, pareto=True, jobs=1).chapters
+    worlds, grid = [World.of(toy_scenario())], bench_front.grid(1)
+    (chapter,) = bench(tmp_path, ("static", "threshold"), worlds, pareto=grid, jobs=1).chapters
     assert chapter.standing("threshold")["versus"] == []
     assert chapter.front is not None and [reach.policy for reach in chapter.front.reaches] == ["static"]
