@@ -15,6 +15,7 @@ from benchmarks.results_text import PAGE
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo.agent import shipped_checkpoint
 from replay import bench_table
+from replay.bench_plots import Written
 from replay.bench_result import Chapter
 from replay.words import percent
 
@@ -171,11 +172,11 @@ def readme(text: str, results: Sequence[Result]) -> str:
 def page(
     results: Sequence[Result],
     about: About,
-    plots: Sequence[tuple[str, str, str]],
+    plots: Sequence[Written],
     searches: Sequence[Search],
 ) -> str:
-    """The whole text; `plots` are what they are of, file names beside the page, and what they show."""
-    drawn = {f"{what}_plot": f"![{text}]({name})\n\n{text}" for what, name, text in plots}
+    """The whole text; `plots` are files beside the page."""
+    drawn = {f"{plot.plot}_plot": f"![{plot.shows}]({plot.path.name})\n\n{plot.shows}." for plot in plots}
     absent = {f"{what}_plot": "No run of this kind was made." for what in PLOTS}
     others = dict.fromkeys(p for r in alone(results) for p in r.chapter.policies if p not in JUDGED)
     return PAGE.format(

@@ -1,7 +1,9 @@
 """Policies in worlds: one run, a logged run again, what its log tells of others, and many side by side."""
 
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -18,8 +20,14 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import Output, command, with_output
+from commands.output import FOLDER, Output, command, with_output
 from ingest.errors import UsageError
+
+if TYPE_CHECKING:
+    from replay.console import Console
+
+Json = dict[str, Any]
+Render = Callable[["Console"], None]
 
 
 @command
@@ -217,12 +225,13 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
+@click.option("--plots", type=FOLDER, metavar="DIR", help="Draw what was found into DIR, an SVG each.")
 @with_output
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
     perturb: str | None, load: str | None, pareto: int | None, jobs: int | None, checkpoint: str | None,
-    bound: bool,
+    bound: bool, plots: Path | None,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the bound.
 
@@ -234,10 +243,11 @@ def bench(
       twin bench --scenario tri-7b -p static -p mpc -p hippo
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
       twin bench -s queue --seeds 5 --load 0.8,1.2
-      twin bench -s quad-70b -p mpc -p hippo --pareto 8
+      twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
     """
     from policy import registry
-    from replay import bench_table, compare, options
+    from replay import bench as benchmark
+    from replay import bench_front, bench_table, compare, options
     from replay import show_run as show
     from replay.bench_world import World
 
@@ -253,14 +263,33 @@ def bench(
             one = compare.compare(
                 out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, progress=progress
             )
-            out.show(one.to_json(), lambda console: show.comparison(console, one))
-            return
-        from replay import bench as benchmark
-        from replay import bench_front
+            found, render = one.to_json(), lambda console: show.comparison(console, one)
+            chapters = [benchmark.chapter_of(out.store, worlds[0], one)] if plots else []
+        else:
+            result = benchmark.bench(
+                out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
+                pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, jobs=jobs,
+                progress=progress,
+            )  # fmt: skip
+            found, render = result.to_json(), lambda console: bench_table.bench(console, result)
+            chapters = list(result.chapters)
+    if plots is not None:
+        found, render = with_plots(out, found, render, chapters, plots)
+    out.show(found, render)
 
-        result = benchmark.bench(
-            out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
-            pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, jobs=jobs,
-            progress=progress,
-        )  # fmt: skip
-    out.show(result.to_json(), lambda console: bench_table.bench(console, result))
+
+def with_plots(
+    out: Output, found: Json, render: Render, chapters: Iterable[Any], folder: Path
+) -> tuple[Json, Render]:
+    """Draw chapters into `folder`; what is shown, with the files that were written."""
+    from replay import bench_plots
+    from replay.bench_drawing import Panel
+
+    written = bench_plots.write(out.store, [Panel.of(chapter) for chapter in chapters], folder)
+
+    def both(console: "Console") -> None:
+        render(console)
+        for plot in written:
+            console.line(f"plot: {plot.path}")
+
+    return {**found, "plots": [plot.to_json() for plot in written]}, both

@@ -12,8 +12,9 @@ from replay import bench_front
 from replay.bench_front import Front, Grid
 from replay.bench_load import loaded, next_jobs
 from replay.bench_result import Bench, Chapter, Played
-from replay.bench_runs import Cell, Outcome, best, fixed, play
+from replay.bench_runs import Cell, Outcome, best, fixed, logged, play
 from replay.bench_world import World
+from replay.compare import Comparison
 from replay.crew import Crew, cores
 from replay.options import noisy
 from replay.pareto import Values
@@ -78,6 +79,18 @@ def assembled(
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
     scenarios = {world.scenario.name: world.scenario for world in worlds if world.plain}
     return tuple(_chapter(s, policies, played) for s in scenarios.values())
+
+
+def chapter_of(store: Path, world: World, compared: Comparison) -> Chapter:
+    """What was found in one world alone, as a chapter."""
+    outcomes = tuple(
+        Outcome(None, row.problem)
+        if row.run_id is None or row.kpis is None
+        else logged(store, row.run_id, row.kpis)
+        for row in compared.rows
+    )
+    policies = tuple(row.policy for row in compared.rows)
+    return Chapter(world.scenario, policies, (Played(world, outcomes, compared.bound),), {}, None)
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:

@@ -45,11 +45,16 @@ def play(store: Path, cell: Cell) -> Outcome:
         done = cell.world.run(store, cell.policy, cell.checkpoint, reuse=True)
     except (InfeasibleError, NotFoundError) as error:
         return Outcome(None, str(error))
-    reader = RunReader(runs.folder(store, done.run_id))
+    return logged(store, done.run_id, done.kpis)
+
+
+def logged(store: Path, run_id: str, kpis: Kpis) -> Outcome:
+    """The outcome that a finished run is."""
+    reader = RunReader(runs.folder(store, run_id))
     header, used = reader.header(), compare.Used()
     blocks = blocks_of(used.watched(reader.events()), header["end_ns"])
     return Outcome(
-        done.run_id, None, done.kpis, blocks, header["traces"]["window"], header["traces"]["source"],
+        run_id, None, kpis, blocks, header["traces"]["window"], header["traces"]["source"],
         used.local_sgd, header["dataset"], header["note"],
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from replay.events import Event
 from replay.kpis import Fold, Kpis
+from replay.words import made_up
 
 Json = dict[str, Any]
 Pair = tuple[int, int]
@@ -133,7 +134,7 @@ class Story:
     @property
     def synthetic(self) -> bool:
         """Whether the links are made up rather than measured."""
-        return "synthetic" in self.dataset or "synthetic" in self.header.get("note", "").lower()
+        return made_up(self.dataset, self.header.get("note", ""))
 
     @property
     def used_links(self) -> list[Pair]:

@@ -26,6 +26,11 @@ def per_billion(usd: float | None) -> str:
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
 
 
+def made_up(dataset: str, note: str) -> bool:
+    """Whether links are made up rather than measured, by the data set's name or by how they became links."""
+    return "synthetic" in dataset or "synthetic" in note.lower()
+
+
 def counted(count: int, what: str) -> str:
     """1 finding, 2 findings."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")

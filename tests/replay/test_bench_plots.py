@@ -1,0 +1,187 @@
+"""Plots of a benchmark: what there is data for, labelled, the same bytes again, and no others."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import cli
+from policy import registry
+from replay import bench_front, bench_plots
+from replay.bench import bench, chapter_of
+from replay.bench_drawing import COLUMNS, OWN, Bar, Panel, figure, styles
+from replay.bench_plots import PLOTS, Written, bound_of, decision_times, drawn, write
+from replay.bench_result import Chapter
+from replay.bench_world import World
+from replay.compare import compare
+from replay.judge import Verdict
+from tests.replay.toys import without_lake
+from tests.worlds import toy_scenario
+from twin.settings import Weights
+
+POLICIES = ("static", "single", "mpc")
+Found = tuple[Path, Chapter]
+GRID = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Two seeds and a front of the toy world; as if noise and load had changed nothing."""
+    store = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        without_lake(patch)
+        patch.setattr(bench_front, "grid", lambda: GRID)
+        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=True, jobs=1)
+    chapter = result.chapters[0]
+    return store, replace(chapter, noisy={0.3: chapter.worlds}, loads={1.2: chapter.worlds})
+
+
+def texts(path: Path) -> list[str]:
+    """What stands in a picture; matplotlib writes letters as shapes, with the text as a comment."""
+    ElementTree.parse(path)
+    return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
+
+
+def plots(written: list[Written]) -> list[str]:
+    return [one.plot for one in written]
+
+
+def test_every_plot_there_is_data_for_with_its_axes_named(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    written = write(store, [Panel.of(chapter)], tmp_path / "new" / "folder", prefix="p-")
+    assert plots(written) == list(PLOTS)
+    said = {one.plot: texts(one.path) for one in written}
+    axes = {
+        "time": ["us per token"],
+        "regret": ["regret, % of the bound's tokens"],
+        "versus": ["tokens more than the other's, %", "mpc against static", "better", "worse"],
+        "noise": ["noise on all links clipped at, ±%", "time per token lost, %"],
+        "load": ["load, % of the scenario's", "load stability, %"],
+        "front": ["us per token", "egress, USD per 1e9 tokens"],
+        "latency": ["ms a decision", "share of decisions, %"],
+    }
+    for plot, labels in axes.items():
+        assert {*labels} <= {*said[plot]} and PLOTS[plot].shows in " ".join(said[plot]), plot
+        assert f"toy-3 on {chapter.dataset}, 2 seeds" in said[plot]
+    assert {"static", "single", "mpc", "bound"} <= {*said["noise"]} & {*said["time"]}
+    assert chapter.front is not None
+    for reach in chapter.front.reaches:
+        assert f"{reach.policy}: {reach.coverage:.0%}, {reach.volume:.2f}" in said["front"]
+    for one in written:
+        assert one.path == tmp_path / "new" / "folder" / f"p-{one.plot}.svg"
+        assert one.size_bytes == one.path.stat().st_size
+
+
+def test_the_same_benchmark_gives_the_same_bytes(found: Found) -> None:
+    store, chapter = found
+    for plot in PLOTS:
+        assert drawn(store, plot, [Panel.of(chapter)]) == drawn(store, plot, [Panel.of(chapter)])
+
+
+def test_what_was_not_asked_for_is_not_drawn(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    blind = tuple(replace(played, bound=None) for played in chapter.worlds)
+    plain = replace(chapter, worlds=blind, noisy={}, loads={}, front=None)
+    assert plots(write(store, [Panel.of(plain)], tmp_path)) == ["time", "versus", "latency"]
+    both = [Panel.of(plain), Panel("other", chapter)]
+    (regret,) = write(store, both, tmp_path, ["regret"])
+    assert "other" in texts(regret.path) and not any("toy-3" in text for text in texts(regret.path))
+
+
+def test_made_up_links_are_labelled(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    notes = {"": 0, "rate of synthetic-tri": 1}
+    for note, label in notes.items():
+        outcomes = tuple(replace(o, note=note, dataset="links") for o in chapter.worlds[0].outcomes)
+        played = (replace(chapter.worlds[0], outcomes=outcomes),)
+        for one in write(store, [Panel.of(replace(chapter, worlds=played, noisy={}))], tmp_path):
+            assert texts(one.path).count("SYNTHETIC links") == label
+
+
+def test_figures_are_those_of_the_tables(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    time, regret = write(store, [Panel.of(chapter)], tmp_path, ["time", "regret"])
+    for policy in POLICIES:
+        row = chapter.standing(policy)
+        assert f"  {1e6 * row['time_per_token_s']:.1f}" in texts(time.path)
+        assert f"  {100 * row['regret']:.1f}" in texts(regret.path)
+    played = chapter.worlds[0]
+    kpis = played.outcomes[0].kpis
+    assert played.bound is not None and kpis is not None
+    assert bound_of(played) == kpis.wall_s / played.bound.tokens
+    assert bound_of(replace(played, bound=None)) is None
+    run = chapter.of("mpc")[0].run_id
+    assert run is not None and len(decision_times(store, run)) == kpis.decisions
+
+
+def test_whoever_trained_nothing_has_no_bar(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    outcomes = [o.kpis and replace(o, kpis=replace(o.kpis, time_per_token_s=None)) for o in chapter.of("mpc")]
+    worlds = tuple(
+        replace(played, outcomes=(*played.outcomes[:2], outcome or played.outcomes[2]))
+        for played, outcome in zip(chapter.worlds, outcomes, strict=True)
+    )
+    (time,) = write(store, [Panel.of(replace(chapter, worlds=worlds))], tmp_path, ["time"])
+    assert "static" in texts(time.path) and "mpc" not in texts(time.path)
+
+
+def test_far_slower_runs_are_said_to_be_left_out(found: Found, tmp_path: Path) -> None:
+    store, chapter = found
+    assert chapter.front is not None
+    first = chapter.front.points[0]
+    points = (*chapter.front.points, {**first, "time_per_token_s": 9 * first["time_per_token_s"]})
+    panel = Panel.of(replace(chapter, front=replace(chapter.front, points=points)))
+    (front,) = write(store, [panel], tmp_path, ["front"])
+    near = np.array([point["time_per_token_s"] for point in chapter.front.points])
+    left = 1 + int((near > bench_plots.FARTHEST * near.min()).sum())
+    assert f"us per token ({left} slower runs are left out)" in texts(front.path)
+
+
+def test_policies_are_told_apart_while_they_are_few() -> None:
+    few = (*OWN, *[name for name in registry.names() if name not in OWN][:4])
+    told = styles(few)
+    assert list(told) == list(few) and len({*told.values()}) == len(few)
+    assert set(styles(registry.names())) == set(OWN)
+
+
+def test_panels_stand_in_rows_and_names_of_data_are_no_formulas(found: Found) -> None:
+    titles = [f"data $x_{k} on disk$" for k in range(COLUMNS + 1)]
+    made = figure([Panel(title, found[1]) for title in titles], "of", lambda axis, _: axis.plot([1], [1]))
+    assert all(f"<!-- {title} -->" in made.decode() for title in titles)
+    assert Bar("a", Verdict("a", 1, 1, 1), "red").value.mean == 1
+
+
+def test_one_world_is_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    world = World.of(toy_scenario())
+    one = compare(tmp_path, ("static", "mpc", "zero"), world)
+    chapter = chapter_of(tmp_path, world, one)
+    regrets = [chapter.standing(row.policy)["regret"] for row in one.rows]
+    assert regrets == [row.regret for row in one.rows]
+    assert plots(write(tmp_path, [Panel.of(chapter)], tmp_path / "plots")) == [
+        "time",
+        "regret",
+        "versus",
+        "latency",
+    ]
+
+
+def test_the_command_says_which_files_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    folder = tmp_path / "plots"
+    asked = ["--store", str(tmp_path), "bench", "-p", "static", "-p", "mpc", "--plots", str(folder)]
+    for more, count in (["--json"], 4), (["--json", "--seeds", "2", "-j", "1"], 4):
+        done = CliRunner().invoke(cli.twin, [*asked, *more])
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.output)["plots"]
+        assert len(told) == count
+        assert all(Path(one["path"]).stat().st_size == one["bytes"] for one in told)
+    done = CliRunner().invoke(cli.twin, asked)
+    assert [line for line in done.output.splitlines() if line.startswith("plot: ")] == [
+        f"plot: {folder / name}.svg" for name in ("time", "regret", "versus", "latency")
+    ]
