@@ -247,7 +247,7 @@ def bench(
     """
     from policy import registry
     from replay import bench as benchmark
-    from replay import bench_front, bench_table, compare, options
+    from replay import bench_front, bench_log, bench_table, compare, options
     from replay import show_run as show
     from replay.bench_world import World
 
@@ -271,7 +271,11 @@ def bench(
                 pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, jobs=jobs,
                 progress=progress,
             )  # fmt: skip
-            found, render = result.to_json(), lambda console: bench_table.bench(console, result)
+            verdicts = bench_log.log(out.store, result)
+            found, render = (
+                {**result.to_json(), "verdicts": list(verdicts)},
+                lambda console: bench_table.bench(console, result, verdicts),
+            )
             chapters = list(result.chapters)
     if plots is not None:
         found, render = with_plots(out, found, render, chapters, plots)

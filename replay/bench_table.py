@@ -1,5 +1,6 @@
 """A benchmark as people read it: a table a scenario, wins and losses, robustness, fronts."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from replay.bench_load import steadiness
@@ -23,8 +24,8 @@ LOAD = (
 TALLY = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
 
 
-def bench(console: Console, result: "Bench") -> None:
-    """Everything, a chapter a scenario, the tally last."""
+def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> None:
+    """Everything, a chapter a scenario, the tally last, then the runs that hold the verdicts."""
     for chapter in result.chapters:
         _chapter(console, chapter)
     rows = [tuple(row[name] for name in TALLY) for row in result.tally()]
@@ -32,6 +33,8 @@ def bench(console: Console, result: "Bench") -> None:
         console.table("wins and losses over all worlds; verdicts over scenarios", TALLY, rows)
     for note in result.notes:
         console.line(f"note: {note}")
+    for run in verdicts:
+        console.line(f"verdicts: {run}")
 
 
 def _chapter(console: Console, chapter: "Chapter") -> None:

@@ -65,6 +65,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("policy_evaluated", 1, payloads.PolicyEvaluated),
         ("policy_promoted", 1, payloads.PolicyJudged),
         ("policy_rejected", 1, payloads.PolicyJudged),
+        ("policies_compared", 1, payloads.PoliciesCompared),
+        ("front_reached", 1, payloads.FrontReached),
         ("run_finished", 1, payloads.RunFinished),
     )
 }

@@ -232,6 +232,41 @@ class PolicyJudged(Payload):
     )
 
 
+Interval = Annotated[list[float], Field(min_length=3, max_length=3)]
+
+
+class PoliciesCompared(Payload):
+    """A benchmark judged one policy by another, in worlds that differ by their seeds."""
+
+    policy: str = Field(description="who is judged")
+    base: str = Field(description="against whom")
+    seeds: list[int] = Field(description="of the worlds")
+    runs: list[str | None] = Field(description="of the policy, a world each; null: it could not run")
+    base_runs: list[str | None] = Field(description="of the other, in the same order")
+    worlds: Count = Field(description="how many worlds both ran in")
+    wins: Count = Field(description="worlds in which the policy trained more tokens")
+    losses: Count = Field(description="worlds in which it trained fewer")
+    ties: Count = Field(description="worlds in which it trained as many")
+    saved: Interval | None = Field(
+        description="[mean, low, high] of 1 - time per token / the other's; 95 % interval over worlds"
+    )
+    saved_middle: Interval | None = Field(description="the same of the interquartile mean")
+    tokens: Interval = Field(
+        description="[mean, low, high] of tokens more, in shares of the other's; over worlds and time"
+    )
+    verdict: Literal["better", "equal", "worse"] = Field(description="whether `tokens` leaves out 0")
+
+
+class FrontReached(Payload):
+    """How much of the reference front of a benchmark one policy reaches; means over worlds."""
+
+    policy: str = Field(description="whose runs")
+    points: Count = Field(description="how many, in all worlds")
+    coverage: float = Field(description="share of the front's points that they reach within 2 %")
+    hypervolume: float = Field(description="as a share of the front's")
+    exact: bool = Field(description="whether all fixed plans were enumerated for the front")
+
+
 class RunFinished(Payload):
     """The end of the run."""
 

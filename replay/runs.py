@@ -13,6 +13,8 @@ from replay.log import RunReader
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
+BENCH = "bench"
+"""Stands for the policy in logs that hold the verdicts of a benchmark."""
 
 
 def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
@@ -44,7 +46,7 @@ def all_ids(store: Path) -> tuple[str, ...]:
 def find(store: Path, name: str, *, branches: bool = True) -> str:
     """The run that `name` means: its id, or a unique beginning of it, or `latest`.
 
-    Without `branches` the latest is the newest run that is no what-if.
+    The latest is the newest run that is no log of a benchmark's verdicts and, without `branches`, no what-if.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -54,9 +56,10 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         return name
     if name == LATEST and ids:
         newest_first = reversed(by_start(store, ids))
-        found = next((run for run in newest_first if branches or not _is_branch(store, run)), None)
+        found = next((run for run in newest_first if _is_meant(store, run, branches)), None)
         if found is None:
-            raise NotFoundError(f"{LATEST}: every run in {store / RUNS} is a what-if; type the name of one")
+            only = f"every run in {store / RUNS} is a what-if or a log of verdicts"
+            raise NotFoundError(f"{LATEST}: {only}; type the name of one")
         return found
     fitting = [run for run in ids if run.startswith(name)]
     if len(fitting) == 1:
@@ -94,12 +97,13 @@ def _started_ns(run_dir: Path) -> int:
     return min(changed)
 
 
-def _is_branch(store: Path, run: str) -> bool:
-    """Whether it is a what-if; one that cannot be read is not, so that nobody passes over damage unseen."""
+def _is_meant(store: Path, run: str, branches: bool) -> bool:
+    """Whether `latest` may mean it; it may if it cannot be read, so that nobody passes over damage unseen."""
     try:
-        return "branch" in RunReader(folder(store, run)).header()
+        header = RunReader(folder(store, run)).header()
     except TwinError:
-        return False
+        return True
+    return header["policy"] != BENCH and (branches or "branch" not in header)
 
 
 def folder(store: Path, run: str) -> Path:

@@ -5,15 +5,16 @@ parsed once per row, into a struct of just the fields that the view shows. No vi
 runs, so the rows of a finished run can be kept (`replay.derived`).
 """
 
+from replay.views_bench import FRONTS, VERDICTS
 from replay.views_events import DECISIONS, EVENTS, ITERATIONS, LINKS, PLANS
 from replay.views_runs import BOUNDS, JOBS, RUNS, TRAINING
 
 __all__ = ["BOUNDS", "EVENTS", "KEPT", "RUNS", "VIEWS", "describe"]
 
-VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING)
+VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, VERDICTS, FRONTS)
 """In the order of creation: `runs` before the views that use it."""
 
-KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING)
+KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, VERDICTS, FRONTS)
 """Views whose rows follow from the events of a finished run alone."""
 
 

@@ -120,7 +120,13 @@ EXAMPLES = {kind: payload for _, kind, payload, _ in history()} | {
         "scores": {"regret": None},
     },
     "policy_promoted": {"checkpoint": "ab", "champion": None, "reason": "first", "interval": [0.1, 0.2]},
-}
+    "policies_compared": {
+        "policy": "mpc", "base": "static", "seeds": [0, 1], "runs": ["a", None], "base_runs": ["b", "c"],
+        "worlds": 1, "wins": 1, "losses": 0, "ties": 0, "saved": [0.2, 0.1, 0.3], "saved_middle": None,
+        "tokens": [0.2, 0.1, 0.3], "verdict": "better",
+    },
+    "front_reached": {"policy": "mpc", "points": 9, "coverage": 0.9, "hypervolume": 0.99, "exact": True},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

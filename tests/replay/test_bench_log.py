@@ -1,0 +1,127 @@
+"""Verdicts of a benchmark: events of a run of their own, the figures of the tables, asked for in SQL."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import cli
+from ingest.errors import NotFoundError
+from replay import audit, bench_front, runs
+from replay.bench import bench
+from replay.bench_log import events, log
+from replay.bench_result import Bench
+from replay.bench_runs import Outcome
+from replay.bench_world import World
+from replay.events import check
+from replay.log import RunReader
+from replay.runs import BENCH
+from replay.sql import query
+from tests.replay.toys import toy_run, without_lake
+from tests.worlds import toy_scenario
+from twin.settings import Weights
+
+POLICIES = ("static", "single", "mpc")
+GRID = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
+Found = tuple[Path, Bench, str]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    store = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        without_lake(patch)
+        patch.setattr(bench_front, "grid", lambda: GRID)
+        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=True, jobs=1)
+    (run,) = log(store, result)
+    return store, result, run
+
+
+def test_a_run_holds_what_was_found(found: Found) -> None:
+    store, result, run = found
+    reader = RunReader(runs.folder(store, run))
+    logged = list(reader.events())
+    assert reader.finished and reader.header()["policy"] == BENCH and run.startswith("toy-3-bench-s0-")
+    pairs, fronts = len(POLICIES) + 1, len(POLICIES)  # each against mpc and static, but none against itself
+    kinds = ["run_started", *["policies_compared"] * pairs, *["front_reached"] * fronts, "run_finished"]
+    assert [event.type for event in logged] == kinds
+    assert [(e.type, e.payload) for e in logged[1:-1]] == list(events(result.chapters[0]))
+    for event in logged:
+        check(event.type, event.payload)
+    one = logged[1].payload
+    assert one["seeds"] == [0, 1] and {*one["runs"], *one["base_runs"]} < {*runs.all_ids(store)}
+    assert logged[-1].payload["totals"] == {"verdicts": pairs + fronts}
+
+
+def test_sql_gives_the_figures_of_the_tables(found: Found) -> None:
+    store, result, _ = found
+    rows = query(store, "SELECT * FROM verdicts ORDER BY seq").to_pylist()
+    told = [(row, pair) for row in result.to_json()["scenarios"][0]["standings"] for pair in row["versus"]]
+    assert len(rows) == len(told)
+    for row, (standing, pair) in zip(rows, told, strict=True):
+        assert (row["policy"], row["base"], row["verdict"]) == (
+            standing["policy"],
+            pair["base"],
+            pair["verdict"],
+        )
+        assert [row[name] for name in ("worlds", "wins", "losses", "ties")] == [
+            pair[name] for name in ("worlds", "wins", "losses", "ties")
+        ]
+        for name, kept in (("saved", "mean"), ("tokens", "over_time")):
+            ends = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
+            assert ends == [pair[kept]["mean"], pair[kept]["low"], pair[kept]["high"]]
+        assert row["middle"] == pair["middle"]["mean"]
+    front = query(store, "SELECT * FROM fronts ORDER BY seq").to_pylist()
+    whole = result.chapters[0].front
+    assert whole is not None
+    for row, reach in zip(front, whole.reaches, strict=True):
+        assert (row["policy"], row["points"]) == (reach.policy, reach.points)
+        assert (row["coverage"], row["hypervolume"], row["exact"]) == (
+            reach.coverage,
+            reach.volume,
+            whole.exact,
+        )
+
+
+def test_the_same_found_again_is_the_same_run(found: Found) -> None:
+    store, result, run = found
+    assert log(store, result) == (run,)
+    unfinished = Path(f"{runs.folder(store, run)}-2")
+    unfinished.mkdir()  # killed before anything was durable
+    assert log(store, result) == (run,)
+    other = replace(result.chapters[0], front=None)
+    assert log(store, replace(result, chapters=(other,))) == (f"{run}-3",)
+
+
+def test_nobody_ran_nothing_is_said(found: Found, tmp_path: Path) -> None:
+    chapter = found[1].chapters[0]
+    none = tuple(replace(p, outcomes=(Outcome(None, "does not fit"),) * 3) for p in chapter.worlds)
+    empty = replace(found[1], chapters=(replace(chapter, worlds=none, front=None),))
+    assert log(tmp_path, empty) == () and runs.all_ids(tmp_path) == ()
+
+
+def test_it_is_audited_and_is_never_the_latest(
+    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _, run = found
+    report = audit.audit(store, run)
+    assert report.ok and report.notes == ("a log of bench: it is checked, not executed again",)
+    assert runs.find(store, "latest") != run and runs.find(store, run) == run
+    without_lake(monkeypatch)
+    run_id = toy_run(tmp_path, "static").run_id
+    (runs.folder(tmp_path, run_id)).rename(tmp_path / "aside")
+    (tmp_path / "runs" / "verdicts").symlink_to(runs.folder(store, run))
+    with pytest.raises(NotFoundError, match="type the name of one"):
+        runs.find(tmp_path, "latest")
+
+
+def test_the_command_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    asked = ["--store", str(tmp_path), "bench", "-p", "static", "-p", "single", "--seeds", "2", "-j", "1"]
+    done = CliRunner().invoke(cli.twin, [*asked, "--json"])
+    assert done.exit_code == 0, done.output
+    (run,) = json.loads(done.output)["verdicts"]
+    assert RunReader(runs.folder(tmp_path, run)).header()["policy"] == BENCH
+    assert f"verdicts: {run}" in CliRunner().invoke(cli.twin, asked).output
