@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import cli
 from ingest.errors import NotFoundError
-from replay import audit, bench_front, runs
+from replay import audit, runs
 from replay.bench import bench
 from replay.bench_log import events, log
 from replay.bench_result import Bench
@@ -33,8 +33,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     store = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         without_lake(patch)
-        patch.setattr(bench_front, "grid", lambda: GRID)
-        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=True, jobs=1)
+        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=GRID, jobs=1)
     (run,) = log(store, result)
     return store, result, run
 

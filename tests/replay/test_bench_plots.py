@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import cli
 from policy import registry
-from replay import bench_front, bench_plots
+from replay import bench_plots
 from replay.bench import bench, chapter_of
 from replay.bench_drawing import COLUMNS, OWN, Bar, Panel, figure, styles
 from replay.bench_plots import PLOTS, Written, bound_of, decision_times, drawn, write
@@ -35,8 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     store = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         without_lake(patch)
-        patch.setattr(bench_front, "grid", lambda: GRID)
-        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=True, jobs=1)
+        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=GRID, jobs=1)
     chapter = result.chapters[0]
     return store, replace(chapter, noisy={0.3: chapter.worlds}, loads={1.2: chapter.worlds})
 
