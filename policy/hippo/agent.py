@@ -101,7 +101,7 @@ class HiPpo:
         self._watch = Watch(context.cluster.size, OUTAGE_S)
         self._hindsight = Hindsight(context.estimator, context.restart_s)
         self._knobs = Knobs(context)
-        self._coordinator(tuple(domain.gpus for domain in context.cluster.domains))
+        self._coordinator(tuple(domain.gpus for domain in context.cluster.domains)).prepare()
 
     def decide(self, view: View) -> Decision:
         """Hold, or move to the plan that the network proposed and the twin found best."""

@@ -22,6 +22,7 @@ from policy.hippo.config import CoordinatorConfig
 from policy.hippo.decode import GREEDY, codes_of, sample
 from policy.hippo.features import Features, Situation
 from policy.hippo.lower import LowerAgent
+from policy.hippo.observation import Observation
 from policy.hippo.problem import Codes, Problem, concatenate
 from policy.hippo.shortlist import Shortlist, distinct
 from policy.hippo.timing import Timer
@@ -60,6 +61,12 @@ class Coordinator:
         self.upper, self.lower, self.features, self.config = upper, lower, features, config
         self.problem: Problem = features.problem
         self.timer: Timer = features.timer
+
+    def prepare(self) -> None:
+        """Answer once for nothing: compiled code is there before the first decision waits for it."""
+        blank = Observation.blank(self.problem.k, torch.from_numpy(self.problem.knob_mask))
+        uniform = np.full((1, 2 + 3 * self.problem.k), GREEDY)
+        sample(self.upper, self.lower, self.problem, blank, uniform)
 
     def propose(self, situation: Situation, rng: np.random.Generator, count: int) -> Proposal:
         """The network's `count` answers; the first one is greedy."""

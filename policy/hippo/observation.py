@@ -38,6 +38,24 @@ class Observation:
     current: Tensor  # (B, K) index of the domain's current inner configuration, -1 none
     current_knob: Tensor  # (B,) index of the current knob, -1 none
 
+    @classmethod
+    def blank(cls, k: int, knob_mask: Tensor) -> "Observation":
+        """One situation over `k` domains of which nothing is known; `knob_mask` (C,)."""
+        none, knobs = torch.full((1, k), -1), len(knob_mask)
+        return cls(
+            nodes=torch.zeros(1, k, NODE),
+            edges=torch.zeros(1, k, k, EDGE),
+            globals=torch.zeros(1, GLOBAL),
+            knobs=torch.zeros(1, knobs, KNOB),
+            knob_mask=knob_mask[None],
+            may_hold=torch.zeros(1, dtype=torch.bool),
+            begin=none,
+            end=none,
+            pace=torch.ones(1, k),
+            current=none,
+            current_knob=none[:, 0],
+        )
+
     def __len__(self) -> int:
         return len(self.nodes)
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
 from ingest.errors import InfeasibleError
 from policy.hippo import checkpoint as checkpoints
+from policy.hippo import placing
 from policy.hippo.agent import HiPpo, shipped_checkpoint
 from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
 from policy.horizon import Asked, ahead
@@ -178,3 +180,23 @@ def test_a_job_that_comes_when_others_hold_the_first_domain_starts_beside_them(u
     assert first is not None
     plan = policy.decide(replace(first, free_gpus=(0, *first.free_gpus[1:]))).plan
     assert plan is not None and 0 not in plan.order
+
+
+def test_what_decisions_need_compiled_is_there_after_reset(
+    untrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled code belongs to types of arguments: those of decisions are the ones that reset has seen."""
+    asked: list[tuple[object, ...]] = []
+    real = placing._place
+
+    def watched(*given: object) -> object:
+        asked.append(tuple(map(numba.typeof, given)))
+        return real(*given)
+
+    monkeypatch.setattr(placing, "_place", watched)
+    setup, policy = toy_setup(3), HiPpo(untrained)
+    policy.reset(context(setup))
+    (prepared,) = asked
+    plan = policy.decide(view_of(setup, None, (4, 4, 4))).plan
+    policy.decide(view_of(setup, plan, (4, 4, 4)))
+    assert len(asked) == 3 and set(asked) == {prepared}
