@@ -20,8 +20,9 @@ OTHERS = tuple(name for name in registry.POLICIES if name not in CORE)
 QUEUED = ("static", "mpc", "hippo")
 """Policies of groups with several jobs: fixed plans, and the two that are judged."""
 LEVELS = (0.1, 0.2, 0.3, 0.5)
-GRID = bench_front.grid(8)
-"""Eighths: by quarters, ten weights, nobody asks for what lies between speed alone and three parts of it."""
+FINE, COARSE = 8, 4
+"""Into so many parts a front divides the weights. By quarters, ten weights, nobody asks for what lies between
+speed alone and three parts of it; eighths, 36 weights, take hours where a run takes a minute."""
 LOADS = (0.8, 1.2)
 """Beside 1, the scenario's own."""
 
@@ -29,7 +30,8 @@ LOADS = (0.8, 1.2)
 @dataclass(frozen=True)
 class Group:
     """One scenario on one data set, its own where None. `asked` ones make the tables of what was asked for;
-    `costly` ones take minutes a seed. `others` is how many seeds the policies outside of `CORE` have."""
+    `costly` ones take minutes a seed. `front` is into how many parts it divides the weights, 0 for none,
+    `others` how many seeds the policies outside of `CORE` have."""
 
     scenario: str
     dataset: str | None = None
@@ -37,7 +39,7 @@ class Group:
     asked: bool = False
     costly: bool = False
     noisy: bool = False
-    front: bool = False
+    front: int = 0
     loads: bool = False
     others: int = 5
 
@@ -53,14 +55,14 @@ class Group:
 
 
 GROUPS = (
-    Group("quad-70b", asked=True, noisy=True, front=True),
-    Group("storm", asked=True, front=True),
-    Group("geant-70b", asked=True, front=True),
-    Group("octo-175b", asked=True, costly=True, front=True),
-    Group("planet-405b", asked=True, costly=True, front=True, others=3),
+    Group("quad-70b", asked=True, noisy=True, front=FINE),
+    Group("storm", asked=True, front=FINE),
+    Group("geant-70b", asked=True, front=COARSE),
+    Group("octo-175b", asked=True, costly=True, front=COARSE),
+    Group("planet-405b", asked=True, costly=True, front=COARSE, others=3),
     Group("queue", loads=True, costly=True, others=0),
-    Group("tri-7b", "wanify-aws8", front=True),
-    Group("tri-7b", "synthetic-tri", measured=False, front=True, others=0),
+    Group("tri-7b", "wanify-aws8", front=FINE),
+    Group("tri-7b", "synthetic-tri", measured=False, front=FINE, others=0),
     Group("quad-70b", "synthetic-quad", measured=False, others=0),
     Group("octo-175b", "synthetic-octo", measured=False, costly=True, others=0),
 )
@@ -90,12 +92,12 @@ def varied(group: Group, world: World) -> list[World]:
 
 def weights(group: Group, world: World) -> list[Cell]:
     """The grid of weights for the policies that follow them."""
-    return bench_front.cells([world], CORE, None, GRID) if group.front else []
+    return bench_front.cells([world], CORE, None, bench_front.grid(group.front))
 
 
 def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
     """Every run, the most telling first: a seed for all, everybody, the other seeds of what is cheap, noise
-    and load, the other seeds of what is costly, fronts, the other seeds of everybody, costly fronts."""
+    and load, the other seeds of what is costly, fronts, the other seeds of everybody."""
     seeds = len(of_seed)
     own = {group: worlds(group, seeds) for group in chosen}
 
@@ -120,10 +122,9 @@ def planned(chosen: Sequence[Group], of_seed: Trained) -> Iterator[Cell]:
     yield from core(cheap, range(1, seeds))
     yield from more([0])
     yield from core(costly, range(1, seeds))
-    yield from (one for g in cheap for one in weights(g, own[g][0]))
+    yield from (one for g in (*cheap, *costly) for one in weights(g, own[g][0]))
     yield from more(range(1, seeds))
     yield from everybody(range(1, seeds))
-    yield from (one for g in costly for one in weights(g, own[g][0]))
 
 
 def key(cell: Cell) -> Key:
@@ -163,4 +164,4 @@ def front(group: Group, made: Chapter, found: Found, crew: Crew) -> bench_front.
     seed, own = first.world.seed, zip(made.policies, first.outcomes, strict=True)
     outcomes = [(policy, seed, outcome) for policy, outcome in own if not outcome.local_sgd]
     outcomes += [(cell.policy, seed, found[key(cell)]) for cell in grid]
-    return bench_front.front_of(outcomes, GRID, fixed_plans(crew, [first]))
+    return bench_front.front_of(outcomes, bench_front.grid(group.front), fixed_plans(crew, [first]))

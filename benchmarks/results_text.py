@@ -55,12 +55,13 @@ Every scenario asks for speed alone; what a policy saves when it is asked for mo
 
 ## Fronts
 
-A grid of 36 weights of time, utilisation and money (eighths; at least one of time) for each policy that
-follows weights, first seed. The reference is what no synchronous run of any policy beats in all three, nor
-any fixed plan where all of them can be looked at. *Coverage*: its share that a policy reaches within 2 % in
-each objective. *Best for each weights*: what one would reach who always found the best point of the
-reference for the weights that are asked; a sum of weighted objectives never asks for the points inside the
-front's convex hull. Fronts and hypervolumes are held to pymoo's by a test.
+A grid of weights of time, utilisation and money (36 of them, in eighths, or ten, in quarters, where runs take
+long; at least one part of time) for each policy that follows weights, first seed. The reference is what no
+synchronous run of any policy beats in all three, nor any fixed plan where all of them can be looked at.
+*Coverage*: its share that a policy reaches within 2 % in each objective. *Best for each weights*: what one
+would reach who always found the best point of the reference for the weights that are asked; a sum of
+weighted objectives never asks for the points inside the front's convex hull. Fronts and hypervolumes are held
+to pymoo's by a test.
 
 {fronts}
 
