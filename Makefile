@@ -52,9 +52,9 @@ check: $(READY)
 fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 
-# Policies against each other and the bound, as docs/results.md: an hour and a quarter the first time.
+# Policies against each other and the bound, as docs/results.md: an hour and a half the first time.
 results: $(READY)
-	$(BIN)/python -m benchmarks.results --minutes 60
+	$(BIN)/python -m benchmarks.results --minutes 90
 
 # The figures of every change, as docs/reliability.md: half an hour on a machine that does nothing else.
 reliability: $(READY)

@@ -53,7 +53,7 @@ time, utilisation, cost, over {validate} walks of {walk} periods on the validati
 test window, a third each with the links as measured, with +-30 % noise, and with congestion and outages;
 0 is the static plan's time. Other weights: {others}. Differences are *without the part, less with it*, paired
 over seeds and walks; the mean over seeds with its 95 % t-interval, in which a seed's mean over all walks is
-one value: below 0 the part is worth something. Three seeds make wide intervals. Walks of one window share its
+one value: below 0 the part is worth something. Few seeds make wide intervals. Walks of one window share its
 weather, so the intervals speak of other trainings, not of other weeks; with one seed there is none.
 Means of rows with other seeds do not compare; differences do."""
 
