@@ -49,6 +49,7 @@ from policy.hippo.practice import Practice
 from policy.hippo.rollout import collect, played
 from policy.hippo.standing import Update
 from policy.hippo.train import Company, train
+from policy.knobs import plain
 from policy.protocol import Context, Policy
 from twin import scenario as scenarios
 from twin.plan import Plan
@@ -212,7 +213,8 @@ def planner(course: Course, name: str) -> Callable[[Situation], np.ndarray]:
 
 
 def row_of(course: Course, plan: Plan | None, seen: Situation, twin: int) -> np.ndarray:
-    codes = course.problem.encode(plan) if plan is not None else None
+    # Twins turn the knobs themselves.
+    codes = course.problem.encode(plain(plan)) if plan is not None else None
     if plan is not None and codes is None:
         raise UsageError(f"{plan} is not among the plans of the environment")
     go = np.array([codes is not None])
