@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ingest.durable import Lock
 from ingest.errors import DamageError, NotFoundError
 from ingest.progress import SILENT, Progress
-from replay import champion, judge, runner, runs
+from replay import champion, judge, runner, runs, training
 from replay.events import Event
 from replay.header import Header, opening
 from replay.judge import Verdict
@@ -62,8 +62,10 @@ class Trained:
 class Trainer(Protocol):
     """Trains a challenger from a checkpoint (None: from scratch) and stores it under `out`."""
 
-    def __call__(self, setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
-        """Train on the window of `setup`."""
+    def __call__(
+        self, setup: Setup, validation: Setup | None, start: Path | None, out: Path, progress: Progress
+    ) -> Trained:
+        """Train on the window of `setup` and select on `validation`, if there is one."""
         ...
 
 
@@ -159,7 +161,8 @@ def _steps(asked: _Asked, trainer: Trainer, log: RunWriter, incumbent: str | Non
     collected = ("dataset", "window", "origin_epoch_ns", "end_ns", "traces")
     step(log, "collected", {name: past.header()[name] for name in collected})
     start = None if incumbent is None else champion.path_of(store, incumbent)
-    trained = trainer(past, start, store / CHECKPOINTS, asked.progress)
+    held_out = training.selecting(store, asked.scenario, asked.dataset)
+    trained = trainer(past, held_out, start, store / CHECKPOINTS, asked.progress)
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
     step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
@@ -242,7 +245,9 @@ def _decided(events: Sequence[Event]) -> tuple[str | None, str, Callable[[Path],
     return None
 
 
-def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+def hippo_trainer(
+    setup: Setup, validation: Setup | None, start: Path | None, out: Path, progress: Progress
+) -> Trained:
     """Train `hippo` with the tuned configuration, from the champion's weights where there is one.
 
     Its working state lies in a folder of its own, so that an interrupted `twin train` can still be resumed.
@@ -250,7 +255,9 @@ def hippo_trainer(setup: Setup, start: Path | None, out: Path, progress: Progres
     from policy.hippo import checkpoint, config, train  # imports torch
 
     work = out.parent / WORK
-    done = train.train(setup, config=config.shipped("tuned"), out=work, start=start, progress=progress)
+    done = train.train(
+        setup, config=config.shipped("tuned"), out=work, start=start, validation=validation, progress=progress
+    )
     checkpoint.install(done.checkpoint_path, out)
     updates = tuple(
         Update(point.stage, point.update, point.steps, _finite(point.metrics)) for point in done.curve

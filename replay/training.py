@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ingest.durable import Lock
 from ingest.errors import UsageError
 from ingest.progress import SILENT, Progress
+from ingest.units import to_ns
 from replay import champion, runs
 from replay.header import Header, opening
 from replay.log import RunWriter
@@ -89,7 +90,8 @@ def train(
     tell: Callable[[Any], None] = lambda update: None,
     progress: Progress = SILENT,
 ) -> TrainingResult:
-    """Train on the training window; with `activate`, runs of `hippo` use the result from then on.
+    """Train on the training window, select on the validation window (`selecting`); with `activate`, runs of
+    `hippo` use the result from then on.
 
     `algorithm` names a section of `configs/algo/hi_ppo.yaml`; values of the YAML file `settings` take the
     place of those. Ctrl-C saves the state at the next step and returns with `finished` false; `resume` goes
@@ -114,8 +116,19 @@ def train(
         if first:  # the other learners of this machine write nothing
             stack.enter_context(Lock(store / LOCK))
         interrupted = stack.enter_context(interruption())
+        validation = selecting(store, scenario, dataset, seed)
         done = _trained(
-            stack, store, setup, chosen, team, lessons, tell, resume, progress, lambda: bool(interrupted)
+            stack,
+            store,
+            setup,
+            validation,
+            chosen,
+            team,
+            lessons,
+            tell,
+            resume,
+            progress,
+            lambda: bool(interrupted),
         )
     run_id = replaced = None
     if done.finished and first:
@@ -133,6 +146,7 @@ def _trained(
     stack: ExitStack,
     store: Path,
     setup: Setup,
+    validation: Setup | None,
     settings: "HiPpoConfig",
     team: Team,
     lessons: Sequence[str],
@@ -155,11 +169,27 @@ def _trained(
         crew = partial(RayCrew, team.ray)
     peers = None
     if team.distributed:
-        peers = stack.enter_context(launch.learners(team.distributed, setup, settings, out))
+        peers = stack.enter_context(launch.learners(team.distributed, setup, settings, out, validation))
     company = train.Company(crew, peers, logged(store, lessons, setup), digests(store, lessons), tell)
     return train.train(
-        setup, config=settings, out=out, resume=resume, progress=progress, stop=stop, company=company
-    )
+        setup, config=settings, out=out, resume=resume, progress=progress, stop=stop, validation=validation,
+        company=company,
+    )  # fmt: skip
+
+
+def selecting(
+    store: Path, scenario: Scenario, dataset: str | None = None, seed: int | None = None
+) -> Setup | None:
+    """The validation window, for choosing between iterations; None if it is too short for a walk over it, so
+    that the end of the training window has to do.
+
+    Raises:
+        NotFoundError: the data set is not in the lake.
+    """
+    from policy.hippo.rollout import WALK  # imports torch
+
+    setup = scenarios.prepare(scenario, store, window="validate", dataset=dataset, seed=seed)
+    return setup if setup.wan.end_ns >= WALK * to_ns(scenario.control.period_s) else None
 
 
 def log_curve(store: Path, header: Header, curve: Any) -> str:

@@ -28,7 +28,9 @@ def rank_of(environment: Mapping[str, str] = os.environ) -> int:
 
 
 @contextmanager
-def learners(size: int, setup: Setup, config: HiPpoConfig, out: Path) -> Iterator[Learners]:
+def learners(
+    size: int, setup: Setup, config: HiPpoConfig, out: Path, validation: Setup | None = None
+) -> Iterator[Learners]:
     """This process's end of a group of `size`; the others train beside it until the block ends.
 
     Raises:
@@ -43,8 +45,9 @@ def learners(size: int, setup: Setup, config: HiPpoConfig, out: Path) -> Iterato
         peers.close()
         return
     port = _free_port()
+    given = size, port, setup, config, out, validation
     others = [
-        get_context("spawn").Process(target=_learn, args=(rank, size, port, setup, config, out), daemon=True)
+        get_context("spawn").Process(target=_learn, args=(rank, *given), daemon=True)
         for rank in range(1, size)
     ]
     for process in others:
@@ -59,11 +62,13 @@ def learners(size: int, setup: Setup, config: HiPpoConfig, out: Path) -> Iterato
             process.kill()
 
 
-def _learn(rank: int, size: int, port: int, setup: Setup, config: HiPpoConfig, out: Path) -> None:
+def _learn(
+    rank: int, size: int, port: int, setup: Setup, config: HiPpoConfig, out: Path, validation: Setup | None
+) -> None:
     """Another learner: what it learns, the first one writes, and says when to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     peers = Learners(rank, size, "127.0.0.1", port, config)
-    train(setup, config=config, out=out, company=Company(peers=peers))
+    train(setup, config=config, out=out, validation=validation, company=Company(peers=peers))
     peers.close()
 
 

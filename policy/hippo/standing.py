@@ -46,13 +46,17 @@ class Standing:
     curve: list[Update] = field(default_factory=list)
 
 
-def origin(setups: Sequence[Setup], lessons: Sequence[str], learners: int) -> list[list[str]]:
+def origin(
+    setups: Sequence[Setup], validation: Setup | None, lessons: Sequence[str], learners: int
+) -> list[list[str]]:
     """What a resumed training must have in common with the one that was stopped, settings aside: the windows
-    of `setups`, the digests of the runs that taught it, and who learns along, where there are any.
+    of `setups` and of `validation`, the digests of the runs that taught it, and who learns along, where there
+    are any.
 
     Workers are not part of it: however many collect rollouts, these are the same.
     """
     data = [[setup.scenario.name, setup.trace_digest, setup.window] for setup in setups]
+    data += [["validation", validation.trace_digest]] if validation is not None else []
     data += [["lessons", digest] for digest in lessons]
     return data if learners == 1 else [*data, ["learners", str(learners)]]
 

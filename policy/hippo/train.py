@@ -82,8 +82,8 @@ def train(
 
     Checkpoints go to `out`: the selected one as `<digest>/hippo-<digest>.pt`, the state for `resume`
     beside. `stop` is asked between steps; True (for good) saves the state and returns the best so far.
-    `start` is a checkpoint to go on from (its weights only). `validation` replaces the held-out end of the
-    window for selection.
+    `start` is a checkpoint to go on from (its weights only). `validation` is the window
+    for selection; without it the end of that of `setup` is held out.
 
     Raises:
         UsageError: nothing to resume, or made with another configuration, other data, lessons or learners.
@@ -131,7 +131,9 @@ class _Training:
                 self.courses.append(prepared(invented(config.seed, number), config))
             except InfeasibleError:
                 continue  # some made-up models do not fit their made-up clusters; the others suffice
-        self.data = standing.origin([c.setup for c in self.courses], company.lessons, self.peers.size)
+        self.data = standing.origin(
+            [c.setup for c in self.courses], validation, company.lessons, self.peers.size
+        )
         self.crew = company.crew(config, self.courses)
 
     @property

@@ -69,7 +69,9 @@ class Killer:
         self.at, self.calls = at, 0
 
 
-def toy_trainer(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+def toy_trainer(
+    setup: Setup, validation: Setup | None, start: Path | None, out: Path, progress: Progress
+) -> Trained:
     return Trained(toy_checkpoint(out, "single"), (Update("ppo", 0, 64, {"loss": 0.5}),))
 
 
@@ -274,7 +276,7 @@ def week(days: int = 8) -> WanTrace:
     return trace(("d0", "d1", "d2"), series, days * DAY_S * NS_PER_S)
 
 
-WINDOWS = {"all": (24, 0), "train": (10_000, 6), "test": (6, 0)}
+WINDOWS = {"all": (24, 0), "train": (10_000, 6), "validate": (7, 6), "test": (6, 0)}
 """Hours before now: from, to."""
 
 
@@ -323,7 +325,9 @@ class Learned:
         return Decision(None if plan == view.plan else plan, "learned", predicted_iter_s=self.known["iter_s"])
 
 
-def learn(setup: Setup, start: Path | None, out: Path, progress: Progress) -> Trained:
+def learn(
+    setup: Setup, validation: Setup | None, start: Path | None, out: Path, progress: Progress
+) -> Trained:
     """The domains with the fastest iteration over the last twelve hours of the window."""
     estimator = Estimator(setup.cluster, setup.job)
     hours = [setup.wan.end_ns - hour * 3600 * NS_PER_S for hour in range(1, 13)]

@@ -4,16 +4,20 @@ import os
 import signal
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 
 import pytest
 
 from ingest.errors import UsageError
 from ingest.progress import SILENT
+from ingest.units import NS_PER_S
+from policy.hippo.rollout import WALK
 from replay import champion, lineage, retrain, runs, training
 from replay.log import RunReader
 from replay.training import TrainingResult
 from tests.replay import toys
 from tests.worlds import toy_scenario
+from twin.scenario import Setup
 
 
 class Interrupting:
@@ -57,6 +61,27 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
     assert second.finished and second.checkpoint == trained[1].checkpoint
 
 
+def test_training_selects_on_the_validation_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from policy.hippo import train
+
+    toys.without_lake(monkeypatch)
+    asked: list[Setup | None] = []
+
+    def watched(setup: Setup, *, validation: Setup | None, **_: object) -> NoReturn:
+        assert setup.window == "train"
+        asked.append(validation)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(train, "train", watched)
+    walk_s = toys.prepare(toy_scenario(), tmp_path).wan.end_ns / NS_PER_S / WALK
+    for period_s in (walk_s, walk_s + 1):  # a walk fits into the window; or does not
+        scenario = toy_scenario(control={"period_s": period_s, "horizons_s": [0, period_s]})
+        with pytest.raises(UsageError, match="enough"):
+            training.train(tmp_path, scenario, algorithm="toy")
+    whole, none = asked
+    assert whole is not None and whole.window == "validate" and none is None
+
+
 def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_training(
     trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +91,7 @@ def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_train
     monkeypatch.setattr(config, "shipped", lambda name: shipped("toy"))
     start = champion.path_of(trained[0], trained[1].checkpoint)
     made = retrain.hippo_trainer(
-        toys.prepare(toy_scenario(), tmp_path), start, tmp_path / "checkpoints", SILENT
+        toys.prepare(toy_scenario(), tmp_path), None, start, tmp_path / "checkpoints", SILENT
     )
     assert champion.verified(champion.path_of(tmp_path, made.digest)) == made.digest != trained[1].checkpoint
     assert made.updates and all(update.metrics for update in made.updates)

@@ -113,9 +113,10 @@ def test_resume_needs_the_same_configuration(setup: Setup, tmp_path: Path) -> No
 
 
 def test_a_resumed_training_needs_the_same_lessons_and_learners(setup: Setup, tmp_path: Path) -> None:
-    plain = origin([setup], (), 1)
+    plain = origin([setup], None, (), 1)
     assert plain == [[setup.scenario.name, setup.trace_digest, setup.window]]  # as states before said it
-    assert origin([setup], ["a"], 1) != origin([setup], ["b"], 1) != plain != origin([setup], (), 2)
+    assert origin([setup], None, ["a"], 1) != origin([setup], None, ["b"], 1) != plain
+    assert origin([setup], None, (), 2) != plain != origin([setup], setup, (), 1)
     train(setup, config=CONFIG, out=tmp_path, stop=Countdown(0), company=Company(lessons=["a"]))
     for other in ([], ["b"], ["a", "b"]):
         with pytest.raises(UsageError, match="lessons or number of learners"):
