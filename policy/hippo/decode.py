@@ -1,7 +1,7 @@
 """From logits to plans: sampling under the masks; `policy.hippo.judge` says how likely given plans are."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from torch import Tensor
 from policy.hippo.lower import LowerAgent, LowerAnswer, answer, choice_features
 from policy.hippo.masks import Masks
 from policy.hippo.observation import Observation
-from policy.hippo.placing import Scene, place, weights_of
+from policy.hippo.placing import Scene, draw, place, weights_of
 from policy.hippo.problem import Codes
-from policy.hippo.upper import MASKED, Encoded, UpperAgent
+from policy.hippo.upper import Encoded, UpperAgent
 
 GREEDY = -1.0
 """A "random number" that means: take the most likely."""
@@ -78,30 +78,6 @@ class Sampled:
     lower_log_prob: NDArray[np.float64]  # (B,) sum over the shares
 
 
-def pick(logits: NDArray[np.floating[Any]], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-    """One index per row of `logits` (R, A): inverse distribution at `uniform` (R,), `GREEDY` = mode."""
-    best: NDArray[np.int64] = logits.argmax(1)
-    if (uniform < 0).all():
-        return best
-    values = logits.astype(np.float64)
-    rows = np.arange(len(values))
-    running = np.cumsum(np.exp(values - values[rows, best][:, None]), axis=1)
-    drawn = (running <= (uniform * running[:, -1])[:, None]).sum(1)
-    drawn = np.minimum(drawn, values.shape[1] - 1)
-    # Rounding in the running sum could step onto a closed entry; the mode is never closed.
-    closed = values[rows, drawn] <= MASKED / 2
-    chosen: NDArray[np.int64] = np.where((uniform < 0) | closed, best, drawn)
-    return chosen
-
-
-def log_chance(logits: NDArray[np.floating[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Log-probability of `index` (R,) under `logits` (R, A)."""
-    values = logits.astype(np.float64)
-    values -= values.max(1, keepdims=True)
-    chances: NDArray[np.float64] = values[np.arange(len(values)), index] - np.log(np.exp(values).sum(1))
-    return chances
-
-
 def sample(
     upper: UpperAgent,
     lower: LowerAgent,
@@ -119,14 +95,15 @@ def sample(
         state = upper.encode(observation) if state is None else state
         go_logits = upper.go_logits(state, observation.may_hold).numpy()
         knob_logits = upper.knob_logits(state, observation).numpy()
-        go, knob = pick(go_logits, uniform[:, 0]), pick(knob_logits, uniform[:, 1])
+        first, second = np.ascontiguousarray(uniform[:, :2].T)
+        (go, go_chance), (knob, knob_chance) = draw(go_logits, first), draw(knob_logits, second)
         scene, space = scene_of(upper, state, observation, knob), problem.masks.space
         placed = place(
             weights_of(upper, lower), scene, problem.masks.tables, space.pp, problem.choice_table, knob,
             uniform[:, 2:],
         )  # fmt: skip
     # Shares of a held plan were never carried out: they do not count.
-    log_prob = log_chance(go_logits, go) + go * (log_chance(knob_logits, knob) + placed.chance)
+    log_prob = go_chance + go * (knob_chance + placed.chance)
     parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in placed[:6]]
     actions = Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts)
     return Sampled(actions, log_prob, go * placed.lower_chance)

@@ -183,6 +183,15 @@ def _place(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def draw(logits, uniform):  # type: ignore[no-untyped-def]
+    """An index for each row of `logits` (R, A) by `uniform` (R,), as in `place`; and its log-probability."""
+    index, chance = np.empty(len(logits), np.int64), np.empty(len(logits))
+    for row in range(len(logits)):
+        index[row], chance[row] = _drawn(logits[row], uniform[row])
+    return index, chance
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _drawn(logits, uniform):  # type: ignore[no-untyped-def]
     """An index by inverse distribution, the most likely where `uniform` is negative; its log-probability."""
     best = int(np.argmax(logits))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from policy.hippo import placing
 from policy.hippo.config import GnnConfig
-from policy.hippo.decode import GREEDY, Actions, joined, pick, sample
+from policy.hippo.decode import GREEDY, Actions, joined, sample
 from policy.hippo.judge import case, judge
 from policy.hippo.lower import LowerAgent
 from policy.hippo.upper import UpperAgent
@@ -78,11 +79,14 @@ def test_judged_probabilities_are_the_sampling_frequencies(kind: str) -> None:
         assert count / batch == pytest.approx(p, abs=5 * (p / batch) ** 0.5 + 1e-4)
 
 
-def test_greedy_is_the_mode_and_pick_respects_the_mask() -> None:
+def test_greedy_is_the_mode_and_draws_respect_the_mask() -> None:
     logits = np.array([[0.0, -1e9, 3.0], [1.0, -1e9, -1e9]])
-    assert pick(logits, np.array([GREEDY, GREEDY])).tolist() == [2, 0]
-    assert pick(logits, np.array([0.001, 0.9999999])).tolist() == [0, 0]
-    assert 1 not in pick(np.repeat(logits[:1], 1000, axis=0), np.linspace(0, 1 - 1e-12, 1000)).tolist()
+    index, chance = placing.draw(logits, np.array([GREEDY, GREEDY]))
+    assert index.tolist() == [2, 0]
+    assert chance == pytest.approx([-np.log1p(np.exp(-3)), 0.0])
+    assert placing.draw(logits, np.array([0.001, 0.9999999]))[0].tolist() == [0, 0]
+    many, _ = placing.draw(np.repeat(logits[:1], 1000, axis=0), np.linspace(0, 1 - 1e-12, 1000))
+    assert set(many.tolist()) == {0, 2}
 
 
 def test_joining_batches_of_different_length() -> None:
