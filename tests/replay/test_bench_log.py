@@ -10,30 +10,22 @@ from click.testing import CliRunner
 import cli
 from ingest.errors import NotFoundError
 from replay import audit, runs
-from replay.bench import bench
 from replay.bench_log import events, log
 from replay.bench_result import Bench
 from replay.bench_runs import Outcome
-from replay.bench_world import World
 from replay.events import check
 from replay.log import RunReader
 from replay.runs import BENCH
 from replay.sql import query
-from tests.replay.toys import toy_run, without_lake
-from tests.worlds import toy_scenario
-from twin.settings import Weights
+from tests.replay.toys import BENCHED, toy_bench, toy_run, without_lake
 
-POLICIES = ("static", "single", "mpc")
-GRID = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
 Found = tuple[Path, Bench, str]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     store = tmp_path_factory.mktemp("bench")
-    with pytest.MonkeyPatch.context() as patch:
-        without_lake(patch)
-        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=GRID, jobs=1)
+    result = toy_bench(store)
     (run,) = log(store, result)
     return store, result, run
 
@@ -43,7 +35,7 @@ def test_a_run_holds_what_was_found(found: Found) -> None:
     reader = RunReader(runs.folder(store, run))
     logged = list(reader.events())
     assert reader.finished and reader.header()["policy"] == BENCH and run.startswith("toy-3-bench-s0-")
-    pairs, fronts = len(POLICIES) + 1, len(POLICIES)  # each against mpc and static, but none against itself
+    pairs, fronts = len(BENCHED) + 1, len(BENCHED)  # each against mpc and static, but none against itself
     kinds = ["run_started", *["policies_compared"] * pairs, *["front_reached"] * fronts, "run_finished"]
     assert [event.type for event in logged] == kinds
     assert [(e.type, e.payload) for e in logged[1:-1]] == list(events(result.chapters[0]))

@@ -13,30 +13,24 @@ from click.testing import CliRunner
 import cli
 from policy import registry
 from replay import bench_plots
-from replay.bench import bench, chapter_of
+from replay.bench import chapter_of
 from replay.bench_drawing import COLUMNS, OWN, Bar, Panel, figure, styles
 from replay.bench_plots import PLOTS, Written, bound_of, decision_times, drawn, write
 from replay.bench_result import Chapter
 from replay.bench_world import World
 from replay.compare import compare
 from replay.judge import Verdict
-from tests.replay.toys import without_lake
+from tests.replay.toys import BENCHED, toy_bench, without_lake
 from tests.worlds import toy_scenario
-from twin.settings import Weights
 
-POLICIES = ("static", "single", "mpc")
 Found = tuple[Path, Chapter]
-GRID = (Weights(efficiency=1, utilisation=0, cost=0), Weights(efficiency=0.25, utilisation=0, cost=0.75))
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """Two seeds and a front of the toy world; as if noise and load had changed nothing."""
     store = tmp_path_factory.mktemp("bench")
-    with pytest.MonkeyPatch.context() as patch:
-        without_lake(patch)
-        result = bench(store, POLICIES, [World.of(toy_scenario())], seeds=2, pareto=GRID, jobs=1)
-    chapter = result.chapters[0]
+    (chapter,) = toy_bench(store).chapters
     return store, replace(chapter, noisy={0.3: chapter.worlds}, loads={1.2: chapter.worlds})
 
 
@@ -105,7 +99,7 @@ def test_made_up_links_are_labelled(found: Found, tmp_path: Path) -> None:
 def test_figures_are_those_of_the_tables(found: Found, tmp_path: Path) -> None:
     store, chapter = found
     time, regret = write(store, [Panel.of(chapter)], tmp_path, ["time", "regret"])
-    for policy in POLICIES:
+    for policy in BENCHED:
         row = chapter.standing(policy)
         assert f"  {1e6 * row['time_per_token_s']:.1f}" in texts(time.path)
         assert f"  {100 * row['regret']:.1f}" in texts(regret.path)

@@ -18,12 +18,16 @@ from policy import registry
 from policy.protocol import Candidate, Context, Decision
 from policy.static import base_plan
 from replay import runner, sinks
+from replay.bench import bench
+from replay.bench_result import Bench
+from replay.bench_world import World
 from replay.log import RunWriter
 from replay.retrain import RetrainResult
 from replay.runner import RunResult
 from tests.worlds import toy_scenario, toy_setup
 from twin import scenario as scenarios
 from twin.scenario import Scenario, Setup
+from twin.settings import Weights
 from twin.view import View
 
 Steps = dict[tuple[int, int], list[tuple[float, float]]]
@@ -52,6 +56,19 @@ def prepare(
 def without_lake(monkeypatch: MonkeyPatch) -> None:
     """Let every run of this test be of the toy world."""
     monkeypatch.setattr(scenarios, "prepare", prepare)
+
+
+BENCHED = ("static", "single", "mpc")
+"""Policies of `toy_bench`."""
+
+
+def toy_bench(store: Path) -> Bench:
+    """Two seeds of the toy world, and a front of two more weights."""
+    weights = ((1.0, 0.0, 0.0), (0.25, 0.0, 0.75))
+    grid = [Weights(efficiency=e, utilisation=u, cost=c) for e, u, c in weights]
+    with MonkeyPatch.context() as patch:
+        without_lake(patch)
+        return bench(store, BENCHED, [World.of(toy_scenario())], seeds=2, pareto=grid, jobs=1)
 
 
 def toy_run(store: Path, policy: str = "greedy", **arguments: Any) -> RunResult:
