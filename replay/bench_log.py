@@ -1,12 +1,13 @@
-"""The verdicts of a benchmark as events: a run of its own for each chapter, so that `twin sql` has them."""
+"""What a benchmark found, as events: a run of its own for each chapter, so that `twin sql` has them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from replay import compare, runs
-from replay.bench_result import Bench, Chapter
+from replay.bench_load import steadiness
+from replay.bench_result import Bench, Chapter, Played, regret
 from replay.events import canonical
 from replay.header import Header, opening
 from replay.judge import Verdict
@@ -40,7 +41,28 @@ def _logged(store: Path, chapter: Chapter) -> str | None:
 
 
 def events(chapter: Chapter) -> Iterator[tuple[str, Json]]:
-    """(type, payload) of every verdict, then of every policy's reach of the front."""
+    """(type, payload) of every verdict and regret, then of what noise, load and other weights do."""
+    yield from _verdicts(chapter)
+    for played in (*chapter.worlds, *(p for noised in chapter.noisy.values() for p in noised)):
+        yield from _regrets(played, chapter.policies)
+    for row in chapter.robustness():
+        level = row.pop("clip")
+        yield "noise_measured", {**row, "level": level}
+    for steady in steadiness(chapter):
+        yield "load_measured", {
+            "policy": steady.policy, "load": steady.load, "worlds": steady.worlds,
+            "stability": _interval(steady.stability), "worst": steady.worst, "queued": steady.queued,
+            "utilisation": steady.utilisation_owned,
+        }  # fmt: skip
+    for reach in () if chapter.front is None else chapter.front.reaches:
+        assert chapter.front is not None
+        yield "front_reached", {
+            "policy": reach.policy, "points": reach.points, "coverage": reach.coverage,
+            "hypervolume": reach.volume, "exact": chapter.front.exact,
+        }  # fmt: skip
+
+
+def _verdicts(chapter: Chapter) -> Iterator[tuple[str, Json]]:
     for policy in chapter.policies:
         for pair in chapter.versus(policy):
             yield "policies_compared", {
@@ -50,12 +72,15 @@ def events(chapter: Chapter) -> Iterator[tuple[str, Json]]:
                 "saved": _interval(pair.mean), "saved_middle": _interval(pair.middle),
                 "tokens": _interval(pair.over_time), "verdict": pair.verdict,
             }  # fmt: skip
-    for reach in () if chapter.front is None else chapter.front.reaches:
-        assert chapter.front is not None
-        yield "front_reached", {
-            "policy": reach.policy, "points": reach.points, "coverage": reach.coverage,
-            "hypervolume": reach.volume, "exact": chapter.front.exact,
-        }  # fmt: skip
+
+
+def _regrets(played: Played, policies: Sequence[str]) -> Iterator[tuple[str, Json]]:
+    for policy, outcome in zip(policies, played.outcomes, strict=True):
+        if outcome.run_id is not None and played.bound is not None:
+            yield "regret_measured", {
+                "policy": policy, "seed": played.world.seed, "run": outcome.run_id,
+                "regret": regret(outcome, played.bound), "exact": played.bound.exact,
+            }  # fmt: skip
 
 
 def _runs(chapter: Chapter, policy: str) -> list[str | None]:
@@ -71,7 +96,7 @@ def _written(store: Path, run_id: str, header: Header, found: list[tuple[str, Js
         writer.append(0, "run_started", header.payload(), wall=opening())
         for kind, payload in found:
             writer.append(0, kind, payload)
-        writer.finish({"verdicts": len(found)})
+        writer.finish({"findings": len(found)})
     return run_id
 
 

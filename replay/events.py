@@ -67,6 +67,9 @@ EVENT_TYPES: dict[str, EventType] = {
         ("policy_rejected", 1, payloads.PolicyJudged),
         ("policies_compared", 1, payloads.PoliciesCompared),
         ("front_reached", 1, payloads.FrontReached),
+        ("regret_measured", 1, payloads.RegretMeasured),
+        ("noise_measured", 1, payloads.NoiseMeasured),
+        ("load_measured", 1, payloads.LoadMeasured),
         ("run_finished", 1, payloads.RunFinished),
     )
 }

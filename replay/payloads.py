@@ -267,6 +267,40 @@ class FrontReached(Payload):
     exact: bool = Field(description="whether all fixed plans were enumerated for the front")
 
 
+class RegretMeasured(Payload):
+    """What a run of a benchmark left of the clairvoyant bound of its world."""
+
+    policy: str = Field(description="whose run")
+    seed: int = Field(description="of the world")
+    run: str = Field(description="the run")
+    regret: float | None = Field(description="share of the bound's tokens not trained; null: it has none")
+    exact: bool = Field(description="whether the bound is over all plans, not over candidates")
+
+
+class NoiseMeasured(Payload):
+    """What one policy, or the bound, loses to noise that a benchmark added to the links."""
+
+    policy: str = Field(description="who; `bound`: the clairvoyant bound")
+    level: float = Field(description="bandwidths within +- this share of the measured ones")
+    worlds: Count = Field(description="how many worlds, each against itself without noise")
+    median: float | None = Field(description="relative time per token more; null: one trained nothing")
+    worst: float | None = Field(description="the most of all worlds")
+
+
+class LoadMeasured(Payload):
+    """How steadily one policy keeps jobs training that come at another pace; shares of 1."""
+
+    policy: str = Field(description="who")
+    load: float = Field(description="how many times as fast jobs come")
+    worlds: Count = Field(description="how many worlds")
+    stability: Interval = Field(
+        description="[mean, low, high] of 1 - share of the jobs' time lost; 95 % interval over worlds"
+    )
+    worst: float = Field(description="the least stability of all worlds")
+    queued: float = Field(description="of the jobs' time, before their first GPUs")
+    utilisation: float = Field(description="of all GPUs")
+
+
 class RunFinished(Payload):
     """The end of the run."""
 

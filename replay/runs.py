@@ -14,7 +14,7 @@ CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
 BENCH = "bench"
-"""Stands for the policy in logs that hold the verdicts of a benchmark."""
+"""Stands for the policy in logs that hold what a benchmark found."""
 
 
 def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def all_ids(store: Path) -> tuple[str, ...]:
 def find(store: Path, name: str, *, branches: bool = True) -> str:
     """The run that `name` means: its id, or a unique beginning of it, or `latest`.
 
-    The latest is the newest run that is no log of a benchmark's verdicts and, without `branches`, no what-if.
+    The latest is the newest run that is no log of a benchmark and, without `branches`, no what-if.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -58,7 +58,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         newest_first = reversed(by_start(store, ids))
         found = next((run for run in newest_first if _is_meant(store, run, branches)), None)
         if found is None:
-            only = f"every run in {store / RUNS} is a what-if or a log of verdicts"
+            only = f"every run in {store / RUNS} is a what-if or a log of a benchmark"
             raise NotFoundError(f"{LATEST}: {only}; type the name of one")
         return found
     fitting = [run for run in ids if run.startswith(name)]

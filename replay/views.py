@@ -5,16 +5,18 @@ parsed once per row, into a struct of just the fields that the view shows. No vi
 runs, so the rows of a finished run can be kept (`replay.derived`).
 """
 
-from replay.views_bench import FRONTS, VERDICTS
+from replay.views_bench import FRONTS, REGRETS, ROBUSTNESS, STEADINESS, VERDICTS
 from replay.views_events import DECISIONS, EVENTS, ITERATIONS, LINKS, PLANS
 from replay.views_runs import BOUNDS, JOBS, RUNS, TRAINING
 
 __all__ = ["BOUNDS", "EVENTS", "KEPT", "RUNS", "VIEWS", "describe"]
 
-VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, VERDICTS, FRONTS)
+BENCHES = (VERDICTS, REGRETS, ROBUSTNESS, STEADINESS, FRONTS)
+
+VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, *BENCHES)
 """In the order of creation: `runs` before the views that use it."""
 
-KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, VERDICTS, FRONTS)
+KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, *BENCHES)
 """Views whose rows follow from the events of a finished run alone."""
 
 

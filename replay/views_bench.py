@@ -1,4 +1,4 @@
-"""Views of what benchmarks found: who is better than whom, and how much of the front a policy reaches."""
+"""Views of what benchmarks found: who is better than whom, regret, noise, load, and the front."""
 
 from replay.view import RUN, SEQ, View, typed
 
@@ -56,6 +56,79 @@ FRONTS = View(
         typed(
             "front_reached",
             '"policy":"VARCHAR","points":"BIGINT","coverage":"DOUBLE","hypervolume":"DOUBLE","exact":"BOOLEAN"',
+        )
+    }
+    """,
+)
+
+REGRETS = View(
+    "regrets",
+    "a run of a benchmark of several worlds against the clairvoyant bound",
+    (
+        RUN,
+        SEQ,
+        ("policy", "whose run"),
+        ("seed", "of the world"),
+        ("of_run", "the run"),
+        ("regret", "share of the bound's tokens that it did not train; NULL: the bound has none"),
+        ("exact", "whether the bound is over all plans, not over candidates"),
+    ),
+    f"""
+    SELECT run, seq, p.policy, p.seed, p.run, p.regret, p.exact FROM {
+        typed(
+            "regret_measured",
+            '"policy":"VARCHAR","seed":"BIGINT","run":"VARCHAR","regret":"DOUBLE","exact":"BOOLEAN"',
+        )
+    }
+    """,
+)
+
+ROBUSTNESS = View(
+    "robustness",
+    "what one policy, or the bound, loses to noise of one level in a benchmark with --perturb",
+    (
+        RUN,
+        SEQ,
+        ("policy", "who; bound: the clairvoyant bound"),
+        ("level", "bandwidths within +- this share of the measured ones"),
+        ("worlds", "worlds, each against itself without noise"),
+        ("median", "relative time per token more, median of worlds; NULL: one trained nothing"),
+        ("worst", "the most of all worlds"),
+    ),
+    f"""
+    SELECT run, seq, p.policy, p.level, p.worlds, p.median, p.worst FROM {
+        typed(
+            "noise_measured",
+            '"policy":"VARCHAR","level":"DOUBLE","worlds":"BIGINT","median":"DOUBLE","worst":"DOUBLE"',
+        )
+    }
+    """,
+)
+
+STEADINESS = View(
+    "steadiness",
+    "one policy under jobs that come at one pace in a benchmark with --load",
+    (
+        RUN,
+        SEQ,
+        ("policy", "who"),
+        ("load", "how many times as fast jobs come"),
+        ("worlds", "how many"),
+        ("stability", "1 - share of the jobs' time lost, mean of worlds"),
+        ("stability_low", "lower end of its 95 % interval over worlds"),
+        ("stability_high", "upper end of it"),
+        ("worst", "the least of all worlds"),
+        ("queued", "share of the jobs' time before their first GPUs"),
+        ("utilisation", "of all GPUs"),
+    ),
+    f"""
+    SELECT run, seq, p.policy, p.load, p.worlds, p.stability[1], p.stability[2], p.stability[3], p.worst,
+           p.queued, p.utilisation
+    FROM {
+        typed(
+            "load_measured",
+            '"policy":"VARCHAR","load":"DOUBLE","worlds":"BIGINT","stability":["DOUBLE"],"worst":"DOUBLE",'
+            '"queued":"DOUBLE","utilisation":"DOUBLE"',
         )
     }
     """,

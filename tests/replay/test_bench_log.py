@@ -1,4 +1,4 @@
-"""Verdicts of a benchmark: events of a run of their own, the figures of the tables, asked for in SQL."""
+"""What a benchmark found: events of a run of its own, the figures of the tables, asked for in SQL."""
 
 import json
 from dataclasses import replace
@@ -36,14 +36,15 @@ def test_a_run_holds_what_was_found(found: Found) -> None:
     logged = list(reader.events())
     assert reader.finished and reader.header()["policy"] == BENCH and run.startswith("toy-3-bench-s0-")
     pairs, fronts = len(BENCHED) + 1, len(BENCHED)  # each against mpc and static, but none against itself
-    kinds = ["run_started", *["policies_compared"] * pairs, *["front_reached"] * fronts, "run_finished"]
-    assert [event.type for event in logged] == kinds
+    found_in = {"policies_compared": pairs, "regret_measured": 2 * len(BENCHED), "front_reached": fronts}
+    kinds = [kind for kind, count in found_in.items() for _ in range(count)]
+    assert [event.type for event in logged] == ["run_started", *kinds, "run_finished"]
     assert [(e.type, e.payload) for e in logged[1:-1]] == list(events(result.chapters[0]))
     for event in logged:
         check(event.type, event.payload)
     one = logged[1].payload
     assert one["seeds"] == [0, 1] and {*one["runs"], *one["base_runs"]} < {*runs.all_ids(store)}
-    assert logged[-1].payload["totals"] == {"verdicts": pairs + fronts}
+    assert logged[-1].payload["totals"] == {"findings": len(kinds)}
 
 
 def test_sql_gives_the_figures_of_the_tables(found: Found) -> None:
@@ -74,6 +75,39 @@ def test_sql_gives_the_figures_of_the_tables(found: Found) -> None:
             reach.volume,
             whole.exact,
         )
+
+
+def test_sql_gives_regrets_noise_and_load(found: Found, tmp_path: Path) -> None:
+    _, result, _ = found
+    plain = result.chapters[0]
+    chapter = replace(plain, noisy={0.1: plain.worlds[:1]}, loads={1.2: plain.worlds})
+    (run,) = _logged_beside(found, tmp_path, replace(result, chapters=(chapter,)))
+    told = chapter.to_json()
+    of = f"WHERE run = '{run}' ORDER BY seq"
+    regrets = query(tmp_path, f"SELECT policy, seed, of_run, regret FROM regrets {of}").to_pylist()
+    rows = [(row, world["seed"]) for world in told["worlds"][:3] for row in world["rows"]]
+    assert [tuple(row.values()) for row in regrets] == [
+        (row["policy"], seed, row["run"], row["regret"]) for row, seed in rows
+    ]
+    noise = query(tmp_path, f"SELECT policy, level AS clip, worlds, median, worst FROM robustness {of}")
+    assert noise.to_pylist() == told["robustness"] and noise.column("policy").to_pylist()[-1] == "bound"
+    load = query(tmp_path, f"SELECT * FROM steadiness {of}").to_pylist()
+    assert len(load) == 2 * len(BENCHED)
+    for row, kept in zip(load, told["load"], strict=True):
+        assert [row[name] for name in ("policy", "load", "worlds", "worst", "queued", "utilisation")] == [
+            kept[name] for name in ("policy", "load", "worlds", "worst", "queued", "utilisation_owned")
+        ]
+        assert [row["stability"], row["stability_low"], row["stability_high"]] == [
+            kept["stability"][name] for name in ("mean", "low", "high")
+        ]
+
+
+def _logged_beside(found: Found, store: Path, result: Bench) -> tuple[str, ...]:
+    """Log `result` in a store that has the runs of the other one."""
+    (store / "runs").mkdir()
+    for run in runs.all_ids(found[0]):
+        (store / "runs" / run).symlink_to(runs.folder(found[0], run))
+    return log(store, result)
 
 
 def test_the_same_found_again_is_the_same_run(found: Found) -> None:
