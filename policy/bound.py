@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
 from ingest.units import to_ns
+from policy import capacity
 from policy.bound_grid import Grid, grid, moves
 from policy.bound_path import Leg, best_path
 from policy.bound_plans import Family, Pool, best_of, stretches
@@ -72,7 +73,7 @@ class Bound:
     `timeline` is the path: at `ns` work begins under the plan. `candidates` plans were put on paths,
     `enumerated` were covered by the static bound. `utilisation` (mean compute seconds of the active domains
     over the window) and `egress_usd` (iterations and moves) are those of the path. `synchronous_tokens`: the
-    most without local SGD.
+    most without local SGD. `capacity_tokens`: what all GPUs train that always compute (`policy.capacity`).
     """
 
     tokens: float
@@ -87,6 +88,7 @@ class Bound:
     egress_usd: float
     utilisation: float
     synchronous_tokens: float
+    capacity_tokens: float
 
     def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
         """Share of the bound's tokens that was not trained; only runs with local SGD are held to what it
@@ -212,6 +214,7 @@ def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
         egress_usd=usd,
         utilisation=busy_s / float(made.edges_s[-1]),
         synchronous_tokens=paths.value * per_iteration_tokens,
+        capacity_tokens=capacity.tokens_per_s(estimator) * float(made.edges_s[-1]),
     )
 
 

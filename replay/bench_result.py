@@ -28,14 +28,18 @@ class Played:
     outcomes: tuple[Outcome, ...]
     bound: Bound | None
 
+    @property
+    def wall_s(self) -> float:
+        """Seconds of the window; of a world in which somebody ran."""
+        return next(outcome.kpis.wall_s for outcome in self.outcomes if outcome.kpis)
+
     def to_json(self, policies: Sequence[str]) -> Json:
         """Seed, level of noise, the bound, and a row a policy."""
-        walls = [outcome.kpis.wall_s for outcome in self.outcomes if outcome.kpis]
         return {
             "seed": self.world.seed,
             "clip": self.world.clip,
             "load": self.world.load,
-            "bound": None if self.bound is None else bound_to_json(self.bound, walls[0]),
+            "bound": None if self.bound is None else bound_to_json(self.bound, self.wall_s),
             "rows": [
                 {
                     "policy": policy,
@@ -103,6 +107,16 @@ class Chapter:
             "versus": [v.to_json() for v in self.versus(policy)],
         }
 
+    def limits(self) -> dict[str, float | None]:
+        """Least seconds per token, means over the worlds that have a bound: of somebody who knows the future,
+        of a plan that is never left, and of all GPUs that always compute."""
+        known = [(p.bound, p.wall_s) for p in self.worlds if p.bound is not None]
+        return {
+            "bound": average([wall / b.tokens for b, wall in known if b.tokens]),
+            "fixed": average([wall / b.static_tokens for b, wall in known if b.static_tokens]),
+            "capacity": average([wall / b.capacity_tokens for b, wall in known]),
+        }
+
     def versus(self, policy: str) -> Iterator[Versus]:
         """Against each base that took part and is another policy."""
         for base in BASES:
@@ -146,6 +160,7 @@ class Chapter:
             "note": self.note,
             "weights": list(self.scenario.weights.vector),
             "standings": [self.standing(policy) for policy in self.policies],
+            "limits": self.limits(),
             "robustness": self.robustness(),
             "load": [row.to_json() for row in steadiness(self)],
             "front": None if self.front is None else self.front.to_json(),

@@ -92,6 +92,19 @@ def test_standings_are_means_of_the_runs(found: Found) -> None:
     assert pair["wins"] + pair["losses"] + pair["ties"] == 2
 
 
+def test_limits_come_in_their_order(found: Found) -> None:
+    chapter = found[1].chapters[0]
+    limits = chapter.limits()
+    bound = chapter.worlds[0].bound
+    assert bound and limits["bound"] == pytest.approx(chapter.worlds[0].wall_s / bound.tokens)
+    told = [limits["capacity"], limits["bound"], limits["fixed"]]
+    assert all(told) and told == sorted(told, key=lambda seconds: seconds or 0.0)
+    best = min(chapter.standing(policy)["time_per_token_s"] for policy in POLICIES)
+    assert (limits["bound"] or 0.0) < best and found[1].to_json()["scenarios"][0]["limits"] == limits
+    unbound = replace(chapter, worlds=tuple(replace(played, bound=None) for played in chapter.worlds))
+    assert set(unbound.limits().values()) == {None}
+
+
 def test_robustness_is_relative_to_the_same_seed_without_noise(found: Found) -> None:
     chapter = found[1].chapters[0]
     rows = {row["policy"]: row for row in chapter.robustness()}
