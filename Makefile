@@ -52,7 +52,7 @@ check: $(READY)
 fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 
-# Policies against each other and the bound, as docs/results.md: an hour and a half the first time.
+# Policies against each other and the bound, as docs/results.md: an hour and three quarters the first time.
 results: $(READY)
 	$(BIN)/python -m benchmarks.results --minutes 90
 

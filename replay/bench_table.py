@@ -45,8 +45,8 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
     console.table(title, STANDING, [standing_row(row) for row in standings if row["worlds"]])
     limits = chapter.limits()
     if limits["bound"] is not None:
-        told = (f"{name} {per_token(seconds)}" for name, seconds in zip(LIMITS, limits.values(), strict=True))
-        console.line(f"at least, us/token: {', '.join(told)}")
+        named = zip(LIMITS, limits.values(), strict=True)
+        console.line("at least, us/token: " + ", ".join(f"{name} {per_token(s)}" for name, s in named))
     for row in standings:
         if row["problem"]:
             console.line(f"{row['policy']}: {row['problem']}")
