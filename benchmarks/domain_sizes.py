@@ -1,6 +1,6 @@
 """From how many GPUs a domain on do links matter: the same job and links, domains of several sizes.
 
-    nice python -m benchmarks.domain_sizes --store .twin/results [--scenario quad-70b] [--gpus 4,8,16,32,64]
+    nice python -m benchmarks.domain_sizes --store .twin/results [--scenario quad-70b] [--gpus 8,16,32,64]
 
 Test windows, seed 0. A boundary takes as long to cross as a domain computes between two of them at
 
@@ -22,6 +22,7 @@ from benchmarks.tune_mpc import run
 from ingest.errors import InfeasibleError
 from ingest.units import BITS_PER_BYTE
 from policy import capacity
+from policy.hippo.agent import shipped_checkpoint
 from policy.registry import create
 from twin.estimate import Estimator
 from twin.scenario import Scenario, Setup, load, prepare
@@ -53,7 +54,8 @@ def balanced(setup: Setup) -> float:
 def us_per_token(setup: Setup, name: str) -> float | None:
     """What a policy needs over the window; None where the model does not fit for it."""
     try:
-        done = run(setup, create(name), setup.scenario.weights.vector)
+        policy = create(name, checkpoint=shipped_checkpoint())
+        done = run(setup, policy, setup.scenario.weights.vector)
     except InfeasibleError:
         return None
     return 1e6 * done.iter_s / setup.job.tokens_per_iteration
@@ -64,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--scenario", default="quad-70b")
-    parser.add_argument("--gpus", default="4,8,16,32,64")
+    parser.add_argument("--gpus", default="8,16,32,64")
     parser.add_argument("--policies", default=",".join(POLICIES))
     asked = parser.parse_args()
     policies = asked.policies.split(",")
