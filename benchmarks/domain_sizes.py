@@ -37,17 +37,14 @@ def sized(scenario: Scenario, gpus: int) -> Scenario:
     return scenario.model_copy(update={"cluster": cluster})
 
 
-def balanced(setup: Setup) -> float:
-    """GPUs a domain at which a boundary takes as long as a domain computes."""
+def balanced(setup: Setup, most: float) -> float:
+    """GPUs a domain at which a boundary takes as long as a domain computes, of all `most` tokens/s."""
     model, size = setup.job.model, setup.cluster.size
     apart = ~np.eye(size, dtype=bool)
     times = np.linspace(0, setup.wan.end_ns, 200, endpoint=False).astype(int).tolist()
     bits = np.median([setup.wan.at(t).bandwidth_bps[apart] for t in times])
     gpus = sum(domain.gpus for domain in setup.cluster.domains)
-    reached = (
-        capacity.tokens_per_s(Estimator(setup.cluster, setup.job)) * model.flops_per_sequence / model.seq
-    )
-    flops_s = reached / gpus
+    flops_s = most * model.flops_per_sequence / model.seq / gpus
     return float(36 * model.hidden * (model.blocks / size) * bits / BITS_PER_BYTE / flops_s)
 
 
@@ -70,18 +67,15 @@ def main() -> None:
     parser.add_argument("--policies", default=",".join(POLICIES))
     asked = parser.parse_args()
     policies = asked.policies.split(",")
-    print(
-        f"{'GPUs a domain':>13} {'links / compute':>15} " + " ".join(f"{name:>8}" for name in policies),
-        end="",
-    )
-    print(f" {'of capacity':>12}", flush=True)
+    named = " ".join(f"{name:>8}" for name in policies)
+    print(f"{'GPUs a domain':>13} {'links / compute':>15} {named} {'of capacity':>12}", flush=True)
     for gpus in map(int, asked.gpus.split(",")):
         setup = prepare(sized(load(asked.scenario), gpus), asked.store, window="test")
+        most = capacity.tokens_per_s(Estimator(setup.cluster, setup.job))
         found = [us_per_token(setup, name) for name in policies]
         cells = " ".join("       -" if us is None else f"{us:8.1f}" for us in found)
-        most = capacity.tokens_per_s(Estimator(setup.cluster, setup.job))
         share = "-" if not found[-1] else f"{100 * 1e6 / found[-1] / most:.0f} %"
-        print(f"{gpus:>13} {gpus / balanced(setup):>15.2f} {cells} {share:>12}", flush=True)
+        print(f"{gpus:>13} {gpus / balanced(setup, most):>15.2f} {cells} {share:>12}", flush=True)
 
 
 if __name__ == "__main__":

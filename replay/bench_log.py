@@ -78,8 +78,8 @@ def _regrets(played: Played, policies: Sequence[str]) -> Iterator[tuple[str, Jso
     for policy, outcome in zip(policies, played.outcomes, strict=True):
         if outcome.run_id is not None and played.bound is not None:
             yield "regret_measured", {
-                "policy": policy, "seed": played.world.seed, "run": outcome.run_id,
-                "regret": regret(outcome, played.bound), "exact": played.bound.exact,
+                "policy": policy, "seed": played.world.seed, "level": played.world.clip,
+                "run": outcome.run_id, "regret": regret(outcome, played.bound), "exact": played.bound.exact,
             }  # fmt: skip
 
 

@@ -108,12 +108,13 @@ class Chapter:
         }
 
     def limits(self) -> dict[str, float | None]:
-        """Least seconds per token, means over the worlds that have a bound: of somebody who knows the future,
-        of a plan that is never left, and of all GPUs that always compute."""
+        """Seconds per token, means over the worlds that have a bound: of the bound, of its best plan that is
+        never left, and of all GPUs that always compute. Only the last is proven for every plan, where the
+        bound is over candidates."""
         known = [(p.bound, p.wall_s) for p in self.worlds if p.bound is not None]
         return {
             "bound": average([wall / b.tokens for b, wall in known if b.tokens]),
-            "fixed": average([wall / b.static_tokens for b, wall in known if b.static_tokens]),
+            "best fixed plan": average([wall / b.static_tokens for b, wall in known if b.static_tokens]),
             "capacity": average([wall / b.capacity_tokens for b, wall in known]),
         }
 

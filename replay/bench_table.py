@@ -21,8 +21,6 @@ AGAINST = (
 LOAD = (
     "load", "policy", "worlds", "stability", "95 % over worlds", "worst", "in the queue", "all GPUs busy",
 )  # fmt: skip
-LIMITS = ("who knows the future", "the best fixed plan", "all GPUs computing all the time")
-"""In the order of `Chapter.limits`."""
 TALLY = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
 
 
@@ -43,10 +41,9 @@ def _chapter(console: Console, chapter: "Chapter") -> None:
     standings = [chapter.standing(policy) for policy in chapter.policies]
     title = f"{chapter.scenario.name} on {chapter.dataset}, {len(chapter.worlds)} seeds"
     console.table(title, STANDING, [standing_row(row) for row in standings if row["worlds"]])
-    limits = chapter.limits()
-    if limits["bound"] is not None:
-        named = zip(LIMITS, limits.values(), strict=True)
-        console.line("at least, us/token: " + ", ".join(f"{name} {per_token(s)}" for name, s in named))
+    limits = {name: seconds for name, seconds in chapter.limits().items() if seconds is not None}
+    if limits:
+        console.line("limits, us/token: " + ", ".join(f"{name} {per_token(s)}" for name, s in limits.items()))
     for row in standings:
         if row["problem"]:
             console.line(f"{row['policy']}: {row['problem']}")

@@ -272,6 +272,7 @@ class RegretMeasured(Payload):
 
     policy: str = Field(description="whose run")
     seed: int = Field(description="of the world")
+    level: float | None = Field(description="noise of the world, as in `noise_measured`; null: none added")
     run: str = Field(description="the run")
     regret: float | None = Field(description="share of the bound's tokens not trained; null: it has none")
     exact: bool = Field(description="whether the bound is over all plans, not over candidates")

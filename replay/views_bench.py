@@ -69,15 +69,17 @@ REGRETS = View(
         SEQ,
         ("policy", "whose run"),
         ("seed", "of the world"),
+        ("level", "noise added to its links, as in robustness; NULL: none"),
         ("of_run", "the run"),
         ("regret", "share of the bound's tokens that it did not train; NULL: the bound has none"),
         ("exact", "whether the bound is over all plans, not over candidates"),
     ),
     f"""
-    SELECT run, seq, p.policy, p.seed, p.run, p.regret, p.exact FROM {
+    SELECT run, seq, p.policy, p.seed, p.level, p.run, p.regret, p.exact FROM {
         typed(
             "regret_measured",
-            '"policy":"VARCHAR","seed":"BIGINT","run":"VARCHAR","regret":"DOUBLE","exact":"BOOLEAN"',
+            '"policy":"VARCHAR","seed":"BIGINT","level":"DOUBLE","run":"VARCHAR","regret":"DOUBLE",'
+            '"exact":"BOOLEAN"',
         )
     }
     """,

@@ -97,7 +97,7 @@ def test_limits_come_in_their_order(found: Found) -> None:
     limits = chapter.limits()
     bound = chapter.worlds[0].bound
     assert bound and limits["bound"] == pytest.approx(chapter.worlds[0].wall_s / bound.tokens)
-    told = [limits["capacity"], limits["bound"], limits["fixed"]]
+    told = [limits["capacity"], limits["bound"], limits["best fixed plan"]]
     assert all(told) and told == sorted(told, key=lambda seconds: seconds or 0.0)
     best = min(chapter.standing(policy)["time_per_token_s"] for policy in POLICIES)
     assert (limits["bound"] or 0.0) < best and found[1].to_json()["scenarios"][0]["limits"] == limits

@@ -80,14 +80,15 @@ def test_sql_gives_the_figures_of_the_tables(found: Found) -> None:
 def test_sql_gives_regrets_noise_and_load(found: Found, tmp_path: Path) -> None:
     _, result, _ = found
     plain = result.chapters[0]
-    chapter = replace(plain, noisy={0.1: plain.worlds[:1]}, loads={1.2: plain.worlds})
+    noised = replace(plain.worlds[0], world=replace(plain.worlds[0].world, clip=0.1))
+    chapter = replace(plain, noisy={0.1: (noised,)}, loads={1.2: plain.worlds})
     (run,) = _logged_beside(found, tmp_path, replace(result, chapters=(chapter,)))
     told = chapter.to_json()
     of = f"WHERE run = '{run}' ORDER BY seq"
-    regrets = query(tmp_path, f"SELECT policy, seed, of_run, regret FROM regrets {of}").to_pylist()
-    rows = [(row, world["seed"]) for world in told["worlds"][:3] for row in world["rows"]]
+    regrets = query(tmp_path, f"SELECT policy, seed, level, of_run, regret FROM regrets {of}").to_pylist()
+    rows = [(row, world) for world in told["worlds"][:3] for row in world["rows"]]
     assert [tuple(row.values()) for row in regrets] == [
-        (row["policy"], seed, row["run"], row["regret"]) for row, seed in rows
+        (row["policy"], world["seed"], world["clip"], row["run"], row["regret"]) for row, world in rows
     ]
     noise = query(tmp_path, f"SELECT policy, level AS clip, worlds, median, worst FROM robustness {of}")
     assert noise.to_pylist() == told["robustness"] and noise.column("policy").to_pylist()[-1] == "bound"

@@ -126,7 +126,7 @@ EXAMPLES = {kind: payload for _, kind, payload, _ in history()} | {
         "tokens": [0.2, 0.1, 0.3], "verdict": "better",
     },
     "front_reached": {"policy": "mpc", "points": 9, "coverage": 0.9, "hypervolume": 0.99, "exact": True},
-    "regret_measured": {"policy": "mpc", "seed": 0, "run": "a", "regret": 0.1, "exact": False},
+    "regret_measured": {"policy": "mpc", "seed": 0, "level": None, "run": "a", "regret": 0.1, "exact": False},
     "noise_measured": {"policy": "bound", "level": 0.1, "worlds": 5, "median": 0.01, "worst": None},
     "load_measured": {
         "policy": "mpc", "load": 1.2, "worlds": 5, "stability": [0.9, 0.8, 1.0], "worst": 0.8, "queued": 0.1,
