@@ -2,11 +2,12 @@
 
     nice python -m benchmarks.latency [--decisions 400] [--seconds 25] [--sizes 4,8,64] [--policies hippo,mpc]
 
-`--policies all` times every registered one. One thread. Wall time and the CPU time of the process, in
+`--policies all` times every registered one; `network` is the network of `hippo` alone, both levels, neither
+verified nor searched beside. One thread. Wall time and the CPU time of the process, in
 milliseconds: on a busy machine only the second says something. A decision follows on the last one's plan;
 links move by 10 % between decisions. `period` is what nearly every decision is, `change` what follows an
-event; `inside` is the part of one periodic decision of `hippo` in which its plan is built, layers and
-arrangements of all domains together: the lower agents take less. A policy is asked until it has decided often
+event; `inside` is the part of one answer of the network in which its plan is built, layers and arrangements
+of all domains together: the lower agents take less. A policy is asked until it has decided often
 enough or its time is over; n says how often that was.
 """
 
@@ -23,7 +24,8 @@ import torch
 from ingest.errors import InfeasibleError
 from policy import registry
 from policy.hippo import decode
-from policy.hippo.agent import shipped_checkpoint
+from policy.hippo.agent import HiPpo, shipped_checkpoint
+from policy.hippo.config import CoordinatorConfig
 from policy.hippo.course import _links
 from policy.hippo.placing import place
 from policy.protocol import Context, Policy
@@ -145,12 +147,19 @@ def measured(setup: Setup, policy: Policy, decisions: int, seconds: float) -> di
     return found
 
 
+def created(name: str) -> Policy:
+    """A registered policy, or the network of `hippo` alone."""
+    if name == "network":
+        return HiPpo(coordinator=CoordinatorConfig(verify=False))
+    return registry.create(name, checkpoint=shipped_checkpoint())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--decisions", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=25.0, help="for a policy at a size")
     parser.add_argument("--sizes", default="4,8,64")
-    parser.add_argument("--policies", default="hippo,mpc,greedy")
+    parser.add_argument("--policies", default="hippo,network,mpc,greedy")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'K':>3}{'N':>5} {'policy':<14}{'trigger':<8}   n" + "".join(
@@ -159,7 +168,7 @@ def main() -> None:
     for size in map(int, asked.sizes.split(",")):
         setup = made_up(size)
         for name in registry.names() if asked.policies == "all" else asked.policies.split(","):
-            policy = registry.create(name, checkpoint=shipped_checkpoint())
+            policy = created(name)
             try:
                 found = measured(setup, policy, asked.decisions, asked.seconds)
             except InfeasibleError as error:

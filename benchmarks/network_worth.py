@@ -2,11 +2,12 @@
 
     nice python -m benchmarks.network_worth --store .twin/results [--seeds 0,1,2,3,4] [--scenario NAME ...]
 
-Three policies in the same worlds, a training seed with each: the one that ships, with the network of a
-training; the same with the network as it was before any training, so that search and verification alone
-decide; and the trained network's own answer, unverified. Time per token relative to the first, the mean over
-seeds with its 95 % t-interval: above 0 the first is faster. The trainings are those that `benchmarks.results`
-keeps in the store.
+A scenario is a name, or `name@dataset`. Every way to decide is run in the same worlds, a training seed with
+each: as it ships; with the network as it was before any training, so that search and verification alone
+decide; without the search, when what is refined and verified are the network's proposals and the static plan;
+without search and refinement; each of these with an untrained network, too; and the trained network's own
+answer, unverified. Time per token relative to the first, the mean over seeds with its 95 % t-interval: above
+0 the first is faster. The trainings are those that `benchmarks.results` keeps in the store.
 """
 
 import argparse
@@ -23,21 +24,35 @@ from replay.judge import student
 from twin import scenario as scenarios
 from twin.scenario import prepare
 
-SCENARIOS = ("quad-70b", "storm", "geant-70b", "octo-175b")
-OTHERS = ("untrained network", "network alone")
+SCENARIOS = ("quad-70b", "storm", "geant-70b", "octo-175b", "planet-405b", "tri-7b@wanify-aws8")
+UNSEARCHED = {"search": False}
+UNREFINED = {"search": False, "rounds": 0, "wide_rounds": 0}
 
 
-def policies(path: Path | None) -> list[Policy]:
-    """The policy as it ships, with an untrained network, and the network alone."""
+def policies(path: Path | None) -> dict[str, Policy]:
+    """The policy as it ships first, then with less."""
     found = checkpoints.locate(path or shipped_checkpoint())
     config = checkpoints.load(found).config
-    blank = HiPpo.of(*checkpoints.build(config), config.coordinator)
-    alone = config.coordinator.model_copy(update={"verify": False})
-    return [HiPpo(found), blank, HiPpo(found, coordinator=alone)]
+
+    def trained_one(**without: object) -> Policy:
+        return HiPpo(found, coordinator=config.coordinator.model_copy(update=without))
+
+    def untrained(**without: object) -> Policy:
+        return HiPpo.of(*checkpoints.build(config), config.coordinator.model_copy(update=without))
+
+    return {
+        "as it ships": trained_one(),
+        "network untrained": untrained(),
+        "no search": trained_one(**UNSEARCHED),
+        "no search, network untrained": untrained(**UNSEARCHED),
+        "neither search nor refinement": trained_one(**UNREFINED),
+        "neither, network untrained": untrained(**UNREFINED),
+        "network alone": trained_one(verify=False),
+    }
 
 
 def main() -> None:
-    """A line a scenario."""
+    """A table a scenario."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--seeds", default="0,1,2,3,4")
@@ -45,19 +60,23 @@ def main() -> None:
     asked = parser.parse_args()
     seeds = [int(seed) for seed in asked.seeds.split(",")]
     paths = trained(asked.store, max(seeds) + 1, 1)
-    print(f"{'scenario':<12}{'as it ships, s/iteration':>26}" + "".join(f"{name:>34}" for name in OTHERS))
-    for name in asked.scenario or SCENARIOS:
-        times = []
+    for title in asked.scenario or SCENARIOS:
+        name, _, dataset = title.partition("@")
+        times: dict[str, list[float]] = {}
         for seed in seeds:
-            setup = prepare(scenarios.load(name), asked.store, window="test", seed=seed)
+            setup = prepare(
+                scenarios.load(name), asked.store, window="test", seed=seed, dataset=dataset or None
+            )
             weights = setup.scenario.weights.vector
-            times.append([run(setup, policy, weights).iter_s for policy in policies(paths[seed])])
-        table = np.array(times)
-        cells = []
-        for column in (1, 2):
-            found = student(OTHERS[column - 1], table[:, column] / table[:, 0] - 1)
-            cells.append(f"{100 * found.mean:+.1f} % ({100 * found.low:+.1f} to {100 * found.high:+.1f})")
-        print(f"{name:<12}{table[:, 0].mean():>26.3f}" + "".join(f"{cell:>34}" for cell in cells), flush=True)
+            for way, policy in policies(paths[seed]).items():
+                times.setdefault(way, []).append(run(setup, policy, weights).iter_s)
+        first, *others = times
+        print(f"{title}: {first} {np.mean(times[first]):.3f} s/iteration")
+        for way in others:
+            found = student(way, np.array(times[way]) / np.array(times[first]) - 1)
+            mean, low, high = (100 * share for share in (found.mean, found.low, found.high))
+            print(f"  {way:<32}{mean:+7.1f} % ({low:+.1f} to {high:+.1f})")
+        print(flush=True)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class HiPpo:
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains)).prepare()
 
     def decide(self, view: View) -> Decision:
-        """Hold, or move to the plan that the network proposed and the twin found best."""
+        """Hold, or move to the plan that the twin finds best of those that were proposed and found."""
         estimator = self.context.estimator
         direct = ahead(view.forecast, self.config.horizon_s, self._watch.outages(view))
         running, (view, horizon) = view, self._knobs.seen(view, direct)
@@ -116,16 +116,27 @@ class HiPpo:
         legal = self._usable(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
         fresh = view.trigger in WIDE or self._outdated(view)
-        count = self.config.proposals if self.config.verify and fresh else 1
-        proposal = coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
+        proposal = self._proposed(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
         question = coordinator.question(seen, horizon, self.context.restart_s)
         objective = self._objective(question, base)
         if self.config.verify:
             decision = self._verified(view, coordinator, question, objective, seen, proposal, fresh)
         else:
+            assert proposal is not None, "the network alone decides"
             decision = self._own(view, coordinator, proposal)
         return self._knobs.turn(decision, running, direct, objective, deepen=fresh)
+
+    def _proposed(
+        self, view: View, coordinator: Coordinator, seen: Situation, fresh: bool
+    ) -> Proposal | None:
+        """What the network answers. Where nothing has happened (not `fresh`) the twin judges what is known and
+        the network is not asked: its answers changed no decision there, and took a third of the time.
+        """
+        if self.config.verify and not fresh:
+            return None
+        count = self.config.proposals if self.config.verify else 1
+        return coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
 
     def _outdated(self, view: View) -> bool:
         """Whether what was found is for other GPUs, or for links of long ago."""
@@ -163,7 +174,7 @@ class HiPpo:
         question: Question,
         objective: Objective,
         seen: Situation,
-        proposal: Proposal,
+        proposal: Proposal | None,
         fresh: bool,
     ) -> Decision:
         """The best of what the network proposes, what was found, and what is near. Where nothing has happened
@@ -173,7 +184,8 @@ class HiPpo:
         if fresh:
             self._seeded, self._seeded_ns = tuple(view.free_gpus), view.now_ns
             self._seeds = self._searched(view, question.horizon, coordinator.problem, objective)
-        known = [codes for codes in (proposal.codes, base, self._seeds) if codes is not None]
+        proposed = None if proposal is None else proposal.codes
+        known = [codes for codes in (proposed, base, self._seeds) if codes is not None]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
         verdict = coordinator.verify(question, concatenate(known), objective, may_hold=may_hold, wide=fresh)
         if fresh:
@@ -184,9 +196,12 @@ class HiPpo:
             decision = self._chosen(
                 view, question, replace(verdict, found=found, kept=kept), objective, may_hold
             )
-        problem, chance = coordinator.problem, proposal.log_probability
-        extra = decision.extra | _network(proposal, self._plan(problem, proposal.codes, 0), view)
-        return replace(decision, log_probability=chance, mask=problem.open_knobs, extra=extra)
+        decision = replace(decision, mask=coordinator.problem.open_knobs)
+        if proposal is None:
+            return decision
+        own = self._plan(coordinator.problem, proposal.codes, 0)
+        extra = decision.extra | _network(proposal, own, view)
+        return replace(decision, log_probability=proposal.log_probability, extra=extra)
 
     def _chosen(
         self, view: View, question: Question, verdict: Verdict, objective: Objective, may_hold: bool
@@ -213,7 +228,9 @@ class HiPpo:
         return self._plans[key]
 
     def _searched(self, view: View, horizon: Horizon, problem: Problem, objective: Objective) -> Codes | None:
-        """What promises most to the planners' own search."""
+        """What promises most to the planners' own search; None without it."""
+        if not self.config.search:
+            return None
         running = view.plan if self._usable(view) else None
         found = self._scout.plans(view, horizon, objective, running)
         codes = [codes for plan in found if (codes := problem.encode(plan)) is not None]

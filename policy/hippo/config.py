@@ -125,7 +125,8 @@ class CoordinatorConfig(Config):
     """How the network's plan becomes a decision."""
 
     verify: bool = True  # score several proposals in the twin; False: the network's own choice stands
-    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples
+    search: bool = True  # score what the planners' search finds beside them
+    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples; none between events
     rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
     wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
     horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay

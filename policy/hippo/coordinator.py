@@ -1,11 +1,12 @@
 """Upper agent, lower agents and the twin, in that order: the network proposes, the twin verifies.
 
-A decision: (1) the upper agent answers hold or move and places share after share, the lower agents arrange
-each share; once greedily (the network's own choice) and a few times by sampling. (2) With `verify`, all
-proposals, the static plan and holding are scored over the forecast horizon, moving included, by
-`policy.hippo.verify`; the best few are refined by single steps. (3) The best one wins if it beats holding
-by the margin. Without `verify` the network's own choice stands: that is the pure policy, and the ablation
-of steps 2 and 3.
+A decision after an event: (1) the upper agent answers hold or move and places share after share, the lower
+agents arrange each share; once greedily (the network's own choice) and a few times by sampling. (2) With
+`verify`, all proposals, the static plan, what a search found and holding are scored over the forecast
+horizon, moving included, by `policy.hippo.verify`; the best few are refined by single steps. (3) The best
+one wins if it beats holding by the margin. Between events steps 2 and 3 judge what is known already, and
+the network is not asked. Without `verify` its own choice stands at every decision: that is the pure policy,
+and the ablation of steps 2 and 3.
 
 The time limit of a whole decision is the runner's, which owns the clock (`control.deadline_s`: the running
 plan is kept where an answer is late); here no clock is read, so that equal views give equal decisions.

@@ -1,7 +1,9 @@
 """The policy as a whole: legal, repeatable, blind to the future, honest about the network's own choice."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -10,12 +12,12 @@ import pytest
 from ingest.errors import InfeasibleError
 from policy.hippo import checkpoint as checkpoints
 from policy.hippo import placing
-from policy.hippo.agent import HiPpo, shipped_checkpoint
+from policy.hippo.agent import WIDE, HiPpo, shipped_checkpoint
 from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
 from policy.horizon import Asked, ahead
 from policy.objective import Objective, Outcome
 from policy.protocol import Context, Decision
-from policy.scout import Watch
+from policy.scout import Scout, Watch
 from policy.static import base_plan
 from tests.worlds import toy_setup
 from twin.cluster import World
@@ -65,9 +67,35 @@ def test_every_plan_is_legal_and_runs_repeat(untrained: Path, verify: bool) -> N
     for (view, a), (_, b) in zip(first, second, strict=True):
         assert a == b
         assert a.plan is None or estimator.problems(a.plan, view.free_gpus) == ()
-        assert a.extra["network"]["go"] in ("hold", "move")
-        assert a.log_probability is not None and a.log_probability <= 0
         assert any(a.mask)
+        asked = not verify or view.trigger in WIDE
+        if asked or a.log_probability is not None:  # every half hour, too
+            assert a.extra["network"]["go"] in ("hold", "move")
+            assert a.log_probability is not None and a.log_probability <= 0
+    assert {decision.log_probability is None for _, decision in first} == {False, verify}
+
+
+def test_between_events_the_network_is_asked_every_half_hour(untrained: Path) -> None:
+    told = play(toy_setup(3, seconds=5400.0, steps=STEPS), HiPpo(untrained))
+    quiet = [(view.now_ns / 60e9, decision) for view, decision in told if view.trigger == "period"]
+    asked = [minute for minute, decision in quiet if "network" in decision.extra]
+    assert 0 < len(asked) < len(quiet) and all(b - a >= 30 for a, b in pairwise(asked))
+    assert all(decision.log_probability is None for m, decision in quiet if m not in asked)
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_the_search_can_be_left_out(untrained: Path, search: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    found = Scout.plans
+
+    def counted(self: Scout, view: View, *given: Any) -> list[Plan]:
+        searched.append(view.now_ns)
+        return found(self, view, *given)
+
+    monkeypatch.setattr(Scout, "plans", counted)
+    policy = HiPpo(untrained, coordinator=CoordinatorConfig(search=search))
+    told = play(toy_setup(3, seconds=1800.0, steps=STEPS), policy)
+    assert told[0][1].plan is not None and bool(searched) == search
 
 
 def test_the_future_does_not_matter(untrained: Path) -> None:
