@@ -130,8 +130,8 @@ class HiPpo:
     def _proposed(
         self, view: View, coordinator: Coordinator, seen: Situation, fresh: bool
     ) -> Proposal | None:
-        """What the network answers. Where nothing has happened (not `fresh`) the twin judges what is known and
-        the network is not asked: its answers changed no decision there, and took a third of the time.
+        """What the network answers. Where nothing has happened (not `fresh`) the twin judges what is known
+        without it: the network's answers changed no decision there, and took a third of the time.
         """
         if self.config.verify and not fresh:
             return None
