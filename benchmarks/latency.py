@@ -2,8 +2,8 @@
 
     nice python -m benchmarks.latency [--decisions 400] [--seconds 25] [--sizes 4,8,64] [--policies hippo,mpc]
 
-`--policies all` times every registered one; `network` is the network of `hippo` alone, both levels, neither
-verified nor searched beside. One thread. Wall time and the CPU time of the process, in
+`--policies all` times every registered one; `network` is the network of `hippo` alone, both levels, and the
+routes and depth of its plan, neither verified nor searched beside. One thread. Wall time and the CPU time of the process, in
 milliseconds: on a busy machine only the second says something. A decision follows on the last one's plan;
 links move by 10 % between decisions. `period` is what nearly every decision is, `change` what follows an
 event; `inside` is the part of one answer of the network in which its plan is built, layers and arrangements
