@@ -3,11 +3,11 @@
     nice python -m benchmarks.latency [--decisions 400] [--seconds 25] [--sizes 4,8,64] [--policies hippo,mpc]
 
 `--policies all` times every registered one; `network` is the network of `hippo` alone, both levels, and the
-routes and depth of its plan, neither verified nor searched beside. One thread. Wall time and the CPU time of the process, in
-milliseconds: on a busy machine only the second says something. A decision follows on the last one's plan;
-links move by 10 % between decisions. `period` is what nearly every decision is, `change` what follows an
-event; `inside` is the part of one answer of the network in which its plan is built, layers and arrangements
-of all domains together: the lower agents take less. A policy is asked until it has decided often
+routes and depth of its plan, neither verified nor searched beside. One thread. Wall time and the CPU time of
+the process, in milliseconds: on a busy machine only the second says something. A decision follows on the last
+one's plan; links move by 10 % between decisions. `period` is what nearly every decision is, `change` what
+follows an event; `inside` is the part of one answer of the network in which its plan is built, layers and
+arrangements of all domains together: the lower agents take less. A policy is asked until it has decided often
 enough or its time is over; n says how often that was.
 """
 
