@@ -116,6 +116,8 @@ class HiPpo:
         legal = self._usable(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
         fresh = view.trigger in WIDE or self._outdated(view)
+        if fresh:
+            self._seeded, self._seeded_ns = tuple(view.free_gpus), view.now_ns
         proposal = self._proposed(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
         question = coordinator.question(seen, horizon, self.context.restart_s)
@@ -141,7 +143,7 @@ class HiPpo:
     def _outdated(self, view: View) -> bool:
         """Whether what was found is for other GPUs, or for links of long ago."""
         old = view.now_ns - self._seeded_ns >= AGAIN_NS
-        return self._seeds is None or old or self._seeded != tuple(view.free_gpus)
+        return old or self._seeded != tuple(view.free_gpus)
 
     def _usable(self, view: View) -> bool:
         """Whether the running plan is legal with the GPUs that live; kept for the next decision."""
@@ -182,7 +184,6 @@ class HiPpo:
         """
         base = self._base_codes(view, coordinator.problem)
         if fresh:
-            self._seeded, self._seeded_ns = tuple(view.free_gpus), view.now_ns
             self._seeds = self._searched(view, question.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
         known = [codes for codes in (proposed, base, self._seeds) if codes is not None]
