@@ -288,7 +288,12 @@ class Estimator:
         return [self._layout(s.domain, s.gpus, plan.dp, s.tp, s.pp) for s in plan.shares]
 
     def _compute_plan_costs(self, plan: Plan) -> StageCosts:
-        return self._costs(plan, np.array([plan.cuts], dtype=np.int64))
+        # Routes and depth are turned often, and next to nothing of a stage depends on them.
+        straight = replace(plan, routes=(), extra_warmup=0)
+        if plan == straight:
+            return self._costs(plan, np.array([plan.cuts], dtype=np.int64))
+        costs = self._plan_costs(straight)
+        return costs.deepened(plan) if plan.extra_warmup else costs
 
     def _costs(self, sketch: Plan, cuts: Int) -> StageCosts:
         return self._model.costs(self._slots(sketch), cuts, self._layouts(sketch), sketch)

@@ -52,7 +52,8 @@ class StageCosts:
 
     `forward_s` and `backward_s` are (v S, P) where stages hold v chunks, chunk after chunk. `weight_s`: the
     part of the backward that is the weight gradient, where the schedule runs it on its own. `warmup` (S,):
-    depths of 1F1B. `filled` (P,): plans that give every stage a layer.
+    depths of 1F1B. `flight_bytes`: by how much the peak grows with every micro-batch that a stage holds.
+    `filled` (P,): plans that give every stage a layer.
     """
 
     slots: tuple[Slot, ...]
@@ -61,6 +62,7 @@ class StageCosts:
     sync_s: Float
     update_s: Float
     peak_bytes: Float
+    flight_bytes: Float
     warmup: Int
     filled: NDArray[np.bool_]
     weight_s: Float | None = None
@@ -70,9 +72,20 @@ class StageCosts:
         return replace(
             self, forward_s=self.forward_s[:, chosen], backward_s=self.backward_s[:, chosen],
             sync_s=self.sync_s[:, chosen], update_s=self.update_s[:, chosen],
-            peak_bytes=self.peak_bytes[:, chosen], filled=self.filled[chosen],
+            peak_bytes=self.peak_bytes[:, chosen], flight_bytes=self.flight_bytes[:, chosen],
+            filled=self.filled[chosen],
             weight_s=None if self.weight_s is None else self.weight_s[:, chosen],
         )  # fmt: skip
+
+    def deepened(self, plan: Plan) -> "StageCosts":
+        """Those of `plan`, which differs from these plans in its extra warm-up alone."""
+        warmup = warmup_of(self.slots, plan.micro_batches, plan.extra_warmup)
+        before, held = (
+            np.array([[_in_flight(plan, depths, i)] for i in range(len(self.slots))])
+            for depths in (self.warmup, warmup)
+        )
+        peak = self.peak_bytes + (held - before) * self.flight_bytes
+        return replace(self, peak_bytes=peak, warmup=warmup)
 
 
 def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot, ...]:
@@ -193,7 +206,7 @@ class StageModel:
         bounds = stage_bounds(cuts, positions, len(self._parameters) - 1, chunks)
         parts, shape = (chunks * count, len(cuts)), (count, len(cuts))
         forward, backward, weight = (np.empty(parts) for _ in range(3))
-        sync, update, peak = (np.empty(shape) for _ in range(3))
+        sync, update, peak, flight_bytes = (np.empty(shape) for _ in range(4))
         warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
         for part in range(len(forward)):
             times = self._layer_prefix(positions[part % count], sketch)
@@ -212,10 +225,12 @@ class StageModel:
             sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
             update[i] = self._update_s(parameters, slot, sketch)
             flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
-            peak[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
+            peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
         filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
         split = weight if sketch.schedule == "crosspipe" else None
-        return StageCosts(positions, forward, backward, sync, update, peak, warmup, filled, split)
+        return StageCosts(
+            positions, forward, backward, sync, update, peak, flight_bytes, warmup, filled, split
+        )
 
     def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
         speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
@@ -264,9 +279,9 @@ class StageModel:
 
     def _peak_bytes(
         self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float, logits: float
-    ) -> Float:
+    ) -> tuple[Float, Float]:
         """Peak bytes per GPU (P,): states, activations of `flight` micro-batches and of the output layer of
-        `logits`, largest temporary, workspace.
+        `logits`, largest temporary, workspace; and those of one micro-batch more.
 
         The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
@@ -289,4 +304,4 @@ class StageModel:
         states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
         activations = sketch.micro_batch * stored * flight + waiting
         peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
-        return peak
+        return peak, sketch.micro_batch * stored + last * each

@@ -1,3 +1,5 @@
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,8 @@ from twin.domain import Cluster, Domain, LinkState
 from twin.estimate import DEAD, Estimator
 from twin.gpu import fabric, preset
 from twin.job import JobSpec
-from twin.plan import Plan, Share
+from twin.plan import Plan, Schedule, Share
+from twin.stages import StageCosts
 from twin.transformer import preset as model
 
 K = 3
@@ -164,6 +167,25 @@ def test_extra_warm_up_buys_time_against_latency_with_memory() -> None:
     assert deep.iter_s < 0.8 * plain.iter_s
     assert deep.peak_mem_bytes[0] > plain.peak_mem_bytes[0]
     assert deep.peak_mem_bytes[-1] == plain.peak_mem_bytes[-1]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "crosspipe", "interleaved"])
+@pytest.mark.parametrize("name", ["llama2-7b", "gpt3-175b"])
+def test_a_deeper_plan_costs_what_it_costs_from_scratch(schedule: Schedule, name: str) -> None:
+    chunks = 2 if schedule == "interleaved" else 1
+    job = JobSpec(model(name), 40, (1, 2), schedule=schedule, chunks=chunks)
+    estimator = Estimator(make_cluster(), job)
+    counts = (estimator.n_layers - 22, 12, 10)
+    routed = replace(three(estimator, counts), routes=((0, 2, 1),))
+    for extra in (0, 1, 5, 40):
+        plan = replace(routed, extra_warmup=extra)
+        known, scratch = estimator.stage_costs(plan), estimator._costs(plan, np.array([plan.cuts]))
+        for field in fields(StageCosts):
+            one, other = getattr(known, field.name), getattr(scratch, field.name)
+            if isinstance(other, np.ndarray):
+                np.testing.assert_allclose(one, other, rtol=1e-12, err_msg=field.name)
+            else:
+                assert one == other
 
 
 def test_moving_costs_the_restart_and_the_slowest_link(estimator: Estimator) -> None:
