@@ -1,0 +1,93 @@
+"""How much the clairvoyant bound rises over more candidates than `twin bench` gives it.
+
+    nice python -m benchmarks.bound_width --store .twin/results [--scenario NAME[@DATASET] ...]
+
+Over more than 400 plans the bound is the best path over candidates (`policy/bound.py`), so that a plan no
+search found could beat it. Here searches go over ever more and shorter parts of the window, for the typical
+links of each and for those with relays, and all that they find joins the candidates. What the bound gains
+says how much it lacked at least. `moves free` is no bound: the same candidates when a move costs its restart
+alone, so what lies between is the price of moving layers. `hippo` and `mpc` say when decisions are and bring
+the plans that they used. CPU seconds.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from policy.bound import Bound, clairvoyant
+from policy.bound_grid import grid
+from policy.bound_plans import Pool, stretches
+from policy.hippo.agent import HiPpo
+from policy.mpc import Mpc
+from policy.protocol import Context, Policy
+from twin import scenario as scenarios
+from twin.cluster import World
+from twin.facts import Trigger
+from twin.plan import Plan
+from twin.scenario import Setup, prepare
+from twin.seeds import generator
+
+SCENARIOS = ("tri-7b@wanify-aws8", "quad-70b", "storm")
+WIDTHS = ((0, 0), (24, 12), (96, 12), (192, 12))
+"""Parts of the window that are searched beside, and plans taken from each search."""
+
+
+def decided(setup: Setup, policy: Policy) -> tuple[list[int], list[Plan]]:
+    """When a policy was asked over the window, and the plans that it used."""
+    estimator, control = setup.estimator(), setup.scenario.control
+    restart_s, weights = setup.scenario.moving.restart_s, setup.scenario.weights.vector
+    policy.reset(Context(estimator, control.period_s, restart_s, weights, generator(setup.seed, "policy")))
+    times: list[int] = []
+    plans: dict[Plan, None] = {}
+    world = World(setup, seed=setup.seed)
+    for fact in world:
+        if isinstance(fact, Trigger):
+            assert fact.view is not None
+            plan = policy.decide(fact.view).plan
+            times.append(fact.view.now_ns)
+            plans |= {} if plan is None else {plan: None}
+            world.apply(plan)
+    return times, list(plans)
+
+
+def widened(setup: Setup, parts: int, top: int, times: list[int], used: list[Plan]) -> tuple[Bound, Bound]:
+    """The bound with what searches over `parts` parts find beside the plans `used`; and with free moves."""
+    estimator, restart_s = setup.estimator(), setup.scenario.moving.restart_s
+    made = grid(setup.wan, times, restart_s)
+    pool, stretched = Pool(estimator, made), stretches(made, parts) if parts else []
+    found = [plan for first, last in stretched for plan in pool.around(first, last, top=top)]
+    paid, free = (
+        clairvoyant(
+            estimator, setup.wan, times, restart_s=restart_s, copied_ahead=copied,
+            used_plans=list(dict.fromkeys([*used, *found])),
+        )
+        for copied in (False, True)
+    )  # fmt: skip
+    return paid, free
+
+
+def main() -> None:
+    """A line a width."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--scenario", action="append")
+    asked = parser.parse_args()
+    for title in asked.scenario or SCENARIOS:
+        name, _, dataset = title.partition("@")
+        setup = prepare(scenarios.load(name), asked.store, window="test", dataset=dataset or None)
+        (times, used), (also, more) = decided(setup, Mpc()), decided(setup, HiPpo())
+        times, used = sorted({*times, *also}), list(dict.fromkeys([*used, *more]))
+        print(f"{title}\n   parts  plans of each  candidates     bound  moves free  seconds")
+        least = 0.0
+        for parts, top in WIDTHS:
+            began = time.process_time()
+            paid, free = widened(setup, parts, top, times, used)
+            least = least or paid.iterations
+            gain, freely = (100 * (bound.iterations / least - 1) for bound in (paid, free))
+            seconds = time.process_time() - began
+            row = f"{parts:>8}{top:>15}{paid.candidates:>12}{gain:>+8.2f} %{freely:>+10.2f} %{seconds:>9.0f}"
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
