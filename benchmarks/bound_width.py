@@ -14,40 +14,41 @@ import argparse
 import time
 from pathlib import Path
 
+from benchmarks.tune_mpc import run
 from policy.bound import Bound, clairvoyant
 from policy.bound_grid import grid
 from policy.bound_plans import Pool, stretches
 from policy.hippo.agent import HiPpo
 from policy.mpc import Mpc
-from policy.protocol import Context, Policy
+from policy.protocol import Context, Decision, Policy
 from twin import scenario as scenarios
-from twin.cluster import World
-from twin.facts import Trigger
 from twin.plan import Plan
 from twin.scenario import Setup, prepare
-from twin.seeds import generator
+from twin.view import View
 
 SCENARIOS = ("tri-7b@wanify-aws8", "quad-70b", "storm")
 WIDTHS = ((0, 0), (24, 12), (96, 12), (192, 12))
 """Parts of the window that are searched beside, and plans taken from each search."""
 
 
-def decided(setup: Setup, policy: Policy) -> tuple[list[int], list[Plan]]:
-    """When a policy was asked over the window, and the plans that it used."""
-    estimator, control = setup.estimator(), setup.scenario.control
-    restart_s, weights = setup.scenario.moving.restart_s, setup.scenario.weights.vector
-    policy.reset(Context(estimator, control.period_s, restart_s, weights, generator(setup.seed, "policy")))
-    times: list[int] = []
-    plans: dict[Plan, None] = {}
-    world = World(setup, seed=setup.seed)
-    for fact in world:
-        if isinstance(fact, Trigger):
-            assert fact.view is not None
-            plan = policy.decide(fact.view).plan
-            times.append(fact.view.now_ns)
-            plans |= {} if plan is None else {plan: None}
-            world.apply(plan)
-    return times, list(plans)
+class Watched:
+    """A policy, when it was asked, and the plans that it used."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name, self._policy = policy.name, policy
+        self.times: list[int] = []
+        self.plans: list[Plan] = []
+
+    def reset(self, context: Context) -> None:
+        """Start a run."""
+        self._policy.reset(context)
+
+    def decide(self, view: View) -> Decision:
+        """What the policy decides."""
+        decision = self._policy.decide(view)
+        self.times.append(view.now_ns)
+        self.plans += [] if decision.plan is None else [decision.plan]
+        return decision
 
 
 def widened(setup: Setup, parts: int, top: int, times: list[int], used: list[Plan]) -> tuple[Bound, Bound]:
@@ -75,8 +76,11 @@ def main() -> None:
     for title in asked.scenario or SCENARIOS:
         name, _, dataset = title.partition("@")
         setup = prepare(scenarios.load(name), asked.store, window="test", dataset=dataset or None)
-        (times, used), (also, more) = decided(setup, Mpc()), decided(setup, HiPpo())
-        times, used = sorted({*times, *also}), list(dict.fromkeys([*used, *more]))
+        watched = [Watched(Mpc()), Watched(HiPpo())]
+        for policy in watched:
+            run(setup, policy, setup.scenario.weights.vector)
+        times = sorted({ns for policy in watched for ns in policy.times})
+        used = list(dict.fromkeys(plan for policy in watched for plan in policy.plans))
         print(f"{title}\n   parts  plans of each  candidates     bound  moves free  seconds")
         least = 0.0
         for parts, top in WIDTHS:
