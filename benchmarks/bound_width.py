@@ -6,8 +6,10 @@ Over more than 400 plans the bound is the best path over candidates (`policy/bou
 search found could beat it. Here searches go over ever more and shorter parts of the window, for the typical
 links of each and for those with relays, and all that they find joins the candidates. What the bound gains
 says how much it lacked at least. `moves free` is no bound: the same candidates when a move costs its restart
-alone, so what lies between is the price of moving layers. `hippo` and `mpc` say when decisions are and bring
-the plans that they used. CPU seconds.
+alone, so what lies between is the price of moving layers. The last line prices every plan of the space
+against the path (`policy/bound_pricing.py`), as `twin bench` does with spaces of up to a million: those that
+could improve it join, and the ceiling is what no sequence of plans exceeds. `hippo` and `mpc` say when
+decisions are and bring the plans that they used. CPU seconds.
 """
 
 import argparse
@@ -26,6 +28,8 @@ from twin.plan import Plan
 from twin.scenario import Setup, prepare
 from twin.view import View
 
+WHOLE = 10**9
+"""Plans that a space may have to be priced here."""
 SCENARIOS = ("tri-7b@wanify-aws8", "quad-70b", "storm")
 WIDTHS = ((0, 0), (24, 12), (96, 12), (192, 12))
 """Parts of the window that are searched beside, and plans taken from each search."""
@@ -59,7 +63,7 @@ def widened(setup: Setup, parts: int, top: int, times: list[int], used: list[Pla
     found = [plan for first, last in stretched for plan in pool.around(first, last, top=top)]
     paid, free = (
         clairvoyant(
-            estimator, setup.wan, times, restart_s=restart_s, copied_ahead=copied,
+            estimator, setup.wan, times, restart_s=restart_s, copied_ahead=copied, priced=0,
             used_plans=list(dict.fromkeys([*used, *found])),
         )
         for copied in (False, True)
@@ -91,6 +95,15 @@ def main() -> None:
             seconds = time.process_time() - began
             row = f"{parts:>8}{top:>15}{paid.candidates:>12}{gain:>+8.2f} %{freely:>+10.2f} %{seconds:>9.0f}"
             print(row, flush=True)
+        began = time.process_time()
+        priced = clairvoyant(
+            setup.estimator(), setup.wan, times, restart_s=setup.scenario.moving.restart_s, used_plans=used,
+            priced=WHOLE,
+        )  # fmt: skip
+        seconds, gain = time.process_time() - began, 100 * (priced.iterations / least - 1)
+        most = priced.ceiling_tokens and 100 * (priced.ceiling_tokens / priced.tokens - 1)
+        proven = "nothing proven: too many are left" if most is None else f"ceiling {most:.2f} % above that"
+        print(f"  priced{priced.candidates:>27}{gain:>+8.2f} %  {proven:<24}{seconds:>8.0f}", flush=True)
 
 
 if __name__ == "__main__":

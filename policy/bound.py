@@ -23,6 +23,10 @@ A world with jitter also draws iterations shorter than nominal: there the bound 
 event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the kernel
 engine.
 
+Where a space is small enough all its plans are priced against the path (`policy.bound_pricing`): those that
+could improve it join the candidates, and `ceiling_tokens` is what no sequence of plans of the space and the
+candidates exceeds.
+
 Static bound: the best single plan in hindsight with the job's own knobs and direct links, over every order x
 shared sizes x cuts where the sieves of `policy.bound_static` make that affordable, else over the plans of the
 dynamic bound.
@@ -48,6 +52,7 @@ from policy import capacity
 from policy.bound_grid import Grid, grid, moves
 from policy.bound_path import Leg, best_path
 from policy.bound_plans import Family, Pool, best_of, stretches
+from policy.bound_pricing import price
 from policy.bound_static import Fixed, best_fixed, every_plan
 from policy.horizon import egress_usd, per_iteration
 from twin.costs import open_links
@@ -62,6 +67,9 @@ FIXED, EACH = 60, 6
 """Families kept for the path: the best over the window, and over each of its parts."""
 ROUNDS = 3
 """Times that plans around the path are added."""
+PRICED = 1_000_000
+"""Plans up to which a space is priced: three domains of four GPUs. The 157 million of four domains of 16 take
+minutes (`python -m benchmarks.bound_width`)."""
 ROUNDING = 1e-9
 """Relative allowance for times that the world rounds to nanoseconds."""
 
@@ -73,7 +81,8 @@ class Bound:
     `timeline` is the path: at `ns` work begins under the plan. `candidates` plans were put on paths,
     `enumerated` were covered by the static bound. `utilisation` (mean compute seconds of the active domains
     over the window) and `egress_usd` (iterations and moves) are those of the path. `synchronous_tokens`: the
-    most without local SGD. `capacity_tokens`: what all GPUs train that always compute (`policy.capacity`).
+    most without local SGD. `ceiling_tokens`: what is proven of all sequences without local SGD, where it was.
+    `capacity_tokens`: what all GPUs train that always compute (`policy.capacity`).
     """
 
     tokens: float
@@ -88,6 +97,7 @@ class Bound:
     egress_usd: float
     utilisation: float
     synchronous_tokens: float
+    ceiling_tokens: float | None
     capacity_tokens: float
 
     def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
@@ -110,13 +120,35 @@ def clairvoyant(
     restart_s: float,
     used_plans: Sequence[Plan] = (),
     copied_ahead: bool = False,
+    priced: int = PRICED,
 ) -> Bound:
     """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used. With
-    `copied_ahead` layers move beside training, and a move costs its restart alone.
+    `copied_ahead` layers move beside training, and a move costs its restart alone. Spaces of up to `priced`
+    plans are priced.
 
     Raises:
         InfeasibleError: no plan fits the model.
     """
+
+    def over(plans: Sequence[Plan], priced: int) -> Bound:
+        return _over(estimator, wan, decision_times_ns, restart_s, plans, copied_ahead, priced)
+
+    others = [plan for plan in used_plans if not uses_local_sgd(plan)]
+    alone = over(others, priced)
+    if len(others) == len(used_plans):
+        return alone
+    found = over([*used_plans, *(plan for _, plan in alone.timeline)], 0)
+    return replace(
+        found, tokens=max(found.tokens, alone.tokens), synchronous_tokens=alone.tokens,
+        ceiling_tokens=alone.ceiling_tokens,
+    )  # fmt: skip
+
+
+def _over(
+    estimator: Estimator, wan: WanTrace, decision_times_ns: Sequence[int], restart_s: float,
+    used_plans: Sequence[Plan], copied_ahead: bool, priced: int,
+) -> Bound:  # fmt: skip
+    """The bound with these plans among its candidates."""
     made = grid(wan, decision_times_ns, restart_s)
     pool = Pool(estimator, made)
     pool.add(used_plans)
@@ -130,16 +162,10 @@ def clairvoyant(
     fixed = best_fixed(estimator, made, pool.best())
     pool.add([fixed.plan])
     paths = _Paths(pool, [*used_plans, *space], restart_s, copied_ahead)
-    if not space:
-        paths.improve()
-    found = _described(paths, fixed, exact=bool(space))
-    others = [plan for plan in used_plans if not uses_local_sgd(plan)]
-    if len(others) == len(used_plans):
-        return found
-    alone = clairvoyant(
-        estimator, wan, decision_times_ns, restart_s=restart_s, used_plans=others, copied_ahead=copied_ahead
-    )
-    return replace(found, tokens=max(found.tokens, alone.tokens), synchronous_tokens=alone.tokens)
+    if space:
+        return _described(paths, fixed, exact=True, ceiling=paths.value)
+    paths.improve()
+    return _described(paths, fixed, exact=False, ceiling=paths.price(priced))
 
 
 class _Paths:
@@ -151,6 +177,7 @@ class _Paths:
         self.value = 0.0
         self.legs: list[Leg] = []
         self.on_leg: list[Family] = []
+        self.families: list[Family] = []
         self.candidates = 0
         self._find()
 
@@ -168,8 +195,19 @@ class _Paths:
             if self.value <= before * (1 + 1e-6):
                 return
 
+    def price(self, most_plans: int) -> float | None:
+        """Add plans of the whole space, of up to so many, that could be worth it; the ceiling in iterations,
+        where that is proven."""
+        rate = np.stack([family.rate for family in self.families])
+        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, most_plans)
+        if found.plans:
+            self.pool.add(found.plans)
+            self.keep.update([*found.plans, *(family.plan for family in self.on_leg)])
+            self._find()
+        return found.ceiling
+
     def _find(self) -> None:
-        families = self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
+        self.families = families = self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
         rate = np.stack([family.rate for family in families], axis=1)
         made = self.pool.made
         costs = moves(self.pool.estimator, [family.plan for family in families], made)
@@ -188,7 +226,7 @@ class _Paths:
         self.candidates = sum(len(family.plans) for family in families)
 
 
-def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
+def _described(paths: _Paths, fixed: Fixed, *, exact: bool, ceiling: float | None) -> Bound:
     """Tokens, money and utilisation of the path found."""
     estimator, made = paths.pool.estimator, paths.pool.made
     usd = busy_s = 0.0
@@ -214,6 +252,7 @@ def _described(paths: _Paths, fixed: Fixed, *, exact: bool) -> Bound:
         egress_usd=usd,
         utilisation=busy_s / float(made.edges_s[-1]),
         synchronous_tokens=paths.value * per_iteration_tokens,
+        ceiling_tokens=None if ceiling is None else ceiling * per_iteration_tokens,
         capacity_tokens=capacity.tokens_per_s(estimator) * float(made.edges_s[-1]),
     )
 

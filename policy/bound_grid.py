@@ -118,7 +118,7 @@ def moves(estimator: Estimator, plans: Sequence[Plan], made: Grid) -> Moves:
     distinct, entry = np.unique(np.stack([link, np.round(parameters)]), axis=1, return_inverse=True)
     bits = distinct[1] * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE
     table = np.zeros((BLOCKS, distinct.shape[1]))
-    relayed = replace(made, states=_fastest(estimator.cluster, made.states))
+    relayed = replace(made, states=fastest(estimator.cluster, made.states))
     for pair in np.unique(distinct[0]).astype(np.int64).tolist():
         i, j = divmod(pair, size)
         own = distinct[0] == pair
@@ -167,7 +167,7 @@ def _blocks(made: Grid) -> tuple[Int, Int]:
     return first, np.maximum(first, np.ceil(scaled[1:]).astype(np.int64) - 1)
 
 
-def _fastest(cluster: Cluster, states: States) -> States:
+def fastest(cluster: Cluster, states: States) -> States:
     """The most bandwidth and the least latency that each pair has directly or over any one relay."""
     widest, _ = Relays(cluster, ENDLESS_BITS, share=1.0).ways(states)
     latency = np.array(states.latency_s)

@@ -10,22 +10,19 @@ placement, the job's schedule, point-to-point mode and warm-up depth, direct rou
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.units import NS_PER_S
 from policy.bound_grid import Grid, optimistic
+from policy.bound_sieve import Blocks, cuts_of, first_sieve, plans_of
 from policy.paths import ENUMERATE_UP_TO
-from policy.rates import States, crossings, iteration_ns, per_second
+from policy.rates import States, iteration_ns, per_second
 from policy.search import build
 from policy.shapes import Cuts, Shape, choices, concrete, orders, profiles
-from twin.costs import open_links
 from twin.domain import LinkState
 from twin.estimate import Estimator
 from twin.plan import Plan
-from twin.split import stage_start
 
 Float = NDArray[np.float64]
 SIEVES = (4, 32, 128)
@@ -107,12 +104,6 @@ def enumerable(estimator: Estimator) -> bool:
     return estimator.cluster.size <= ENUMERATE_UP_TO and estimator.job.chunks == 1
 
 
-def plans_of(shape: Shape, layers: int) -> int:
-    """How many plans a shape has: ways to give each domain at least one layer per stage."""
-    spare = layers - sum(pp for _, pp in shape.inner)
-    return 0 if spare < 0 else comb(spare + len(shape.order) - 1, len(shape.order) - 1)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
     """Parts of the window: seconds of each (G,) and the best each link ever has in it."""
@@ -149,10 +140,16 @@ def _sieved(
     """Every plan that might do more than `value`, with its bound, the highest first; and whether that is
     all.
     """
-    sieves, blocks = [_Parts.of(made, count) for count in SIEVES], _Blocks(estimator)
+    sieves, blocks = [_Parts.of(made, count) for count in SIEVES], Blocks(estimator)
+    coarse, depths = sieves[1], [estimator.job.extra_warmup]
+
+    def enough(rate: Float) -> NDArray[np.bool_]:
+        better: NDArray[np.bool_] = rate @ coarse.seconds > value
+        return better
+
     left, passed = [], 0
     for shape in shapes:
-        cuts = _first_sieve(estimator, shape, sieves[1], value, blocks)
+        cuts = first_sieve(estimator, shape, coarse.best, enough, blocks, depths)
         left.append((shape, cuts))
         passed += len(cuts)
         if passed > MOST_LEFT:
@@ -166,131 +163,3 @@ def _sieved(
                 cuts, work = cuts[work > value], work[work > value]
         found += [(most, shape, tuple(row)) for most, row in zip(work.tolist(), cuts.tolist(), strict=True)]
     return sorted(found, reverse=True), True
-
-
-def _first_sieve(estimator: Estimator, shape: Shape, parts: _Parts, value: float, blocks: "_Blocks") -> Cuts:
-    """Cuts of a shape with which no share alone is too slow: first one share at a time, then all together."""
-    layers = estimator.n_layers
-    if len(shape.order) == 1:
-        return np.array([[0, layers]], dtype=np.int64)
-    least = _least_ns(estimator, shape, parts, blocks)
-    alone = [(NS_PER_S / ns) @ parts.seconds > value for ns in least]
-    caps = [int(np.flatnonzero(enough).max(initial=-1)) for enough in alone]
-    if not _holds(caps, shape, layers):
-        return np.zeros((0, len(shape.order) + 1), dtype=np.int64)
-    cuts = _within(caps, shape, layers)
-    counts = np.diff(cuts, axis=1)
-    together = np.maximum.reduce([ns[counts[:, k]] for k, ns in enumerate(least)])
-    keep: Cuts = cuts[(NS_PER_S / together) @ parts.seconds > value]
-    return keep
-
-
-def _least_ns(estimator: Estimator, shape: Shape, parts: _Parts, blocks: "_Blocks") -> list[Float]:
-    """For each share of a shape of two or more: least iteration time (N + 1, G) by its layers and part.
-
-    The last stage of a share is its longest. A stage of 1F1B runs its first forward when the forwards before
-    it are through, its first backward after a round trip through all stages behind it (meanwhile it runs `w`
-    more forwards), m forwards and backwards in all, and after its last one the backwards before it remain:
-
-        T >= (all other stages) + (links) + m (f + b) - w f          for 1F1B,
-        T >= m (f + b)                                               for GPipe,
-
-    with f and b including what a blocking stage waits for its sends. Embedding and head count as free.
-    """
-    n, layers = len(shape.order), estimator.n_layers
-    plan = build(estimator, shape, _even(shape, layers))
-    timing = estimator.pipeline(plan, open_links(estimator.cluster.size))
-    assert timing is not None, "open links are never dead"
-    across = crossings(estimator, plan, parts.best)
-    sends = across.occupancy + across.latency
-    times = [blocks.times(shape, k) for k in range(n)]
-    fastest, m, found = min(f + b for f, b in times), timing.micro_batches, []
-    for k, (forward, backward) in enumerate(times):
-        pp, last = shape.inner[k][1], sum(pp for _, pp in shape.inner[: k + 1]) - 1
-        down = sends[2 * k] if timing.blocking and k < n - 1 else 0
-        up = sends[2 * k - 1] if timing.blocking and k > 0 and pp == 1 else 0
-        fixed, each = (m - 1) * (down + up) + np.zeros(len(parts.seconds)), m * (forward + backward)
-        if timing.schedule == "1f1b":
-            w = int(timing.warmup[last])
-            fixed += sends.sum(axis=0) + (layers - 2) * fastest - w * down
-            each -= w * forward + fastest
-        many, ends = np.arange(layers + 1), (k == 0, k == n - 1)
-        longest = many - stage_start(pp - 1, pp, many, *ends)
-        held = np.maximum(longest - ends[1] - (ends[0] and pp == 1), 0)[:, None]
-        found.append(np.where(across.alive, np.maximum(fixed + held * each, 1.0), np.inf))
-    return found
-
-
-def _holds(caps: Sequence[int], shape: Shape, layers: int) -> bool:
-    """Whether shares within the caps can hold the model."""
-    each = all(cap >= pp for cap, (_, pp) in zip(caps, shape.inner, strict=True))
-    return each and sum(caps) >= layers
-
-
-def _even(shape: Shape, layers: int) -> tuple[int, ...]:
-    """Cuts that give every share one layer a stage and spread the rest evenly."""
-    depth = [pp for _, pp in shape.inner]
-    spare, n = layers - sum(depth), len(depth)
-    counts = [pp + spare // n + (k < spare % n) for k, pp in enumerate(depth)]
-    return (0, *np.cumsum(counts).tolist())
-
-
-class _Blocks:
-    """Forward and backward nanoseconds of one block in a domain; kept, since they depend on little."""
-
-    def __init__(self, estimator: Estimator) -> None:
-        self._estimator = estimator
-        self._known: dict[tuple[int, int, int], tuple[int, int]] = {}
-
-    def times(self, shape: Shape, k: int) -> tuple[int, int]:
-        """What one more block adds to the stages of share k of a shape with two shares or more."""
-        key = (shape.order[k], shape.inner[k][0], shape.micro_batch)
-        if key not in self._known:
-            more = np.diff(_even(shape, self._estimator.n_layers))
-            fewer = more.copy()
-            fewer[k] -= 1
-            fewer[k - 1 if k > 0 else 1] += 1
-            forward, backward = self._busy(shape, more, k) - self._busy(shape, fewer, k)
-            self._known[key] = (int(forward), int(backward))
-        return self._known[key]
-
-    def _busy(self, shape: Shape, counts: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        plan = build(self._estimator, shape, (0, *np.cumsum(counts).tolist()))
-        timing = self._estimator.pipeline(plan, open_links(self._estimator.cluster.size))
-        assert timing is not None, "open links are never dead"
-        first = sum(pp for _, pp in shape.inner[:k])
-        stages = slice(first, first + shape.inner[k][1])
-        return np.array([timing.tf[stages].sum(), timing.tb[stages].sum()])
-
-
-def _ranges(caps: Sequence[int], shape: Shape, layers: int) -> list[range]:
-    """Layers of each share but the last: what the caps of the others leave."""
-    total = sum(caps)
-    return [
-        range(max(pp, layers - (total - cap)), cap + 1)
-        for cap, (_, pp) in zip(caps[:-1], shape.inner[:-1], strict=True)
-    ]
-
-
-def _box_size(caps: Sequence[int], shape: Shape, layers: int) -> int:
-    """Upper bound of the rows of `_within`."""
-    size = 1
-    for choice in _ranges(caps, shape, layers):
-        size *= max(0, len(choice))
-    return size
-
-
-def cuts_of(shape: Shape, layers: int) -> Cuts:
-    """All cuts of a shape, one row a plan."""
-    return _within([layers] * len(shape.order), shape, layers)
-
-
-def _within(caps: Sequence[int], shape: Shape, layers: int) -> Cuts:
-    """All cuts whose shares respect the caps."""
-    choices, n = _ranges(caps, shape, layers), len(shape.order)
-    counts = np.array(list(product(*choices)), dtype=np.int64).reshape(_box_size(caps, shape, layers), n - 1)
-    rest = layers - counts.sum(axis=1)
-    keep = (rest >= shape.inner[-1][1]) & (rest <= caps[-1])
-    inside = np.cumsum(counts[keep], axis=1)
-    rows = len(inside)
-    return np.concatenate([np.zeros((rows, 1)), inside, np.full((rows, 1), layers)], axis=1).astype(np.int64)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.bound_grid import Grid
-from policy.bound_static import cuts_of, enumerable, every_shape, plans_of
+from policy.bound_sieve import cuts_of, plans_of
+from policy.bound_static import enumerable, every_shape
 from policy.horizon import per_iteration
 from policy.rates import per_second
 from policy.search import build

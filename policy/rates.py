@@ -107,6 +107,25 @@ def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
     return times
 
 
+def fastest_ns(estimator: Estimator, plan: Plan, cuts: Int, states: States, depths: Sequence[int]) -> Int:
+    """Iteration times (P, T) of the plans that are `plan` with other `cuts` (P, n + 1), default placement, in
+    each state, with the best extra warm-up of `depths` there; DEAD where none fits or a used link is dead."""
+    times = np.full((len(cuts), len(states)), DEAD)
+    across = crossings(estimator, plan, states)
+    sent = across.occupancy[:, across.alive], across.latency[:, across.alive], across.tied[across.alive]
+    if not across.alive.any():
+        return times
+    inner = [(share.tp, share.pp) for share in plan.shares]
+    open_ = open_links(estimator.cluster.size)
+    for pipeline, fits in estimator.pipelines(
+        plan.order, cuts, plan.dp, inner, plan.micro_batch, open_, depths
+    ):
+        ns = kernel.iteration_ns(_with_links(pipeline, plan, *sent))
+        here = np.ix_(fits, across.alive)
+        times[here] = np.minimum(times[here], ns.reshape(pipeline.plans, -1))
+    return times
+
+
 def _replicas_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Float | None) -> Int:
     """Replicas in each state (T,): the slowest of them, and the part of their exchange."""
     open_ = open_links(estimator.cluster.size)
@@ -125,17 +144,19 @@ def _replicas_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
 
 
 def _with_links(pipeline: Pipeline, plan: Plan, occupancy: Int, latency: Int, tied_ns: Int) -> Pipeline:
-    """The pipeline of one plan under T states; arguments as in `Crossings`."""
-    states = occupancy.shape[1]
+    """P pipelines under T states each (P x T, plan after plan), their boundaries those of `plan`; arguments
+    as in `Crossings`."""
+    states, plans = occupancy.shape[1], pipeline.plans
     wide = [row for row, pair in enumerate(boundaries(plan)) if pair is not None]
 
     def spread(row: Int) -> Int:
-        return np.repeat(row, states, axis=1)
+        return np.repeat(row, states * (plans if row.shape[1] == 1 else 1), axis=1)
 
     of, lf, ob, lb = (spread(row) for row in (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb))
-    of[wide], lf[wide], ob[wide], lb[wide] = occupancy[::2], latency[::2], occupancy[1::2], latency[1::2]
+    of[wide], lf[wide] = np.tile(occupancy[::2], plans), np.tile(latency[::2], plans)
+    ob[wide], lb[wide] = np.tile(occupancy[1::2], plans), np.tile(latency[1::2], plans)
     tf, tb, tail = (spread(row) for row in (pipeline.tf, pipeline.tb, pipeline.tail))
-    tail[[0, -1]] += tied_ns
+    tail[[0, -1]] += np.tile(tied_ns, plans)
     tw = None if pipeline.tw is None else spread(pipeline.tw)
     return replace(pipeline, tf=tf, tb=tb, of=of, lf=lf, ob=ob, lb=lb, tail=tail, tw=tw)
 

@@ -109,12 +109,12 @@ class Chapter:
 
     def limits(self) -> dict[str, float | None]:
         """Seconds per token, means over the worlds that have a bound: of the bound, of its best plan that is
-        never left, and of all GPUs that always compute. Only the last is proven for every plan, where the
-        bound is over candidates."""
+        never left, of what is proven over a whole space, where it is, and of all GPUs that always compute."""
         known = [(p.bound, p.wall_s) for p in self.worlds if p.bound is not None]
         return {
             "bound": average([wall / b.tokens for b, wall in known if b.tokens]),
             "best fixed plan": average([wall / b.static_tokens for b, wall in known if b.static_tokens]),
+            "ceiling": average([wall / b.ceiling_tokens for b, wall in known if b.ceiling_tokens]),
             "capacity": average([wall / b.capacity_tokens for b, wall in known]),
         }
 

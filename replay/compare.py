@@ -92,6 +92,7 @@ def bound_to_json(bound: Bound, wall_s: float) -> Json:
         "iterations": bound.iterations,
         "static_tokens": bound.static_tokens,
         "static_plan": str(bound.static_plan),
+        "ceiling_tokens": bound.ceiling_tokens,
         "capacity_tokens": bound.capacity_tokens,
         "moves": max(0, len(bound.timeline) - 1),
         "candidates": bound.candidates,

@@ -21,7 +21,8 @@ COMPARED = (
 REGRET = (
     "regret = share of the bound's tokens that were not trained; the bound knows the future, over plans with "
     "the job's schedule and kind of messages and those used here. (fixed): of the best plan that is never "
-    "left, in hindsight. capacity: all GPUs compute all the time, as if there were no links"
+    "left, in hindsight. ceiling: proven of all sequences of plans with shared sizes and those compared. "
+    "capacity: all GPUs compute all the time, as if there were no links"
 )
 
 
@@ -68,6 +69,9 @@ def comparison(console: Console, result: "Comparison") -> None:
         if result.bound.synchronous_tokens < result.bound.tokens:
             each = per_token(result.wall_s / result.bound.synchronous_tokens)
             rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARED) - 2)))
+        if result.bound.ceiling_tokens and not result.bound.exact:
+            each = per_token(result.wall_s / result.bound.ceiling_tokens)
+            rows.append(("ceiling", each, *["-"] * (len(COMPARED) - 2)))
         each = per_token(result.wall_s / result.bound.capacity_tokens)
         rows.append(("capacity", each, *["-"] * (len(COMPARED) - 2)))
     console.table(title, COMPARED, rows)

@@ -262,6 +262,29 @@ class Estimator:
             times[fits] = kernel.iteration_ns(durations.pipeline(sketch, costs.where(fits), across, slowdown))
         return times
 
+    def pipelines(
+        self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
+        links: LinkState, depths: Sequence[int],
+    ) -> list[tuple[Pipeline, NDArray[np.bool_]]]:  # fmt: skip
+        """For each extra warm-up of `depths` every duration of those of the plans `cuts` (P, n + 1) that fit
+        with it, and which do (P,); depths with which none does are left out. Nothing is sent for a tied
+        embedding, as in `pipeline` without `exchange`."""
+        sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
+        across = None if sketch is None else self._crossings(sketch, links)
+        if sketch is None or across is None:
+            return []
+        if len(order) > 1:
+            across = replace(across, tied_ns=0)
+        costs, found = self._costs(sketch, np.asarray(cuts, dtype=np.int64)), []
+        for depth in depths:
+            deep = replace(sketch, extra_warmup=depth)
+            known = costs if deep == sketch else costs.deepened(deep)
+            fits = self._fits(known)
+            if fits.any():
+                known = known.where(fits)
+                found.append((durations.pipeline(deep, known, across, None), fits))
+        return found
+
     def fits_cuts(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
     ) -> NDArray[np.bool_]:

@@ -1,12 +1,13 @@
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 import pytest
 
 from ingest.errors import InfeasibleError
 from ingest.units import NS_PER_S
-from policy.bound import Bound, clairvoyant
+from policy.bound import PRICED, Bound, clairvoyant
 from policy.bound_grid import grid, moves
 from policy.bound_plans import Pool
 from policy.bound_static import best_fixed, every_plan
@@ -130,11 +131,13 @@ def restless_setup(size: int, seed: int, seconds: float = 900.0) -> Setup:
     return replace(setup, wan=restless(size, np.random.default_rng(seed), seconds))
 
 
-def bound_of(setup: Setup, used: list[Plan]) -> Bound:
+def bound_of(setup: Setup, used: list[Plan], *, priced: int = 0) -> Bound:
+    """The bound with decisions every minute; of spaces that are not priced, it is the lower."""
     estimator = Estimator(setup.cluster, setup.job)
     return clairvoyant(
-        estimator, setup.wan, range(0, setup.wan.end_ns, 60 * NS_PER_S), restart_s=RESTART_S, used_plans=used
-    )
+        estimator, setup.wan, range(0, setup.wan.end_ns, 60 * NS_PER_S), restart_s=RESTART_S,
+        used_plans=used, priced=priced,
+    )  # fmt: skip
 
 
 CORE = ("static", "single", "greedy", "mpc", "hippo")
@@ -146,7 +149,10 @@ def test_no_policy_is_above_it(seed: int) -> None:
     setup = restless_setup(2 + seed % 2, seed, 900.0 if seed % 5 == 0 else 300.0)
     taking_part = (*(CORE if seed % 5 == 0 else ()), OTHERS[seed % len(OTHERS)])
     runs = [run(setup, name, seed) for name in taking_part]
-    bound = bound_of(setup, [plan for _, used in runs for plan in used])
+    bound = bound_of(setup, [plan for _, used in runs for plan in used], priced=PRICED if seed < 4 else 0)
+    assert (bound.ceiling_tokens or inf) >= bound.synchronous_tokens and bool(bound.ceiling_tokens) == (
+        seed < 4
+    )
     assert bound.static_tokens * (1 - 1e-12) <= bound.tokens < bound.capacity_tokens
     for tokens, used in runs:
         assert tokens <= bound.tokens

@@ -4,7 +4,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from policy.rates import States, crossings, iteration_ns, per_second, route_bps
+from policy.rates import States, crossings, fastest_ns, iteration_ns, per_second, route_bps
 from policy.search import best_plans
 from tests.policy.cases import links, random_case
 from twin.domain import Cluster, LinkState
@@ -84,3 +84,24 @@ def test_a_dead_link_has_no_rate_and_a_single_domain_needs_none() -> None:
     assert crossings(estimator, over, states).alive.tolist() == [True, False]
     assert per_second(iteration_ns(estimator, over, states))[1] == 0.0
     assert len(set(iteration_ns(estimator, alone, states).tolist())) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_cuts_have_the_best_of_the_depths_that_fit(seed: int) -> None:
+    estimator, _ = random_case(seed, size=3)
+    rng = np.random.default_rng(seed)
+    states = [links(3, rng) for _ in range(4)]
+    dead = states[0].bandwidth_bps.copy()
+    dead[0, 1] = 0.0
+    states.append(replace(states[0], bandwidth_bps=dead))
+    layers, depths = estimator.n_layers, (0, 1, 3)
+    cuts = np.array([[0, a, b, layers] for a in range(1, layers - 1) for b in range(a + 1, layers)])
+    chosen = cuts[rng.choice(len(cuts), min(12, len(cuts)), replace=False)]
+    plan = estimator.make((0, 1, 2), (1, 1, layers - 2), 1, ((1, 1),) * 3, 1)
+    found = fastest_ns(estimator, plan, chosen, States.of(states), depths)
+    for row, times in zip(chosen.tolist(), found.tolist(), strict=True):
+        each = [estimator.make((0, 1, 2), np.diff(row), 1, ((1, 1),) * 3, 1)]
+        every = [replace(one, extra_warmup=depth) for one in each for depth in depths]
+        fitting = [one for one in every if not estimator.problems(one)]
+        assert times == [min((estimator.iter_ns(one, s) for one in fitting), default=DEAD) for s in states]
+    assert DEAD in found and (found != DEAD).any()

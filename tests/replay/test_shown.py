@@ -1,5 +1,6 @@
 """What people read of results that are not the usual ones: nothing read, nothing found, halves missing."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace as Found
@@ -151,13 +152,14 @@ def compared(bound: Any, *problems: str) -> Any:
 def bound(tokens: float, synchronous: float, static: float = 5e5) -> Any:
     return Found(
         tokens=tokens, synchronous_tokens=synchronous, static_tokens=static, exact=False, utilisation=0.5,
-        egress_usd=1.0, capacity_tokens=4e9, timeline=((0, None), (1, None)),
+        egress_usd=1.0, ceiling_tokens=2e6, capacity_tokens=4e9, timeline=((0, None), (1, None)),
     )  # fmt: skip
 
 
 def test_a_comparison_names_who_could_not_run_and_the_bound_without_local_sgd(shown: Shown) -> None:
     text = shown(show_run.comparison, compared(bound(1e6, 8e5), "too little memory"))
     assert "p0: too little memory" in text and "bound (candidates)" in text and "bound, no local SGD" in text
+    assert re.search(r"ceiling +1800", text)  # us a token: 3,600 s over 2e6 tokens
     assert "note: synthetic" in text and "capacity" in text and "0.90" in text  # 3,600 s over 4e9 tokens
     same = shown(show_run.comparison, compared(bound(1e6, 1e6, static=0.0)))
     assert "no local SGD" not in same and "bound" in same

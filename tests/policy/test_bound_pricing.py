@@ -1,0 +1,163 @@
+"""Pricing: hand-computed potentials, and against every plan of small spaces one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from policy import bound_pricing
+from policy.bound import clairvoyant
+from policy.bound_grid import Grid, grid
+from policy.bound_path import best_path
+from policy.bound_pricing import SLACK, Cells, failing, most_by, price
+from policy.bound_sieve import cuts_of
+from policy.bound_static import every_shape
+from policy.knobs import deepened
+from policy.rates import per_second
+from policy.search import build
+from policy.turned import turned_ns
+from tests.policy.test_bound import RESTART_S, restless, tiny
+from tests.worlds import toy_wan
+from twin.estimate import Estimator
+from twin.plan import Plan
+
+Float = NDArray[np.float64]
+
+
+def test_a_potential_by_hand() -> None:
+    """Two cells of restart. The first plan is good for four cells of a second, the second one afterwards:
+    leaving after three costs a cell of the first and a cell of the second."""
+    rate = np.array([[4.0, 4, 4, 4, 0, 0, 0, 0], [0.0, 0, 0, 0, 3, 3, 3, 3]])
+    most = most_by(rate, np.ones(8), 2)
+    assert most.tolist() == [0, 4, 8, 12, 16, 16, 16, 19, 22]
+    assert most_by(rate, np.ones(8), 0)[-1] == 16 + 12
+    assert most_by(rate[:1], np.full(8, 0.5), 2)[-1] == 8
+
+
+def test_what_fails_does_more_somewhere() -> None:
+    known = np.array([[2.0, 2, 2, 2, 2, 2]])
+    most = most_by(known, np.ones(6), 1)
+    each = np.array([[2.0, 2.0], [3.0, 0.0], [0.0, 2.9], [0.0, 3.1], [1.9, 2.0]])
+    # In the second half from cell 3 on: 2 x 2 by its start less a restart, then 3 cells; 2 x 6 is known.
+    part = np.array([0, 0, 0, 1, 1, 1])
+    assert failing(each, part, np.ones(6), 1, most).tolist() == [False, True, True, True, False]
+    assert failing(np.array([[0.0, 2.6]]), part, np.ones(6), 1, most).tolist() == [False]
+
+
+@given(st.data())
+def test_what_holds_cannot_add_to_any_sequence(data: st.DataObject) -> None:
+    plans, cells = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 6))
+    pause = data.draw(st.integers(0, 3))
+    draw = st.lists(st.integers(0, 9), min_size=cells, max_size=cells)
+    rate = np.array([data.draw(draw) for _ in range(plans)], dtype=np.float64)
+    lengths = np.array(data.draw(st.lists(st.integers(1, 3), min_size=cells, max_size=cells)), np.float64)
+    known = np.arange(plans) < data.draw(st.integers(1, plans))
+    most = most_by(rate[known], lengths, pause)
+    fails = failing(rate, np.arange(cells), lengths, pause, most)
+    assert not fails[known].any()
+    assert most_by(rate[~fails], lengths, pause).tolist() == most.tolist()
+
+
+def every_rate(estimator: Estimator, made: Grid) -> tuple[list[Plan], Float]:
+    """All plans of the space that fit, and their rates (S, P) as the bound has them, every depth included."""
+    plans, rates = [], []
+    for shape in every_shape(estimator):
+        for row in cuts_of(shape, estimator.n_layers).tolist():
+            plan = build(estimator, shape, row)
+            if estimator.problems(plan):
+                continue
+            rate = np.zeros(made.slots)
+            for one in (plan, *deepened(estimator, plan)):
+                rate = np.maximum(rate, made.rate(estimator, one))
+                if len(one.shares) > 1:
+                    turned = turned_ns(estimator, one, made.states)
+                    rate = rate if turned is None else np.maximum(rate, per_second(turned)[made.state])
+            plans.append(plan)
+            rates.append(rate)
+    return plans, np.stack(rates, axis=1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_sequence_of_the_space_is_above_the_ceiling(seed: int) -> None:
+    estimator = tiny(3, blocks=4, batch=8)
+    made = grid(restless(3, np.random.default_rng(seed), 300.0), [], RESTART_S)
+    plans, rate = every_rate(estimator, made)
+    worst = rate[:, np.argmin(made.lengths_s @ rate)]
+    found = price(estimator, made, RESTART_S, worst[None], 10**6)
+    assert found.ceiling is not None and set(found.plans) <= set(plans)
+    nothing = np.zeros(len(plans) ** 2 + 1, np.int64)
+    block, entry, table = np.zeros(made.slots, np.int64), np.zeros(0, np.int64), np.zeros((1, 0))
+    free, _ = best_path(made.edges_s, rate, block, nothing, entry, table, restart_s=RESTART_S, floor=0.0)
+    assert free <= found.ceiling * (1 + 1e-9) and found.ceiling < 1.2 * free
+    # Over the plans that were found alone one gets as far, but for what relaxes the ceiling.
+    chosen = [plans.index(plan) for plan in found.plans]
+    few, _ = best_path(
+        made.edges_s, rate[:, chosen], block, nothing[: len(chosen) ** 2 + 1], entry, table,
+        restart_s=RESTART_S, floor=0.0,
+    )  # fmt: skip
+    assert few >= free * (1 - 2 * SLACK)
+
+
+def test_what_is_known_of_the_best_needs_no_more() -> None:
+    """Constant links: the best plan alone is as good as all, and nothing is found."""
+    estimator = tiny(2, blocks=4, batch=8)
+    made = grid(toy_wan(2, seconds=300.0, bps=5e9, latency_s=0.01), [], RESTART_S)
+    _, rate = every_rate(estimator, made)
+    best = rate[:, np.argmax(made.lengths_s @ rate)]
+    found = price(estimator, made, RESTART_S, best[None], 10**6)
+    assert found.plans == ()
+    assert found.ceiling == pytest.approx((1 + SLACK) * float(made.lengths_s @ best))
+
+
+def test_spaces_that_are_too_large_or_cannot_be_enumerated_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wan = toy_wan(2, seconds=100.0)
+    made, estimator = grid(wan, [], RESTART_S), tiny(2)
+    none = np.zeros((1, made.slots))
+    assert price(estimator, made, RESTART_S, none, 3).ceiling is None
+    six = grid(toy_wan(6, seconds=100.0), [], RESTART_S)
+    assert price(tiny(6), six, RESTART_S, np.zeros((1, six.slots)), 10**9).ceiling is None
+    for name in ("MOST_LEFT", "MOST_KNOWN"):
+        with monkeypatch.context() as patched:
+            patched.setattr(bound_pricing, name, 2)
+            assert price(estimator, made, RESTART_S, none, 10**6).ceiling is None
+    assert price(estimator, made, RESTART_S, none, 10**6).ceiling is not None
+
+
+def test_cells_have_the_best_of_all_that_they_touch() -> None:
+    wan = restless(2, np.random.default_rng(0), 100.0, changes=40)
+    made = grid(wan, [], RESTART_S)
+    cells = Cells.of(made, RESTART_S)
+    assert cells.pause == 2 and cells.edges_s[0] == 0 and cells.edges_s[-1] == made.edges_s[-1]
+    rate = np.random.default_rng(1).uniform(0.0, 1.0, (3, made.slots))
+    best = cells.best(rate)
+    for c, (start, end) in enumerate(zip(cells.edges_s[:-1], cells.edges_s[1:], strict=True)):
+        touched = (made.edges_s[:-1] < end - 1e-9) & (made.edges_s[1:] > start + 1e-9)
+        assert (best[:, c] >= rate[:, touched].max(axis=1)).all()
+    part = cells.parts(4)
+    states = cells.states(made, part)
+    for g in range(4):
+        inside = made.state[cells.first[part == g].min() : cells.last[part == g].max() + 1]
+        assert np.array_equal(states.bandwidth_bps[g], made.states.bandwidth_bps[inside].max(axis=0))
+        assert np.array_equal(states.latency_s[g], made.states.latency_s[inside].min(axis=0))
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 1e-4, 11.35, 1e6])
+def test_a_restart_is_never_longer_in_cells(restart_s: float) -> None:
+    made = grid(toy_wan(2, seconds=500.0), [], restart_s)
+    cells = Cells.of(made, restart_s)
+    assert len(cells.first) <= bound_pricing.MOST_CELLS + 1
+    assert cells.pause * float(np.max(cells.lengths_s)) <= restart_s * (1 + 1e-9)
+
+
+def test_the_bound_is_priced_where_the_space_is_small() -> None:
+    estimator = tiny(3, blocks=16, batch=8)
+    wan = restless(3, np.random.default_rng(7), 300.0)
+    priced = clairvoyant(estimator, wan, [], restart_s=RESTART_S)
+    without = clairvoyant(estimator, wan, [], restart_s=RESTART_S, priced=0)
+    assert not priced.exact and without.ceiling_tokens is None and priced.ceiling_tokens is not None
+    assert without.tokens * (1 - 1e-12) <= priced.tokens <= priced.ceiling_tokens < priced.capacity_tokens
+    whole = clairvoyant(tiny(), toy_wan(2, seconds=100.0), [], restart_s=RESTART_S)
+    assert whole.exact and whole.ceiling_tokens == whole.tokens
