@@ -225,13 +225,14 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
+@click.option("--prove", is_flag=True, help="Hold the bound against all plans, in minutes: its ceiling.")
 @click.option("--plots", type=FOLDER, metavar="DIR", help="Draw what was found into DIR, an SVG each.")
 @with_output
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
     perturb: str | None, load: str | None, pareto: int | None, jobs: int | None, checkpoint: str | None,
-    bound: bool, plots: Path | None,
+    bound: bool, prove: bool, plots: Path | None,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the bound.
 
@@ -246,6 +247,7 @@ def bench(
       twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
     """
     from policy import registry
+    from policy.bound import ANY, PRICED
     from replay import bench as benchmark
     from replay import bench_front, bench_log, bench_table, compare, options
     from replay import show_run as show
@@ -258,18 +260,22 @@ def bench(
     worlds = [World.of(scenario, dataset, window, engine, seed) for scenario in told]
     noises = options.parse_noises(perturb) if perturb else ()
     loads = options.parse_loads(load) if load else ()
+    if prove and not bound:
+        raise UsageError("--prove holds the bound against all plans: leave --no-bound out")
+    priced = ANY if prove else PRICED
     with out.console.progress() as progress:
         if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto:
             one = compare.compare(
-                out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, progress=progress
-            )
+                out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, priced=priced,
+                progress=progress,
+            )  # fmt: skip
             found, render = one.to_json(), lambda console: show.comparison(console, one)
             chapters = [benchmark.chapter_of(out.store, worlds[0], one)] if plots else []
         else:
             result = benchmark.bench(
                 out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
-                pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, jobs=jobs,
-                progress=progress,
+                pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
+                jobs=jobs, progress=progress,
             )  # fmt: skip
             verdicts = bench_log.log(out.store, result)
             found, render = (

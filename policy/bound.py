@@ -69,7 +69,9 @@ ROUNDS = 3
 """Times that plans around the path are added."""
 PRICED = 1_000_000
 """Plans up to which a space is priced: three domains of four GPUs. The 157 million of four domains of 16 take
-minutes (`python -m benchmarks.bound_width`)."""
+minutes."""
+ANY = 2**62
+"""More plans than any space has."""
 ROUNDING = 1e-9
 """Relative allowance for times that the world rounds to nanoseconds."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ingest.errors import UsageError
 from ingest.progress import SILENT, Progress
 from policy import registry
-from policy.bound import Bound
+from policy.bound import PRICED, Bound
 from replay import bench_front
 from replay.bench_front import Front, Grid
 from replay.bench_load import loaded, next_jobs
@@ -33,6 +33,7 @@ def bench(
     pareto: Grid = (),
     checkpoint: str | None = None,
     with_bound: bool = True,
+    priced: int = PRICED,
     jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> Bench:
@@ -41,8 +42,8 @@ def bench(
     A seed changes the noise of the telemetry, where a scenario perturbs its links, the links, and where jobs
     arrive as in a trace, which of them. `noises` are levels of added noise, for scenarios that have none of
     their own, `loads` how many times as fast jobs come. Policies that follow weights also run with those of
-    `pareto`, such as `bench_front.grid()`. A finished run of the store with the same header (so of the same
-    code) is used again.
+    `pareto`, such as `bench_front.grid()`. For bounds spaces of up to `priced` plans are priced. A finished
+    run of the store with the same header (so of the same code) is used again.
 
     Raises:
         UsageError: an unknown policy, no seed, something named twice, or a load without jobs that arrive.
@@ -56,7 +57,7 @@ def bench(
     found = crew.each(play, [*cells, *grid], "runs")
     width = len(policies)
     outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(every))]
-    chapters = assembled(crew, policies, every, outcomes, with_bound=with_bound)
+    chapters = assembled(crew, policies, every, outcomes, with_bound=with_bound, priced=priced)
     if pareto:
         weighted = list(zip(grid, found[len(cells) :], strict=True))
         chapters = tuple(
@@ -72,10 +73,11 @@ def assembled(
     outcomes: Sequence[tuple[Outcome, ...]],
     *,
     with_bound: bool = True,
+    priced: int = PRICED,
 ) -> tuple[Chapter, ...]:
     """A chapter for each scenario of `worlds`, whose outcomes are in the order of `policies`; the bounds are
     computed here."""
-    bounds = _bounds(crew, worlds, outcomes) if with_bound else [None] * len(worlds)
+    bounds = _bounds(crew, worlds, outcomes, priced) if with_bound else [None] * len(worlds)
     played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
     scenarios = {world.scenario.name: world.scenario for world in worlds if world.plain}
     return tuple(_chapter(s, policies, played) for s in scenarios.values())
@@ -126,7 +128,7 @@ def _multiplied(world: World, seeds: int, noises: Sequence[Noise], loads: Sequen
 
 
 def _bounds(
-    crew: Crew, worlds: Sequence[World], outcomes: Sequence[tuple[Outcome, ...]]
+    crew: Crew, worlds: Sequence[World], outcomes: Sequence[tuple[Outcome, ...]], priced: int
 ) -> list[Bound | None]:
     """The bound of each world, over the plans of all worlds that have the same truth: those share it."""
     groups: dict[tuple[str, str], list[int]] = {}
@@ -140,6 +142,7 @@ def _bounds(
         (
             worlds[group[0]],
             tuple(o.run_id for index in group for o in outcomes[index] if o.run_id is not None),
+            priced,
         )
         for group in groups.values()
     ]

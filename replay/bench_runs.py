@@ -66,7 +66,8 @@ def fixed(store: Path, world: World) -> Values | None:
     return fixed_front.outcomes(setup.estimator(), made)
 
 
-def best(store: Path, question: tuple[World, tuple[str, ...]]) -> Bound:
-    """The bound of a world, over the plans of the runs that are named."""
-    world, logged = question
-    return compare.best_possible(store, world.prepare(store), logged)
+def best(store: Path, question: tuple[World, tuple[str, ...], int]) -> Bound:
+    """The bound of a world, over the plans of the runs that are named; spaces of up to so many plans are
+    priced."""
+    world, logged, priced = question
+    return compare.best_possible(store, world.prepare(store), logged, priced)

@@ -10,7 +10,7 @@ from ingest.progress import SILENT, Progress
 from ingest.units import NS_PER_S
 from policy import bound as clairvoyance
 from policy import registry
-from policy.bound import Bound, uses_local_sgd
+from policy.bound import PRICED, Bound, uses_local_sgd
 from replay import past_world, runner, runs
 from replay.bench_world import World
 from replay.events import Event, canonical
@@ -109,9 +109,11 @@ def compare(
     *,
     checkpoint: str | None = None,
     with_bound: bool = True,
+    priced: int = PRICED,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Run every policy in the same world, each as a run of the store, with the clairvoyant bound beside them.
+    """Run every policy in the same world, each as a run of the store, with the clairvoyant bound beside them;
+    spaces of up to `priced` plans are priced for it.
 
     A policy that cannot place the model, or has no checkpoint, is a row with the reason.
     """
@@ -123,11 +125,17 @@ def compare(
             rows.append(Row(policy, done.run_id, None, done.kpis))
         except (InfeasibleError, NotFoundError) as error:
             rows.append(Row(policy, None, str(error), None))
-    return of_rows(store, setup, rows, with_bound=with_bound, progress=progress)
+    return of_rows(store, setup, rows, with_bound=with_bound, priced=priced, progress=progress)
 
 
 def of_rows(
-    store: Path, setup: Setup, rows: Sequence[Row], *, with_bound: bool = True, progress: Progress = SILENT
+    store: Path,
+    setup: Setup,
+    rows: Sequence[Row],
+    *,
+    with_bound: bool = True,
+    priced: int = PRICED,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Put finished runs of one world into relation with each other and with the bound."""
     logged = [row.run_id for row in rows if row.run_id is not None]
@@ -135,7 +143,7 @@ def of_rows(
     several = setup.scenario.several_jobs
     if with_bound and logged and not several:
         progress.start(1, "clairvoyant bound")
-        bound = best_possible(store, setup, logged)
+        bound = best_possible(store, setup, logged, priced)
         progress.advance(1)
     by_policy = {row.policy: row.kpis for row in rows}
     related = tuple(_related(store, row, by_policy, bound) for row in rows)
@@ -214,7 +222,7 @@ class Used:
         return used
 
 
-def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
+def best_possible(store: Path, setup: Setup, logged: Sequence[str], priced: int = PRICED) -> Bound:
     """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
     used, moving = Used.of(store, logged), setup.scenario.moving
     return clairvoyance.clairvoyant(
@@ -224,6 +232,7 @@ def best_possible(store: Path, setup: Setup, logged: Sequence[str]) -> Bound:
         restart_s=moving.restart_s,
         used_plans=tuple(used.plans),
         copied_ahead=moving.mode == "pre_copy",
+        priced=priced,
     )
 
 

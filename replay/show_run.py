@@ -24,6 +24,7 @@ REGRET = (
     "left, in hindsight. ceiling: proven of all sequences of plans with shared sizes and those compared. "
     "capacity: all GPUs compute all the time, as if there were no links"
 )
+UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
 
 def run(console: Console, result: "RunResult") -> None:
@@ -82,6 +83,8 @@ def comparison(console: Console, result: "Comparison") -> None:
         console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
+        if result.bound.ceiling_tokens is None:
+            console.line(f"note: {UNPROVEN}")
 
 
 def _compared(row: "Row") -> tuple[str, ...]:

@@ -50,6 +50,16 @@ def test_nobody_beats_the_bound(compared: Compared) -> None:
         assert row.kpis is None or row.kpis.tokens <= found.bound.tokens, row.policy
 
 
+def test_a_ceiling_where_the_space_may_be_priced(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, found = compared
+    assert found.bound and found.bound.ceiling_tokens
+    assert found.bound.synchronous_tokens <= found.bound.ceiling_tokens < found.bound.capacity_tokens
+    without_lake(monkeypatch)
+    setup = World.of(toy_scenario()).prepare(store)
+    rows = compare.of_rows(store, setup, found.rows, priced=0)
+    assert rows.bound and rows.bound.ceiling_tokens is None
+
+
 def test_greedy_pays_for_its_moves(compared: Compared) -> None:
     rows = {row.policy: row.kpis for row in compared[1].rows}
     assert rows["greedy"] and rows["mpc"] and rows["greedy"].moves > rows["mpc"].moves

@@ -161,6 +161,10 @@ def test_a_comparison_names_who_could_not_run_and_the_bound_without_local_sgd(sh
     assert "p0: too little memory" in text and "bound (candidates)" in text and "bound, no local SGD" in text
     assert re.search(r"ceiling +1800", text)  # us a token: 3,600 s over 2e6 tokens
     assert "note: synthetic" in text and "capacity" in text and "0.90" in text  # 3,600 s over 4e9 tokens
+    assert show_run.UNPROVEN not in text
+    open_ = bound(1e6, 8e5)
+    open_.ceiling_tokens = None
+    assert "note: no ceiling was proven" in shown(show_run.comparison, compared(open_))
     same = shown(show_run.comparison, compared(bound(1e6, 1e6, static=0.0)))
     assert "no local SGD" not in same and "bound" in same
     nothing = shown(show_run.comparison, compared(bound(0.0, 0.0)))  # every link is dead

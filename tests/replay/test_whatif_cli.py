@@ -69,6 +69,7 @@ def test_a_run_that_is_not_reproduced_ends_with_3(store: Path) -> None:
         (["policies", "--rollback"], "nothing to go back to"),
         (["retrain", "--once", "--on-drift"], "say one of"),
         (["bench", "-p", "static", "-p", "mpc", "--checkpoint", "abc"], "static is not learned"),
+        (["bench", "--prove", "--no-bound"], "leave --no-bound out"),
     ],
 )
 def test_mistakes_are_told(store: Path, words: list[str], told: str) -> None:
