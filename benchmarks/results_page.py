@@ -127,6 +127,11 @@ def bound_line(chapter: Chapter) -> str:
     if found.synchronous_tokens < found.tokens:
         share = percent(1 - found.synchronous_tokens / found.tokens)
         line += f" Without local SGD the bound is {share} lower; regret of synchronous runs is against that."
+    if found.ceiling_tokens is not None and not found.exact:
+        above = percent(found.ceiling_tokens / found.synchronous_tokens - 1)
+        line += (
+            f" Proven: no sequence of plans with shared sizes is more than {above} above it (its ceiling)."
+        )
     return line
 
 
