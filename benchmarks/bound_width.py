@@ -100,7 +100,7 @@ def main() -> None:
         )  # fmt: skip
         seconds, gain = time.process_time() - began, 100 * (priced.iterations / least - 1)
         most = priced.ceiling_tokens and 100 * (priced.ceiling_tokens / priced.tokens - 1)
-        proven = "nothing proven: too many are left" if most is None else f"ceiling {most:.2f} % above that"
+        proven = "nothing proven" if most is None else f"ceiling {most:.2f} % above that"
         print(f"  priced{priced.candidates:>27}{gain:>+8.2f} %  {proven:<24}{seconds:>8.0f}", flush=True)
 
 

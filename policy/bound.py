@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.errors import InfeasibleError
+from ingest.progress import SILENT, Progress
 from ingest.units import to_ns
 from policy import capacity
 from policy.bound_grid import Grid, grid, moves
@@ -123,6 +124,7 @@ def clairvoyant(
     used_plans: Sequence[Plan] = (),
     copied_ahead: bool = False,
     priced: int = PRICED,
+    progress: Progress = SILENT,
 ) -> Bound:
     """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used. With
     `copied_ahead` layers move beside training, and a move costs its restart alone. Spaces of up to `priced`
@@ -133,7 +135,7 @@ def clairvoyant(
     """
 
     def over(plans: Sequence[Plan], priced: int) -> Bound:
-        return _over(estimator, wan, decision_times_ns, restart_s, plans, copied_ahead, priced)
+        return _over(estimator, wan, decision_times_ns, restart_s, plans, copied_ahead, priced, progress)
 
     others = [plan for plan in used_plans if not uses_local_sgd(plan)]
     alone = over(others, priced)
@@ -148,7 +150,7 @@ def clairvoyant(
 
 def _over(
     estimator: Estimator, wan: WanTrace, decision_times_ns: Sequence[int], restart_s: float,
-    used_plans: Sequence[Plan], copied_ahead: bool, priced: int,
+    used_plans: Sequence[Plan], copied_ahead: bool, priced: int, progress: Progress,
 ) -> Bound:  # fmt: skip
     """The bound with these plans among its candidates."""
     made = grid(wan, decision_times_ns, restart_s)
@@ -167,7 +169,7 @@ def _over(
     if space:
         return _described(paths, fixed, exact=True, ceiling=paths.value)
     paths.improve()
-    return _described(paths, fixed, exact=False, ceiling=paths.price(priced))
+    return _described(paths, fixed, exact=False, ceiling=paths.price(priced, progress))
 
 
 class _Paths:
@@ -197,11 +199,11 @@ class _Paths:
             if self.value <= before * (1 + 1e-6):
                 return
 
-    def price(self, most_plans: int) -> float | None:
+    def price(self, most_plans: int, progress: Progress) -> float | None:
         """Add plans of the whole space, of up to so many, that could be worth it; the ceiling in iterations,
         where that is proven."""
         rate = np.stack([family.rate for family in self.families])
-        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, most_plans)
+        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, most_plans, progress)
         if found.plans:
             self.pool.add(found.plans)
             self.keep.update([*found.plans, *(family.plan for family in self.on_leg)])

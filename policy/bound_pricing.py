@@ -20,17 +20,18 @@ have the best of the warm-up depths that are tried. The space is that of the sta
 (`policy.bound_static`): shared sizes, default placement, the job's schedule and point-to-point mode.
 
 Cost. The first sieve looks at whole shapes (`policy.bound_sieve`), the next ones time what is left in ever
-shorter parts of the window. The 91,296 plans of three domains of four GPUs take 2 to 3 s, 157 million of four
-domains of 16 minutes; where links often fail too many pass the first sieve, and it is given up.
+shorter parts of the window. The 91,296 plans of three domains of four GPUs take 2 to 3 s, the 157 million of
+four domains of 16 some minutes, and many more on links that often fail.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ingest.progress import SILENT, Progress
 from ingest.units import BITS_PER_BYTE
 from policy.bound_grid import Grid, fastest, optimistic
 from policy.bound_sieve import Blocks, first_sieve, plans_of
@@ -57,8 +58,6 @@ SIEVES = (8, 32, 128)
 """Parts of the window of those that time plans, one after the other."""
 SLACK = 1e-3
 """Share by which plans may exceed what is known and yet count as worth nothing; the ceiling has it on top."""
-MOST_LEFT = 3_000_000
-"""Plans that may pass the first sieve."""
 MOST_KNOWN = 2_000
 """Plans that may fail in all."""
 ROUNDS = 8
@@ -126,18 +125,27 @@ class Cells:
         return int((self.last - self.first).max())
 
 
-def price(estimator: Estimator, made: Grid, restart_s: float, rate: Float, most_plans: int) -> Priced:
+def price(
+    estimator: Estimator,
+    made: Grid,
+    restart_s: float,
+    rate: Float,
+    most_plans: int,
+    progress: Progress = SILENT,
+) -> Priced:
     """Price the space against known plans that have `rate` (P, S) in the slots of the grid; spaces of more
     than `most_plans` are left alone."""
     shapes = every_shape(estimator) if enumerable(estimator) else []
-    if not shapes or sum(plans_of(shape, estimator.n_layers) for shape in shapes) > most_plans:
+    count = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
+    if not 0 < count <= most_plans:
         return Priced((), None)
     cells = Cells.of(made, restart_s)
     space = _Space(estimator, made, cells, shapes)
     columns, found = cells.best(rate), dict[Plan, None]()
-    for _ in range(ROUNDS):
+    for n in range(ROUNDS):
+        progress.start(len(shapes), f"pricing {count:,} plans" + (f", round {n + 1}" if n else ""))
         most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
-        failed = space.failing(most)
+        failed = space.failing(most, progress)
         if failed is None or len(found) + len(failed[0]) > MOST_KNOWN:
             break
         if not failed[0]:
@@ -231,19 +239,18 @@ class _Space:
         ahead = {*DEPTHS, estimator.job.extra_warmup}
         self._depths = sorted(ahead) if estimator.job.schedule in DEEPENED else [estimator.job.extra_warmup]
 
-    def failing(self, most: Float) -> tuple[list[Plan], Float] | None:
-        """Plans that do more than `most` (C + 1,) allows, and their rates (P, C); None when too many pass the
-        first sieve."""
-        left: list[tuple[Shape, Cuts]] = []
-        for shape, cuts in self._first(most):
-            left.append((shape, cuts))
-            if sum(len(rows) for _, rows in left) > MOST_LEFT:
+    def failing(self, most: Float, progress: Progress) -> tuple[list[Plan], Float] | None:
+        """Plans that do more than `most` (C + 1,) allows, and their rates (P, C); None when they are too
+        many."""
+        plans: list[Plan] = []
+        for shape in self._shapes:
+            cuts = self._fitting(shape, most)
+            for count in SIEVES:
+                cuts = self._timed(shape, cuts, count, most)
+            plans += [build(self._estimator, shape, row) for row in cuts.tolist()]
+            progress.advance()
+            if len(plans) > MOST_KNOWN:
                 return None
-        for count in SIEVES:
-            left = [(shape, self._timed(shape, cuts, count, most)) for shape, cuts in left if len(cuts)]
-        plans = [build(self._estimator, shape, row) for shape, cuts in left for row in cuts.tolist()]
-        if len(plans) > MOST_KNOWN:
-            return None
         part = self._links.part(None)
         rate = np.array([self._rate(plan) for plan in plans]).reshape(len(plans), int(part.max()) + 1)
         failed = self._fails(rate, part, most)
@@ -255,15 +262,19 @@ class _Space:
         )
         return found
 
-    def _first(self, most: Float) -> Iterator[tuple[Shape, Cuts]]:
+    def _fitting(self, shape: Shape, most: Float) -> Cuts:
+        """What the first sieve and memory leave of a shape."""
         part = self._links.part(FIRST_PARTS)
 
         def enough(rate: Float) -> Bool:
             return self._fails(rate, part, most)
 
-        for shape in self._shapes:
-            best = self._links.states(shape.dp, shape.micro_batch, FIRST_PARTS)
-            yield shape, first_sieve(self._estimator, shape, best, enough, self._blocks, self._depths)
+        best = self._links.states(shape.dp, shape.micro_batch, FIRST_PARTS)
+        cuts = first_sieve(self._estimator, shape, best, enough, self._blocks, self._depths)
+        if not len(cuts):
+            return cuts
+        order, dp, inner, size = shape.order, shape.dp, shape.inner, shape.micro_batch
+        return cuts[self._estimator.fits_cuts(order, cuts, dp, inner, size, self._depths[0])]
 
     def _timed(self, shape: Shape, cuts: Cuts, count: int, most: Float) -> Cuts:
         """Those of the cuts that are left when they are timed in so many parts."""

@@ -142,9 +142,8 @@ def of_rows(
     bound = None
     several = setup.scenario.several_jobs
     if with_bound and logged and not several:
-        progress.start(1, "clairvoyant bound")
-        bound = best_possible(store, setup, logged, priced)
-        progress.advance(1)
+        progress.start(None, "clairvoyant bound")
+        bound = best_possible(store, setup, logged, priced, progress)
     by_policy = {row.policy: row.kpis for row in rows}
     related = tuple(_related(store, row, by_policy, bound) for row in rows)
     return Comparison(
@@ -222,7 +221,9 @@ class Used:
         return used
 
 
-def best_possible(store: Path, setup: Setup, logged: Sequence[str], priced: int = PRICED) -> Bound:
+def best_possible(
+    store: Path, setup: Setup, logged: Sequence[str], priced: int = PRICED, progress: Progress = SILENT
+) -> Bound:
     """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
     used, moving = Used.of(store, logged), setup.scenario.moving
     return clairvoyance.clairvoyant(
@@ -233,6 +234,7 @@ def best_possible(store: Path, setup: Setup, logged: Sequence[str], priced: int 
         used_plans=tuple(used.plans),
         copied_ahead=moving.mode == "pre_copy",
         priced=priced,
+        progress=progress,
     )
 
 

@@ -286,12 +286,16 @@ class Estimator:
         return found
 
     def fits_cuts(
-        self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int
-    ) -> NDArray[np.bool_]:
-        """Which of the plans `cuts` (P, n + 1) fit in memory with a layer in every stage (P,)."""
+        self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
+        extra_warmup: int | None = None,
+    ) -> NDArray[np.bool_]:  # fmt: skip
+        """Which of the plans `cuts` (P, n + 1) fit in memory with a layer in every stage (P,); `extra_warmup`
+        is the job's where it is None."""
         sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
         if sketch is None:
             return np.zeros(len(cuts), dtype=np.bool_)
+        if extra_warmup is not None:
+            sketch = replace(sketch, extra_warmup=extra_warmup)
         return self._fits(self._costs(sketch, np.asarray(cuts, dtype=np.int64)))
 
     def _fits(self, costs: StageCosts) -> NDArray[np.bool_]:

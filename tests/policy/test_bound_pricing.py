@@ -119,9 +119,9 @@ def test_spaces_that_are_too_large_or_cannot_be_enumerated_are_left_alone(
     assert price(estimator, made, RESTART_S, none, 3).ceiling is None
     six = grid(toy_wan(6, seconds=100.0), [], RESTART_S)
     assert price(tiny(6), six, RESTART_S, np.zeros((1, six.slots)), 10**9).ceiling is None
-    for name in ("MOST_LEFT", "MOST_KNOWN"):
+    for name in ("ROUNDS", "MOST_KNOWN"):
         with monkeypatch.context() as patched:
-            patched.setattr(bound_pricing, name, 2)
+            patched.setattr(bound_pricing, name, 1)
             assert price(estimator, made, RESTART_S, none, 10**6).ceiling is None
     assert price(estimator, made, RESTART_S, none, 10**6).ceiling is not None
 
