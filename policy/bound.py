@@ -53,7 +53,7 @@ from policy import capacity
 from policy.bound_grid import Grid, grid, moves
 from policy.bound_path import Leg, best_path
 from policy.bound_plans import Family, Pool, best_of, stretches
-from policy.bound_pricing import price
+from policy.bound_pricing import price, space_of
 from policy.bound_static import Fixed, best_fixed, every_plan
 from policy.horizon import egress_usd, per_iteration
 from twin.costs import open_links
@@ -202,13 +202,32 @@ class _Paths:
     def price(self, most_plans: int, progress: Progress) -> float | None:
         """Add plans of the whole space, of up to so many, that could be worth it; the ceiling in iterations,
         where that is proven."""
+        shapes = space_of(self.pool.estimator, most_plans)
+        if not shapes:
+            return None
+        self._add_plain()
         rate = np.stack([family.rate for family in self.families])
-        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, most_plans, progress)
+        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, shapes, progress)
         if found.plans:
             self.pool.add(found.plans)
             self.keep.update([*found.plans, *(family.plan for family in self.on_leg)])
             self._find()
         return found.ceiling
+
+    def _add_plain(self) -> None:
+        """Give every family the plan with the job's own knobs: the space has it, turning to it is free."""
+        estimator = self.pool.estimator
+        job = estimator.job
+        plain = [
+            replace(
+                family.plan, routes=(), schedule=job.schedule, extra_warmup=job.extra_warmup, p2p=job.p2p,
+                chunks=job.chunks,
+            )
+            for family in self.families
+            if family.plan.sync is None
+        ]  # fmt: skip
+        self.pool.add(plan for plan in plain if not estimator.problems(plan))
+        self._find()
 
     def _find(self) -> None:
         self.families = families = self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))

@@ -110,7 +110,7 @@ class Cells:
     def best(self, rate: Float) -> Float:
         """The best rate in each cell (P, C) of rates in slots (P, S)."""
         found = rate[:, self.first]
-        for offset in range(1, int((self.last - self.first).max()) + 1):
+        for offset in range(1, self._most() + 1):
             np.maximum(found, rate[:, np.minimum(self.first + offset, self.last)], out=found)
         return np.ascontiguousarray(found)
 
@@ -122,7 +122,14 @@ class Cells:
         return optimistic(Grid(made.edges_s, made.states, pairs[0]), pairs[1], int(group.max()) + 1)
 
     def _most(self) -> int:
+        """Slots that a cell touches beyond its first, at most."""
         return int((self.last - self.first).max())
+
+
+def space_of(estimator: Estimator, most_plans: int) -> list[Shape]:
+    """The shapes of the space; none where it cannot be enumerated or has more than `most_plans` plans."""
+    shapes = every_shape(estimator) if enumerable(estimator) else []
+    return shapes if sum(plans_of(shape, estimator.n_layers) for shape in shapes) <= most_plans else []
 
 
 def price(
@@ -130,15 +137,11 @@ def price(
     made: Grid,
     restart_s: float,
     rate: Float,
-    most_plans: int,
+    shapes: Sequence[Shape],
     progress: Progress = SILENT,
 ) -> Priced:
-    """Price the space against known plans that have `rate` (P, S) in the slots of the grid; spaces of more
-    than `most_plans` are left alone."""
-    shapes = every_shape(estimator) if enumerable(estimator) else []
+    """Price all plans of these shapes against known ones that have `rate` (P, S) in the slots of the grid."""
     count = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
-    if not 0 < count <= most_plans:
-        return Priced((), None)
     cells = Cells.of(made, restart_s)
     space = _Space(estimator, made, cells, shapes)
     columns, found = cells.best(rate), dict[Plan, None]()

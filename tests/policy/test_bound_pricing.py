@@ -1,5 +1,7 @@
 """Pricing: hand-computed potentials, and against every plan of small spaces one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +12,8 @@ from policy import bound_pricing
 from policy.bound import clairvoyant
 from policy.bound_grid import Grid, grid
 from policy.bound_path import best_path
-from policy.bound_pricing import SLACK, Cells, failing, most_by, price
-from policy.bound_sieve import cuts_of
+from policy.bound_pricing import SLACK, Cells, failing, most_by, price, space_of
+from policy.bound_sieve import cuts_of, plans_of
 from policy.bound_static import every_shape
 from policy.knobs import deepened
 from policy.rates import per_second
@@ -84,7 +86,7 @@ def test_no_sequence_of_the_space_is_above_the_ceiling(seed: int) -> None:
     made = grid(restless(3, np.random.default_rng(seed), 300.0), [], RESTART_S)
     plans, rate = every_rate(estimator, made)
     worst = rate[:, np.argmin(made.lengths_s @ rate)]
-    found = price(estimator, made, RESTART_S, worst[None], 10**6)
+    found = price(estimator, made, RESTART_S, worst[None], every_shape(estimator))
     assert found.ceiling is not None and set(found.plans) <= set(plans)
     nothing = np.zeros(len(plans) ** 2 + 1, np.int64)
     block, entry, table = np.zeros(made.slots, np.int64), np.zeros(0, np.int64), np.zeros((1, 0))
@@ -105,25 +107,25 @@ def test_what_is_known_of_the_best_needs_no_more() -> None:
     made = grid(toy_wan(2, seconds=300.0, bps=5e9, latency_s=0.01), [], RESTART_S)
     _, rate = every_rate(estimator, made)
     best = rate[:, np.argmax(made.lengths_s @ rate)]
-    found = price(estimator, made, RESTART_S, best[None], 10**6)
+    found = price(estimator, made, RESTART_S, best[None], every_shape(estimator))
     assert found.plans == ()
     assert found.ceiling == pytest.approx((1 + SLACK) * float(made.lengths_s @ best))
 
 
-def test_spaces_that_are_too_large_or_cannot_be_enumerated_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wan = toy_wan(2, seconds=100.0)
-    made, estimator = grid(wan, [], RESTART_S), tiny(2)
-    none = np.zeros((1, made.slots))
-    assert price(estimator, made, RESTART_S, none, 3).ceiling is None
-    six = grid(toy_wan(6, seconds=100.0), [], RESTART_S)
-    assert price(tiny(6), six, RESTART_S, np.zeros((1, six.slots)), 10**9).ceiling is None
-    for name in ("ROUNDS", "MOST_KNOWN"):
-        with monkeypatch.context() as patched:
-            patched.setattr(bound_pricing, name, 1)
-            assert price(estimator, made, RESTART_S, none, 10**6).ceiling is None
-    assert price(estimator, made, RESTART_S, none, 10**6).ceiling is not None
+def test_spaces_that_are_too_large_or_cannot_be_enumerated_are_left_alone() -> None:
+    estimator = tiny(2)
+    plans = sum(plans_of(shape, estimator.n_layers) for shape in every_shape(estimator))
+    assert space_of(estimator, plans) == every_shape(estimator) and space_of(estimator, plans - 1) == []
+    assert space_of(tiny(6), 10**9) == []
+
+
+@pytest.mark.parametrize("limit", ["ROUNDS", "MOST_KNOWN"])
+def test_what_is_given_up_is_not_proven(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, estimator = grid(toy_wan(2, seconds=100.0), [], RESTART_S), tiny(2)
+    nothing, shapes = np.zeros((1, made.slots)), every_shape(estimator)
+    assert price(estimator, made, RESTART_S, nothing, shapes).ceiling is not None
+    monkeypatch.setattr(bound_pricing, limit, 1)
+    assert price(estimator, made, RESTART_S, nothing, shapes).ceiling is None
 
 
 def test_cells_have_the_best_of_all_that_they_touch() -> None:
@@ -154,10 +156,16 @@ def test_a_restart_is_never_longer_in_cells(restart_s: float) -> None:
 
 def test_the_bound_is_priced_where_the_space_is_small() -> None:
     estimator = tiny(3, blocks=16, batch=8)
-    wan = restless(3, np.random.default_rng(7), 300.0)
+    steps = {(0, 1): [(100.0, 5e8)], (1, 2): [(200.0, 5e8)]}
+    wan = toy_wan(3, seconds=300.0, bps=2e11, latency_s=1e-3, steps=steps)
     priced = clairvoyant(estimator, wan, [], restart_s=RESTART_S)
     without = clairvoyant(estimator, wan, [], restart_s=RESTART_S, priced=0)
     assert not priced.exact and without.ceiling_tokens is None and priced.ceiling_tokens is not None
     assert without.tokens * (1 - 1e-12) <= priced.tokens <= priced.ceiling_tokens < priced.capacity_tokens
+    rolled = replace(next(plan for _, plan in without.timeline if len(plan.shares) > 1), schedule="gpipe")
+    used = clairvoyant(estimator, wan, [], restart_s=RESTART_S, used_plans=[rolled])
+    assert (
+        used.ceiling_tokens is not None and priced.tokens * (1 - 1e-12) <= used.tokens <= used.ceiling_tokens
+    )
     whole = clairvoyant(tiny(), toy_wan(2, seconds=100.0), [], restart_s=RESTART_S)
     assert whole.exact and whole.ceiling_tokens == whole.tokens
