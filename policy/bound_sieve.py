@@ -5,7 +5,6 @@ best path lacks (`policy.bound_pricing`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import product
 from math import comb
 
@@ -18,8 +17,8 @@ from policy.search import build
 from policy.shapes import Cuts, Shape
 from twin.costs import open_links
 from twin.estimate import Estimator
-from twin.plan import Plan
 from twin.split import stage_start
+from twin.stages import slots, warmup_of
 
 Float = NDArray[np.float64]
 Enough = Callable[[Float], NDArray[np.bool_]]
@@ -77,6 +76,7 @@ def _least_ns(
     sends = across.occupancy + across.latency
     times = [blocks.times(shape, k) for k in range(n)]
     fastest, m, found = min(f + b for f, b in times), timing.micro_batches, []
+    warmups = [warmup_of(slots(shape.order, shape.inner), m, depth) for depth in depths]
     for k, (forward, backward) in enumerate(times):
         pp, last = shape.inner[k][1], sum(pp for _, pp in shape.inner[: k + 1]) - 1
         down = sends[2 * k] if timing.blocking and k < n - 1 else 0
@@ -87,20 +87,13 @@ def _least_ns(
         held = np.maximum(longest - ends[1] - (ends[0] and pp == 1), 0)[:, None]
         if timing.schedule == "1f1b":
             fixed += sends.sum(axis=0) + (layers - 2) * fastest
-            warmups = {int(_warmup(estimator, plan, depth)[last]) for depth in depths}
-            least = [fixed - w * down + held * (each - w * forward - fastest) for w in warmups]
+            ahead = {int(warmup[last]) for warmup in warmups}
+            least = [fixed - w * down + held * (each - w * forward - fastest) for w in ahead]
             needed = np.maximum(np.minimum.reduce(least), held * each)
         else:
             needed = fixed + held * each
         found.append(np.where(across.alive, np.maximum(needed, 1.0), np.inf))
     return found
-
-
-def _warmup(estimator: Estimator, plan: Plan, depth: int) -> NDArray[np.int64]:
-    """Forwards before the first backward of each stage with so much extra warm-up (S,)."""
-    timing = estimator.pipeline(replace(plan, extra_warmup=depth), open_links(estimator.cluster.size))
-    assert timing is not None, "open links are never dead"
-    return timing.warmup
 
 
 def _holds(caps: Sequence[int], shape: Shape, layers: int) -> bool:
