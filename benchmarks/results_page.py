@@ -129,9 +129,7 @@ def bound_line(chapter: Chapter) -> str:
         line += f" Without local SGD the bound is {share} lower; regret of synchronous runs is against that."
     if found.ceiling_tokens is not None and not found.exact:
         above = percent(found.ceiling_tokens / found.synchronous_tokens - 1)
-        line += (
-            f" Proven: no sequence of plans with shared sizes is more than {above} above it (its ceiling)."
-        )
+        line += f" Its ceiling: no sequence of plans with shared sizes is more than {above} above it."
     return line
 
 

@@ -225,7 +225,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
-@click.option("--prove", is_flag=True, help="Hold the bound against all plans, in minutes: its ceiling.")
+@click.option("--prove", is_flag=True, help="Hold the bound against all orders, cuts and shared sizes.")
 @click.option("--plots", type=FOLDER, metavar="DIR", help="Draw what was found into DIR, an SVG each.")
 @with_output
 def bench(
@@ -261,7 +261,7 @@ def bench(
     noises = options.parse_noises(perturb) if perturb else ()
     loads = options.parse_loads(load) if load else ()
     if prove and not bound:
-        raise UsageError("--prove holds the bound against all plans: leave --no-bound out")
+        raise UsageError("--prove is about the bound: leave --no-bound out")
     priced = ANY if prove else PRICED
     with out.console.progress() as progress:
         if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto:

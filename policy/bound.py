@@ -181,7 +181,6 @@ class _Paths:
         self.value = 0.0
         self.legs: list[Leg] = []
         self.on_leg: list[Family] = []
-        self.families: list[Family] = []
         self.candidates = 0
         self._find()
 
@@ -206,7 +205,7 @@ class _Paths:
         if not shapes:
             return None
         self._add_plain()
-        rate = np.stack([family.rate for family in self.families])
+        rate = np.stack([family.rate for family in self._chosen()])
         found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, shapes, progress)
         if found.plans:
             self.pool.add(found.plans)
@@ -223,14 +222,17 @@ class _Paths:
                 family.plan, routes=(), schedule=job.schedule, extra_warmup=job.extra_warmup, p2p=job.p2p,
                 chunks=job.chunks,
             )
-            for family in self.families
+            for family in self._chosen()
             if family.plan.sync is None
         ]  # fmt: skip
         self.pool.add(plan for plan in plain if not estimator.problems(plan))
-        self._find()
+
+    def _chosen(self) -> list[Family]:
+        """The families that are worth a place on a path now."""
+        return self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
 
     def _find(self) -> None:
-        self.families = families = self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
+        families = self._chosen()
         rate = np.stack([family.rate for family in families], axis=1)
         made = self.pool.made
         costs = moves(self.pool.estimator, [family.plan for family in families], made)

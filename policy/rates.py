@@ -118,7 +118,7 @@ def fastest_ns(estimator: Estimator, plan: Plan, cuts: Int, states: States, dept
     inner = [(share.tp, share.pp) for share in plan.shares]
     open_ = open_links(estimator.cluster.size)
     for pipeline, fits in estimator.pipelines(
-        plan.order, cuts, plan.dp, inner, plan.micro_batch, open_, depths
+        plan.order, cuts, plan.dp, inner, plan.micro_batch, open_, depths, exchange=False
     ):
         ns = kernel.iteration_ns(_with_links(pipeline, plan, *sent))
         here = np.ix_(fits, across.alive)

@@ -251,29 +251,23 @@ class Estimator:
         `DEAD` where memory does not suffice, a stage stays empty, the batch does not divide or a used link is
         dead.
         """
-        times = np.full(len(cuts), DEAD)
-        sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
-        across = None if sketch is None else self._crossings(sketch, links)
-        if sketch is None or across is None:
-            return times
-        costs = self._costs(sketch, np.asarray(cuts, dtype=np.int64))
-        fits = self._fits(costs)
-        if fits.any():
-            times[fits] = kernel.iteration_ns(durations.pipeline(sketch, costs.where(fits), across, slowdown))
+        times, depths = np.full(len(cuts), DEAD), [self.job.extra_warmup]
+        for timing, fits in self.pipelines(order, cuts, dp, inner, micro_batch, links, depths, slowdown):
+            times[fits] = kernel.iteration_ns(timing)
         return times
 
     def pipelines(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
-        links: LinkState, depths: Sequence[int],
+        links: LinkState, depths: Sequence[int], slowdown: Slowdown = None, *, exchange: bool = True,
     ) -> list[tuple[Pipeline, NDArray[np.bool_]]]:  # fmt: skip
         """For each extra warm-up of `depths` every duration of those of the plans `cuts` (P, n + 1) that fit
-        with it, and which do (P,); depths with which none does are left out. Nothing is sent for a tied
-        embedding, as in `pipeline` without `exchange`."""
+        with it, and which do (P,); depths with which none does are left out, as all are if a used link is
+        dead. `exchange` as in `pipeline`."""
         sketch = making.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
         across = None if sketch is None else self._crossings(sketch, links)
         if sketch is None or across is None:
             return []
-        if len(order) > 1:
+        if not exchange and len(order) > 1:
             across = replace(across, tied_ns=0)
         costs, found = self._costs(sketch, np.asarray(cuts, dtype=np.int64)), []
         for depth in depths:
@@ -282,7 +276,7 @@ class Estimator:
             fits = self._fits(known)
             if fits.any():
                 known = known.where(fits)
-                found.append((durations.pipeline(deep, known, across, None), fits))
+                found.append((durations.pipeline(deep, known, across, slowdown), fits))
         return found
 
     def fits_cuts(

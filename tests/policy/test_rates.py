@@ -100,8 +100,8 @@ def test_many_cuts_have_the_best_of_the_depths_that_fit(seed: int) -> None:
     plan = estimator.make((0, 1, 2), (1, 1, layers - 2), 1, ((1, 1),) * 3, 1)
     found = fastest_ns(estimator, plan, chosen, States.of(states), depths)
     for row, times in zip(chosen.tolist(), found.tolist(), strict=True):
-        each = [estimator.make((0, 1, 2), np.diff(row), 1, ((1, 1),) * 3, 1)]
-        every = [replace(one, extra_warmup=depth) for one in each for depth in depths]
+        made = estimator.make((0, 1, 2), np.diff(row), 1, ((1, 1),) * 3, 1)
+        every = [replace(made, extra_warmup=depth) for depth in depths]
         fitting = [one for one in every if not estimator.problems(one)]
         assert times == [min((estimator.iter_ns(one, s) for one in fitting), default=DEAD) for s in states]
     assert DEAD in found and (found != DEAD).any()
