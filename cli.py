@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import click
 
-from commands import asking, data, reading, replaying, training
+from commands import estimating as asking, data, inspecting as reading, replaying, training
 from commands.output import Output, shared_options
-from ingest.errors import TwinError
+from ingest.core.errors import TwinError
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from ingest import durable, resources
-from ingest.ingestion import ingest
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import HiPpoConfig, shipped
-from policy.hippo.course import Course, prepared
-from policy.hippo.rollout import WALK, greedy, played
-from policy.hippo.train import train
-from twin import scenario as scenarios
-from twin.scenario import Setup
+from ingest.core import durable, resources
+from ingest.pipeline.ingest import ingest
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
+from policy.hippo.env.training_task import Course, prepared
+from policy.hippo.training.rollout import WALK, greedy, played
+from policy.hippo.training.train import train
+from twin.scenario import prepare as scenarios
+from twin.scenario.prepare import Setup
 
 SCENARIO = "quad-70b"
 BUDGET: dict[str, Any] = {"iterations": 12, "evaluate_every": 4}

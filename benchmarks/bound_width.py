@@ -17,16 +17,16 @@ import time
 from pathlib import Path
 
 from benchmarks.tune_mpc import run
-from policy.bound import ANY, Bound, clairvoyant
-from policy.bound_grid import grid
-from policy.bound_plans import Pool, stretches
-from policy.hippo.agent import HiPpo
-from policy.mpc import Mpc
-from policy.protocol import Context, Decision, Policy
-from twin import scenario as scenarios
-from twin.plan import Plan
-from twin.scenario import Setup, prepare
-from twin.view import View
+from policy.bound.bound import ANY, Bound, clairvoyant
+from policy.bound.time_grid import grid
+from policy.bound.candidate_plans import Pool, stretches
+from policy.hippo.agent.agent import HiPpo
+from policy.control.mpc import Mpc
+from policy.core.protocol import Context, Decision, Policy
+from twin.scenario import prepare as scenarios
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup, prepare
+from twin.core.view import View
 
 SCENARIOS = ("tri-7b@wanify-aws8", "quad-70b", "storm")
 WIDTHS = ((0, 0), (24, 12), (96, 12), (192, 12))

@@ -8,13 +8,13 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.units import NS_PER_S, to_ns
-from twin.domain import LinkState
-from twin.kalman import LinkFilter, LinkParameters
-from twin.ou import Array, OuParameters
-from twin.scenario import load, prepare
-from twin.seeds import generator
-from twin.wan import Times, WanTrace
+from ingest.core.units import NS_PER_S, to_ns
+from twin.core.domain import LinkState
+from twin.filters.link_filter import LinkFilter, LinkParameters
+from twin.filters.ou_process import Array, OuParameters
+from twin.scenario.prepare import load, prepare
+from twin.core.seeds import generator
+from twin.traces.wan_trace import Times, WanTrace
 
 
 @dataclass(frozen=True, slots=True)

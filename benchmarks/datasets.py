@@ -12,10 +12,10 @@ from typing import Any
 
 import duckdb
 
-from ingest import query
-from ingest.ingestion import ingest
-from ingest.report import IngestReport
-from ingest.summary import Line, summarise
+from ingest.lake import lake_sql as query
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.ingest_report import IngestReport
+from ingest.lake.summary import Line, summarise
 
 HERE = Path(__file__).resolve().parents[1]
 TRACES = HERE.parent / "shared/traces"

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.tune_mpc import run
-from ingest.errors import InfeasibleError
-from ingest.units import BITS_PER_BYTE
-from policy import capacity
-from policy.hippo.agent import shipped_checkpoint
-from policy.registry import create
-from twin.estimate import Estimator
-from twin.scenario import Scenario, Setup, load, prepare
+from ingest.core.errors import InfeasibleError
+from ingest.core.units import BITS_PER_BYTE
+from policy.bound import capacity
+from policy.hippo.agent.agent import shipped_checkpoint
+from policy.core.registry import create
+from twin.estimate.estimator import Estimator
+from twin.scenario.prepare import Scenario, Setup, load, prepare
 
 POLICIES = ("single", "static", "greedy", "mpc", "hippo")
 

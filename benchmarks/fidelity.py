@@ -27,16 +27,17 @@ from benchmarks.fidelity_tables import (
 )
 from benchmarks.measured_memory import MEMORY_SETS, shape
 from benchmarks.measured_runs import DATA_SETS, ENERGY_SETS, Run
-from ingest.durable import replace
-from ingest.ingestion import ingest
-from ingest.units import GIB
-from twin import cases, memory
-from twin.answer import Constants, answer
-from twin.calibrate import calibrate
-from twin.compute import layer_times
-from twin.domain import Domain
-from twin.gpu import fabric, preset
-from twin.resolve import resolve
+from ingest.core.durable import replace
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import GIB
+from twin.cases import case_table as cases
+from twin.costs import memory
+from twin.cases.answer import Constants, answer
+from twin.calibration.calibrate import calibrate
+from twin.costs.layer_compute import layer_times
+from twin.core.domain import Domain
+from twin.core.gpu_models import fabric, preset
+from twin.cases.resolve import resolve
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 FIRST = {

@@ -9,11 +9,12 @@ import numpy as np
 
 from benchmarks.measured_memory import Stored
 from benchmarks.measured_runs import DataSet, Run
-from twin import cases, memory
-from twin.alternatives import ALTERNATIVES, sailor_bytes
-from twin.answer import answer, explain
-from twin.resolve import resolve
-from twin.uncertainty import MODELS, SCHEDULE
+from twin.cases import case_table as cases
+from twin.costs import memory
+from twin.pipeline.other_estimators import ALTERNATIVES, sailor_bytes
+from twin.cases.answer import answer, explain
+from twin.cases.resolve import resolve
+from twin.calibration.residual_quantiles import MODELS, SCHEDULE
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 LARGEST_LISTED = 40

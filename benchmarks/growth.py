@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.world import run
-from ingest.durable import replace
-from ingest.units import to_ns
+from ingest.core.durable import replace
+from ingest.core.units import to_ns
 from tests.worlds import toy_setup
-from twin.cluster import Engine, World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.wan import LinkSeries, trace
+from twin.world.world import Engine, World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.traces.wan_trace import LinkSeries, trace
 
 DAYS = (1, 7, 30)
 

@@ -73,7 +73,7 @@ def unpack(folder: Path) -> int:
 
 def ours(source: Path, store: Path) -> dict[str, Any]:
     """`twin ingest`."""
-    from ingest.ingestion import ingest
+    from ingest.pipeline.ingest import ingest
 
     report = ingest([source], store)
     return {"rows": sum(report.rows.values()), "rejected": report.rejected}

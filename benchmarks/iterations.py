@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from twin.profile_layers import LayerShape, build_layer
+from twin.calibration.profiled_layers import LayerShape, build_layer
 
 WARM_UPS, REPETITIONS = 3, 8
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.controller import step_cost, window
-from ingest import query
-from twin.forecast import FORECASTERS, Walk, intervals, tracked, walk
-from twin.intervals import Intervals
-from twin.ou import Array
-from twin.view import GAUSSIAN
+from ingest.lake import lake_sql as query
+from twin.filters.forecasters import FORECASTERS, Walk, intervals, tracked, walk
+from twin.filters.conformal_intervals import Intervals
+from twin.filters.ou_process import Array
+from twin.core.view import GAUSSIAN
 
 AHEAD = (1, 2, 5, 10)
 TRAIN_SHARE, LEAST = 0.7, 40

@@ -13,11 +13,11 @@ from timeit import repeat
 
 import numpy as np
 
-from ingest.durable import replace
-from twin.kernel import iteration_ns
-from twin.pipeline import Pipeline, warmup_depths
-from twin.plan import PointToPoint, Schedule
-from twin.referee import simulate
+from ingest.core.durable import replace
+from twin.pipeline.kernel import iteration_ns
+from twin.pipeline.pipeline import Pipeline, warmup_depths
+from twin.core.plan import PointToPoint, Schedule
+from twin.pipeline.reference_simulator import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = """gpu_model,gpus,layers,hidden,heads,seq,vocab,dtype,tp,pp,dp,micro_batch,global_batch
@@ -69,11 +69,11 @@ def referee_line() -> None:
 
 
 def search_line() -> None:
-    from twin.domain import Cluster, Domain, LinkState
-    from twin.estimate import Estimator
-    from twin.gpu import fabric, preset
-    from twin.job import JobSpec
-    from twin.transformer import preset as model
+    from twin.core.domain import Cluster, Domain, LinkState
+    from twin.estimate.estimator import Estimator
+    from twin.core.gpu_models import fabric, preset
+    from twin.core.job import JobSpec
+    from twin.core.transformer import preset as model
 
     kind = fabric("A100-80")
     site = Domain(
@@ -109,9 +109,9 @@ def search_line() -> None:
 
 def question_line() -> None:
     """Megatron's 1T on 3,072 A100, the row that Calculon's README asks: a fresh command, and one answer."""
-    from twin import cases
-    from twin.answer import answer
-    from twin.resolve import resolve
+    from twin.cases import case_table as cases
+    from twin.cases.answer import answer
+    from twin.cases.resolve import resolve
 
     header, row = QUESTION.split()
     cells = dict(zip(header.split(","), row.split(","), strict=True))

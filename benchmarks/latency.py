@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from ingest.errors import InfeasibleError
-from policy import registry
-from policy.hippo import decode
-from policy.hippo.agent import HiPpo, shipped_checkpoint
-from policy.hippo.config import CoordinatorConfig
-from policy.hippo.course import _links
-from policy.hippo.placing import place
-from policy.protocol import Context, Policy
-from twin.estimate import Estimator
-from twin.plan import Plan
-from twin.scenario import Scenario, Setup, assemble
-from twin.seeds import generator
-from twin.view import Forecast, View
+from ingest.core.errors import InfeasibleError
+from policy.core import registry
+from policy.hippo.decoding import sampling as decode
+from policy.hippo.agent.agent import HiPpo, shipped_checkpoint
+from policy.hippo.networks.hippo_config import CoordinatorConfig
+from policy.hippo.env.training_task import _links
+from policy.hippo.decoding.autoregressive import place
+from policy.core.protocol import Context, Policy
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+from twin.scenario.prepare import Scenario, Setup, assemble
+from twin.core.seeds import generator
+from twin.core.view import Forecast, View
 
 
 class Inside:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.durable import Disk
-from replay.events import payload_text
-from replay.log import RunReader, RunWriter, recover
+from ingest.core.durable import Disk
+from replay.log.events import payload_text
+from replay.log.run_log import RunReader, RunWriter, recover
 
 HEADER = {
     "scenario": {"cluster": {"domains": []}, "name": "benchmark"},

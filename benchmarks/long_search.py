@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.planners import first_view, microseconds, timed
-from ingest import durable
-from policy.bound_grid import grid
-from policy.search import Pool, best_plans, build, explore
-from replay.header import code_version
-from replay.observation import plan_from_json, plan_to_json
-from twin import scenario as scenarios
-from twin.domain import LinkState
-from twin.plan import Plan
-from twin.seeds import generator
+from ingest.core import durable
+from policy.bound.time_grid import grid
+from policy.search.plan_search import Pool, best_plans, build, explore
+from replay.store.run_header import code_version
+from replay.store.decision_codec import plan_from_json, plan_to_json
+from twin.scenario import prepare as scenarios
+from twin.core.domain import LinkState
+from twin.core.plan import Plan
+from twin.core.seeds import generator
 
 SPREADS = (0.05, 0.1, 0.2, 0.4)
 TAKEN = 40

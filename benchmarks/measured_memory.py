@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measured_runs import DataSet, Run, golden_memory, h200_memory
-from ingest.units import MIB
-from twin import memory
-from twin.transformer import Transformer
+from ingest.core.units import MIB
+from twin.costs import memory
+from twin.core.transformer import Transformer
 
 
 @dataclass(frozen=True)

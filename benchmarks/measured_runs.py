@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twin import cases
-from twin.answer import answer
-from twin.resolve import resolve
+from twin.cases import case_table as cases
+from twin.cases.answer import answer
+from twin.cases.resolve import resolve
 
 Cells = dict[str, str]
 

@@ -31,7 +31,7 @@ import pyarrow.parquet  # noqa: F401
 import pytest
 
 import policy.registry  # noqa: F401 - with twin and numba; none of them imports replay
-from ingest.durable import replace
+from ingest.core.durable import replace
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("segment", "recovery", "log", "verification")

@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.results import trained
 from benchmarks.tune_mpc import run
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.agent import HiPpo, shipped_checkpoint
-from policy.protocol import Policy
-from replay.judge import student
-from twin import scenario as scenarios
-from twin.scenario import prepare
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.agent.agent import HiPpo, shipped_checkpoint
+from policy.core.protocol import Policy
+from replay.metrics.paired_comparison import student
+from twin.scenario import prepare as scenarios
+from twin.scenario.prepare import prepare
 
 SCENARIOS = ("quad-70b", "storm", "geant-70b", "octo-175b", "planet-405b", "tri-7b@wanify-aws8")
 UNSEARCHED = {"search": False}

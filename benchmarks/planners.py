@@ -17,20 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.errors import InfeasibleError
-from policy import registry
-from policy.hippo.agent import shipped_checkpoint
-from policy.hippo.course import _links
-from policy.protocol import Context, Policy
-from policy.search import best_plans
-from twin import scenario as scenarios
-from twin.cluster import World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.plan import Plan
-from twin.scenario import Setup, assemble
-from twin.seeds import generator
-from twin.view import View
+from ingest.core.errors import InfeasibleError
+from policy.core import registry
+from policy.hippo.agent.agent import shipped_checkpoint
+from policy.hippo.env.training_task import _links
+from policy.core.protocol import Context, Policy
+from policy.search.plan_search import best_plans
+from twin.scenario import prepare as scenarios
+from twin.world.world import World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup, assemble
+from twin.core.seeds import generator
+from twin.core.view import View
 
 SEARCHED = ("tri-7b", "quad-70b", "octo-175b", "planet-405b")
 

@@ -26,10 +26,10 @@ import numpy as np
 from benchmarks import log as rates
 from benchmarks import upgrade
 from benchmarks.reliability_groups import GROUPS, HEAD, Group, row
-from ingest.durable import replace
-from replay.crew import cores
-from replay.header import code_version
-from replay.log import FLUSH_EVENTS, RunReader, RunWriter, recover
+from ingest.core.durable import replace
+from replay.bench.worker_pool import cores
+from replay.store.run_header import code_version
+from replay.log.run_log import FLUSH_EVENTS, RunReader, RunWriter, recover
 
 ROOT = Path(__file__).resolve().parents[1]
 Makers = dict[str, Callable[[], str]]

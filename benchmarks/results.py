@@ -24,13 +24,13 @@ from pathlib import Path
 from benchmarks import long_search, results_page, results_plots, ship_hippo
 from benchmarks.results_runs import GROUPS, chapter, key, planned
 from benchmarks.results_tables import Result
-from ingest import durable, resources
-from ingest.ingestion import ingest
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import shipped
-from replay.bench_runs import play
-from replay.crew import Crew, cores
-from replay.header import code_version
+from ingest.core import durable, resources
+from ingest.pipeline.ingest import ingest
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import shipped
+from replay.bench.cells import play
+from replay.bench.worker_pool import Crew, cores
+from replay.store.run_header import code_version
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.results_tables import Figure, Result, asked, fine, ms, reach, signed, table
-from replay.bench_result import Json, regret
-from replay.judge import Verdict, student
-from replay.words import percent
+from replay.bench.result import Json, regret
+from replay.metrics.paired_comparison import Verdict, student
+from replay.metrics.formatting import percent
 
 Values = Sequence[float]
 POLICY = "hippo"

@@ -12,12 +12,12 @@ from benchmarks.results_kpis import kpis, summary
 from benchmarks.results_plots import PLOTS
 from benchmarks.results_tables import JUDGED, Result, alone, saved, table
 from benchmarks.results_text import PAGE
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.agent import shipped_checkpoint
-from replay import bench_table
-from replay.bench_plots import Written
-from replay.bench_result import Chapter
-from replay.words import percent
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.agent.agent import shipped_checkpoint
+from commands.show import bench_table
+from replay.bench.plots import Written
+from replay.bench.result import Chapter
+from replay.metrics.formatting import percent
 
 BEGIN = "<!-- written by `make results` -->"
 END = "<!-- until here -->"

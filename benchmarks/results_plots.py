@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.results_tables import Result
-from replay import bench_plots
-from replay.bench_drawing import Panel
-from replay.bench_plots import Written
+from replay.bench import plots as bench_plots
+from replay.bench.chart_style import Panel
+from replay.bench.plots import Written
 
 PLOTS = ("regret", "noise", "front", "latency")
 """What the page has a place for; its tables show the rest."""

@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-from policy import registry
-from replay import bench_front, options
-from replay.bench import assembled, at_load, fixed_plans, seeded
-from replay.bench_result import Chapter
-from replay.bench_runs import Cell, Outcome
-from replay.bench_world import World
-from replay.crew import Crew
-from twin.disturbance_settings import Noise
-from twin.scenario import digest as scenario_digest
+from policy.core import registry
+from replay.bench import fronts as bench_front
+from replay.run import scenario_overrides as options
+from replay.bench.bench import assembled, at_load, fixed_plans, seeded
+from replay.bench.result import Chapter
+from replay.bench.cells import Cell, Outcome
+from replay.bench.bench_world import World
+from replay.bench.worker_pool import Crew
+from twin.settings.disturbances import Noise
+from twin.scenario.prepare import digest as scenario_digest
 
 CORE = ("static", "single", "mpc", "hippo")
 OTHERS = tuple(name for name in registry.POLICIES if name not in CORE)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.bench_load import Steadiness, steadiness
-from replay.bench_result import Chapter, Json
-from replay.bench_stats import Versus
-from replay.judge import Verdict, student
-from replay.kpis import Kpis
-from replay.words import milliseconds, per_billion, per_token, percent
+from replay.bench.load import Steadiness, steadiness
+from replay.bench.result import Chapter, Json
+from replay.bench.paired_statistics import Versus
+from replay.metrics.paired_comparison import Verdict, student
+from replay.metrics.kpis import Kpis
+from replay.metrics.formatting import milliseconds, per_billion, per_token, percent
 
 JUDGED = ("hippo", "mpc")
 Figure = Callable[[Kpis], float | None]

@@ -7,14 +7,14 @@ import torch
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
-from policy.hippo import actions as encoding
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.course import Course
-from policy.hippo.decode import replayed, sample
-from policy.hippo.gym import PlanVectorEnv
-from policy.hippo.judge import case, judge
-from policy.hippo.rollout import tensors
-from policy.hippo.upper import MASKED, Sizes, UpperAgent
+from policy.hippo.decoding import action_encoding as encoding
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.env.training_task import Course
+from policy.hippo.decoding.sampling import replayed, sample
+from policy.hippo.env.gym import PlanVectorEnv
+from policy.hippo.decoding.log_probability import case, judge
+from policy.hippo.training.rollout import tensors
+from policy.hippo.networks.upper_agent import MASKED, Sizes, UpperAgent
 
 
 class Wrapped(VecEnv):

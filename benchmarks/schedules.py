@@ -10,15 +10,15 @@ from timeit import repeat
 
 import numpy as np
 
-from ingest.units import GIB
-from twin import kernel, ordered, orders
-from twin.domain import Cluster, Domain, LinkState
-from twin.estimate import Estimator
-from twin.gpu import fabric, preset
-from twin.job import JobSpec
-from twin.pipeline import Pipeline, boundary_count, warmup_depths
-from twin.plan import Plan, PointToPoint, Schedule
-from twin.transformer import preset as model
+from ingest.core.units import GIB
+from twin.pipeline import kernel, fixed_order_kernel as ordered, operation_order as orders
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.gpu_models import fabric, preset
+from twin.core.job import JobSpec
+from twin.pipeline.pipeline import Pipeline, boundary_count, warmup_depths
+from twin.core.plan import Plan, PointToPoint, Schedule
+from twin.core.transformer import preset as model
 
 DOMAINS, MICRO_BATCHES = 4, 32
 LATENCIES_S = (0.0, 0.01, 0.05, 0.15)

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ingest import resources
-from ingest.ingestion import ingest
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import shipped
-from policy.hippo.train import train
-from twin import scenario as scenarios
+from ingest.core import resources
+from ingest.pipeline.ingest import ingest
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import shipped
+from policy.hippo.training.train import train
+from twin.scenario import prepare as scenarios
 
 SOURCES = (("tri-7b", "synthetic-tri"), ("quad-70b", "synthetic-quad"), ("octo-175b", "synthetic-octo"))
 

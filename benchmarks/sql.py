@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from replay import sql
-from replay.compaction import compact
-from replay.log import RunWriter
+from replay.sql import query as sql
+from replay.log.compaction import compact
+from replay.log.run_log import RunWriter
 from tests.histories import history, totals
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -33,28 +33,28 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from benchmarks.sb3 import SameNetworks, Wrapped
-from ingest import resources
-from ingest.errors import UsageError
-from ingest.ingestion import ingest
-from ingest.units import to_ns
-from policy import registry
-from policy.hippo import actions as encoding
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import HiPpoConfig, shipped
-from policy.hippo.course import Course, prepared
-from policy.hippo.decode import sample
-from policy.hippo.features import Situation
-from policy.hippo.gym import PlanVectorEnv, observed
-from policy.hippo.practice import Practice
-from policy.hippo.rollout import collect, played
-from policy.hippo.standing import Update
-from policy.hippo.train import Company, train
-from policy.knobs import plain
-from policy.protocol import Context, Policy
-from twin import scenario as scenarios
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.view import Forecast, View
+from ingest.core import resources
+from ingest.core.errors import UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import to_ns
+from policy.core import registry
+from policy.hippo.decoding import action_encoding as encoding
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
+from policy.hippo.env.training_task import Course, prepared
+from policy.hippo.decoding.sampling import sample
+from policy.hippo.tables.features import Situation
+from policy.hippo.env.gym import PlanVectorEnv, observed
+from policy.hippo.training.learner import Practice
+from policy.hippo.training.rollout import collect, played
+from policy.hippo.training.training_state import Update
+from policy.hippo.training.train import Company, train
+from policy.control.knobs import plain
+from policy.core.protocol import Context, Policy
+from twin.scenario import prepare as scenarios
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.core.view import Forecast, View
 
 SCENARIO, STEPPED, TURNS = "quad-70b", 1024, 3
 FIXED = ("static", "single", "megatron", "mast", "hyperion", "atlas", "sailor", "alpa", "dtfm")

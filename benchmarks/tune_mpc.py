@@ -15,17 +15,17 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from ingest.units import NS_PER_S
-from policy.mpc import Mpc, Tuning
-from policy.objective import Objective, Outcome
-from policy.protocol import Context, Policy
-from policy.registry import create
-from twin.cluster import World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.past import warm
-from twin.scenario import Setup, load, prepare, sensing
-from twin.seeds import generator
+from ingest.core.units import NS_PER_S
+from policy.control.mpc import Mpc, Tuning
+from policy.core.objective import Objective, Outcome
+from policy.core.protocol import Context, Policy
+from policy.core.registry import create
+from twin.world.world import World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.filters.filter_history import warm
+from twin.scenario.prepare import Setup, load, prepare, sensing
+from twin.core.seeds import generator
 
 HORIZONS_S = (1800.0, 3600.0, 7200.0)
 MARGINS = (0.01, 0.02, 0.04, 0.08)

@@ -13,9 +13,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from replay import sql, views
-from replay.compaction import compact
-from replay.log import RunReader
+from replay.sql import query as sql, views
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader
 
 ROOT = Path(__file__).resolve().parents[1]
 WRITERS = ("log", "segment", "events", "payloads", "streams", "contents")

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tests.worlds import toy_setup
-from twin.cluster import Engine, World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.world.world import Engine, World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 K = 8
 Steps = Mapping[tuple[int, int], Sequence[tuple[float, float]]]

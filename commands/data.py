@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from commands.output import PATH, Output, command, with_output
-from ingest.errors import InputError, UsageError
+from ingest.core.errors import InputError, UsageError
 
 
 @command
@@ -22,8 +22,8 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
       twin ingest traces/
       twin ingest --follow measured/
     """
-    from ingest.ingestion import ingest as read
-    from replay import show_data as show
+    from ingest.pipeline.ingest import ingest as read
+    from commands.show import data as show
 
     if following:
         follow(out, paths)
@@ -39,8 +39,8 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
 
 def follow(out: Output, paths: tuple[Path, ...]) -> None:
     """`twin ingest --follow`: until Ctrl-C, then what was taken."""
-    from ingest import follow as following
-    from replay import show_data as show
+    from ingest.pipeline import follow as following
+    from commands.show import data as show
 
     done = following.Followed()
     out.console.note("taking in what is added; Ctrl-C ends it")
@@ -62,9 +62,9 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
       twin fetch --list
       twin fetch skyplane-grids
     """
-    from ingest import catalogue
-    from ingest import fetch as fetching
-    from replay import show_data as show
+    from ingest.public import catalogue
+    from ingest.public import fetch as fetching
+    from commands.show import data as show
 
     if listed == (name is not None):
         raise UsageError("say the NAME of a data set, or --list")
@@ -93,8 +93,8 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
       twin traces my-links --drop
       twin traces cloudpilot-iperf3 --plot out.svg
     """
-    from ingest import lake, summary
-    from replay import show_data as show
+    from ingest.lake import lake, summary
+    from commands.show import data as show
 
     if (plot is not None) + drop != (name is not None):
         raise UsageError("NAME belongs to --plot FILE or to --drop, one of them")
@@ -103,8 +103,8 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         out.show(held.to_json(), lambda console: show.dropped(console, held))
         return
     if name is not None and plot is not None:
-        from ingest import durable
-        from ingest.plot import picture
+        from ingest.core import durable
+        from ingest.lake.plot import picture
 
         stored = durable.replace(plot, picture(out.store, name, plot))
         drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
@@ -123,7 +123,7 @@ def synth(out: Output, directory: Path) -> None:
     \b
     Example: twin synth /tmp/traces
     """
-    from ingest.synth import write
+    from ingest.public.synthesise import write
 
     written = [str(path) for path in write(directory)]
     out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from replay.console import Console
+    from commands.show.console import Console
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -25,7 +25,7 @@ class Output:
     @property
     def console(self) -> "Console":
         """Tables on stdout, progress on stderr."""
-        from replay.console import Console
+        from commands.show.console import Console
 
         return Console(quiet=self.as_json)
 

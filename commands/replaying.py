@@ -21,10 +21,10 @@ from commands.options import (
     window_option,
 )
 from commands.output import FOLDER, Output, command, with_output
-from ingest.errors import UsageError
+from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from replay.console import Console
+    from commands.show.console import Console
 
 Json = dict[str, Any]
 Render = Callable[["Console"], None]
@@ -78,8 +78,9 @@ def replay(
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
-    from replay import options, runner, runs
-    from replay import show_run as show
+    from replay.run import scenario_overrides as options, runner
+    from replay.store import run_index as runs
+    from commands.show import run as show
 
     refuse_strangers("--run" if logged else "--resume" if resume else "")
     refuse_checkpoint(policy, checkpoint)
@@ -131,7 +132,7 @@ def cut_of(begin: str | None, end: str | None) -> Any:
     Raises:
         UsageError: one is no time, or --window is given beside them.
     """
-    from twin.cuts import Cut
+    from twin.traces.time_range import Cut
 
     cut = Cut.parse(begin, end)
     source = click.get_current_context().get_parameter_source("window")
@@ -146,7 +147,7 @@ def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
     Raises:
         UsageError: it is not learned, or there is no such policy.
     """
-    from policy import registry
+    from policy.core import registry
 
     if policy is not None and checkpoint is not None and not registry.entry(policy).learned:
         raise UsageError(f"--checkpoint: {policy} is not learned and takes none")
@@ -157,8 +158,10 @@ def again(
     until: float | None, links: tuple[str, ...],
 ) -> None:  # fmt: skip
     """`twin replay --run`: the run once more, or with another policy or other links."""
-    from replay import options, rerun, runs, whatif
-    from replay import show_whatif as show
+    from replay.run import scenario_overrides as options, whatif
+    from replay.audit import rerun
+    from replay.store import run_index as runs
+    from commands.show import whatif as show
 
     run_id = runs.find(out.store, run, branches=False)
     if policy is None and not links:
@@ -189,9 +192,9 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     \b
     Example: twin offpolicy latest --policy mpc
     """
-    from replay import offpolicy as estimation
-    from replay import runs
-    from replay import show_whatif as show
+    from replay.offpolicy import evaluation as estimation
+    from replay.store import run_index as runs
+    from commands.show import whatif as show
 
     refuse_checkpoint(policy, checkpoint)
     run_ids = [runs.find(out.store, run) for run in logged]
@@ -246,12 +249,14 @@ def bench(
       twin bench -s queue --seeds 5 --load 0.8,1.2
       twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
     """
-    from policy import registry
-    from policy.bound import ANY, PRICED
-    from replay import bench as benchmark
-    from replay import bench_front, bench_log, bench_table, compare, options
-    from replay import show_run as show
-    from replay.bench_world import World
+    from policy.core import registry
+    from policy.bound.bound import ANY, PRICED
+    from replay.bench import bench as benchmark
+    from replay.bench import fronts as bench_front, result_events as bench_log, comparison as compare
+    from commands.show import bench_table
+    from replay.run import scenario_overrides as options
+    from commands.show import run as show
+    from replay.bench.bench_world import World
 
     chosen = policies or compare.DEFAULT_POLICIES
     if not any(registry.entry(name).learned for name in chosen):
@@ -292,8 +297,8 @@ def with_plots(
     out: Output, found: Json, render: Render, chapters: Iterable[Any], folder: Path
 ) -> tuple[Json, Render]:
     """Draw chapters into `folder`; what is shown, with the files that were written."""
-    from replay import bench_plots
-    from replay.bench_drawing import Panel
+    from replay.bench import plots as bench_plots
+    from replay.bench.chart_style import Panel
 
     written = bench_plots.write(out.store, [Panel.of(chapter) for chapter in chapters], folder)
 

@@ -7,10 +7,10 @@ import click
 
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
 from commands.output import PATH, Output, command, with_output
-from ingest.errors import UsageError
+from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from replay.retrain import RetrainResult
+    from replay.training.retrain import RetrainResult
 
 
 @command
@@ -61,9 +61,10 @@ def train(
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
     """
-    from replay import options, training
-    from replay import show_training as show
-    from replay.live import Live
+    from replay.run import scenario_overrides as options
+    from replay.training import training_run as training
+    from commands.show import training as show
+    from commands.show.live_curve import Live
 
     team = training.Team(workers, ray, distributed)
     tell = {"tell": Live(out.console).tell} if live else {}
@@ -75,7 +76,7 @@ def train(
             progress=progress, **tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
-        from replay.tensorboard import export
+        from replay.report.tensorboard import export
 
         out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
@@ -116,16 +117,16 @@ def retrain(
     if sum((once, every is not None, cron is not None, on_drift)) != 1:
         raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
     if once:
-        from replay import retrain as training
-        from replay import show_training as show
-        from twin.scenario import load
+        from replay.training import retrain as training
+        from commands.show import training as show
+        from twin.scenario.prepare import load
 
         with out.console.progress() as progress:
             done = training.once(out.store, load(scenario), dataset=dataset, progress=progress).to_json()
         out.show(done, lambda console: show.retrained(console, done))
         return
-    from replay import schedule, service
-    from replay import show_training as show
+    from replay.training import schedule, scheduled_retraining as service
+    from commands.show import training as show
 
     task = schedule.WATCHED if on_drift else schedule.SCHEDULED
     when = schedule.LOOK if every is None else every
@@ -151,11 +152,11 @@ def policies(out: Output, rollback: bool) -> None:
       twin policies
       twin policies --rollback
     """
-    from replay import show_training as show
-    from replay import status
+    from commands.show import training as show
+    from replay.metrics import store_status as status
 
     if rollback:
-        from replay.rollback import rollback as go_back
+        from replay.training.rollback import rollback as go_back
 
         back = go_back(out.store)
         out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))

@@ -7,8 +7,10 @@ from pathlib import Path
 from click.testing import CliRunner
 
 import cli
-from twin import answer, memory, resolve, solve, uncertainty
-from twin.columns import COLUMNS, NOTES
+from twin.cases import answer, resolve, inverse as solve
+from twin.costs import memory
+from twin.calibration import residual_quantiles as uncertainty
+from twin.cases.case_columns import COLUMNS, NOTES
 
 OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ("iter_s", "s", "one iteration: the last stage's end of backward, gradient reduction and update"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from replay.log import RunWriter
+from replay.log.run_log import RunWriter
 
 Row = tuple[int, str, dict[str, Any], dict[str, Any]]
 """(sim_ns, type, payload, wall)."""

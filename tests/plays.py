@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from twin.cluster import Engine, World
-from twin.estimate import Estimator
-from twin.facts import Fact, Trigger
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.world.world import Engine, World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Fact, Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 Answer = Callable[[Trigger], Plan | None]
 

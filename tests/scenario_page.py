@@ -11,7 +11,12 @@ from textwrap import dedent
 
 from pydantic import BaseModel
 
-from twin import disturbance_settings, gpu, settings, transformer, wan_settings
+from twin.settings import (
+    disturbances as disturbance_settings,
+    scenario_file as settings,
+    wan_links as wan_settings,
+)
+from twin.core import gpu_models as gpu, transformer
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scenarios.md"
 MODULES = (settings, wan_settings, disturbance_settings)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from ingest import query
-from ingest.ingestion import ingest
-from ingest.report import FileResult
+from ingest.lake import lake_sql as query
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.ingest_report import FileResult
 
 
 class Sets:

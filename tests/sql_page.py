@@ -9,8 +9,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from replay.header import environment
-from replay.sql import describe, query, render
+from replay.store.run_header import environment
+from replay.sql.query import describe, query, render
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "sql.md"
@@ -53,9 +53,9 @@ def _section(found: re.Match[str], store: Path) -> str:
 
 def replayed(store: Path) -> None:
     """A store with one run of each policy in the world of tri-7b."""
-    from ingest.ingestion import ingest
-    from replay import runner
-    from twin.scenario import load
+    from ingest.pipeline.ingest import ingest
+    from replay.run import runner
+    from twin.scenario.prepare import load
 
     ingest([ROOT / "traces"], store)
     for policy in POLICIES:
@@ -66,6 +66,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         replayed(Path(folder))
         made = page(DOCUMENT.read_text(encoding="utf-8"), Path(folder))
-    from ingest.durable import replace
+    from ingest.core.durable import replace
 
     replace(DOCUMENT, made.encode())

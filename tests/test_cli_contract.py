@@ -14,13 +14,13 @@ import pytest
 from tally import tally
 
 import cli
-from ingest.durable import Lock
-from ingest.errors import LockedError
-from replay import champion, runs
-from replay.judge import Verdict
-from replay.log import RunReader, RunWriter
-from replay.retrain import RetrainResult
-from replay.training import TrainingResult
+from ingest.core.durable import Lock
+from ingest.core.errors import LockedError
+from replay.store import checkpoint_registry as champion, run_index as runs
+from replay.metrics.paired_comparison import Verdict
+from replay.log.run_log import RunReader, RunWriter
+from replay.training.retrain import RetrainResult
+from replay.training.training_run import TrainingResult
 
 ROOT = Path(__file__).resolve().parents[1]
 Call = Callable[..., "Done"]
@@ -58,9 +58,9 @@ def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped traces, a run of `static` and a run of `single` in the world of tri-7b."""
-    from ingest.ingestion import ingest
-    from replay import runner
-    from twin.scenario import load
+    from ingest.pipeline.ingest import ingest
+    from replay.run import runner
+    from twin.scenario.prepare import load
 
     store = tmp_path_factory.mktemp("contract") / "store"
     ingest([ROOT / "traces"], store)
@@ -285,22 +285,22 @@ def test_a_second_writer_is_told_who_holds_the_lock(store: Path, call: Call, com
 
 
 INTERRUPTED = {
-    "ingest": ("ingest.ingestion.ingest", ["ingest", "traces"]),
-    "fetch": ("ingest.fetch.fetch", ["fetch", "wanify-aws8"]),
-    "train": ("replay.training.train", ["train"]),
-    "replay": ("replay.runner.run", ["replay", "-p", "static"]),
-    "replay --resume": ("replay.runner.resume", ["replay", "--resume", STATIC]),
-    "replay --run": ("replay.rerun.again", ["replay", "--run", STATIC]),
-    "what if": ("replay.whatif.what_if", ["replay", "--run", STATIC, "--policy", "single"]),
-    "offpolicy": ("replay.offpolicy.estimate", ["offpolicy", STATIC, "--policy", "single"]),
-    "bench": ("replay.compare.compare", ["bench"]),
-    "audit": ("replay.audit.audit", ["audit", STATIC]),
-    "compact": ("replay.compaction.compact", ["compact", STATIC]),
-    "report": ("replay.report.write", ["report", STATIC]),
-    "trace": ("replay.trace.write", ["trace", STATIC]),
-    "retrain": ("replay.retrain.once", ["retrain", "--once"]),
-    "retrain --every": ("replay.service.follow", ["retrain", "--every", "6h"]),
-    "retrain --on-drift": ("replay.service.follow", ["retrain", "--on-drift"]),
+    "ingest": ("ingest.pipeline.ingest.ingest", ["ingest", "traces"]),
+    "fetch": ("ingest.public.fetch.fetch", ["fetch", "wanify-aws8"]),
+    "train": ("replay.training.training_run.train", ["train"]),
+    "replay": ("replay.run.runner.run", ["replay", "-p", "static"]),
+    "replay --resume": ("replay.run.runner.resume", ["replay", "--resume", STATIC]),
+    "replay --run": ("replay.audit.rerun.again", ["replay", "--run", STATIC]),
+    "what if": ("replay.run.whatif.what_if", ["replay", "--run", STATIC, "--policy", "single"]),
+    "offpolicy": ("replay.offpolicy.evaluation.estimate", ["offpolicy", STATIC, "--policy", "single"]),
+    "bench": ("replay.bench.comparison.compare", ["bench"]),
+    "audit": ("replay.audit.audit.audit", ["audit", STATIC]),
+    "compact": ("replay.log.compaction.compact", ["compact", STATIC]),
+    "report": ("replay.report.page.write", ["report", STATIC]),
+    "trace": ("replay.report.chrome_trace.write", ["trace", STATIC]),
+    "retrain": ("replay.training.retrain.once", ["retrain", "--once"]),
+    "retrain --every": ("replay.training.scheduled_retraining.follow", ["retrain", "--every", "6h"]),
+    "retrain --on-drift": ("replay.training.scheduled_retraining.follow", ["retrain", "--on-drift"]),
 }
 
 
@@ -329,7 +329,7 @@ def test_each_retraining_of_a_schedule_is_a_line(
             tell("next: soon")
             show(found)
 
-    monkeypatch.setattr("replay.service.follow", twice)
+    monkeypatch.setattr("replay.training.scheduled_retraining.follow", twice)
     done = call(kept, "retrain", *when, "--json")
     assert [json.loads(line) for line in done.out.splitlines()] == [found.to_json()] * 2
     assert done.err.count("next: soon") == 2
@@ -400,7 +400,7 @@ def test_train_tells_what_it_left(
     made = TrainingResult(
         "run-1" if finished else None, "ab" * 32, Path("x.pt"), -1.5, 2.0, 3, finished, finished
     )
-    monkeypatch.setattr("replay.training.train", lambda *_, **__: made)
+    monkeypatch.setattr("replay.training.training_run.train", lambda *_, **__: made)
     for form in ([], ["--json"]):
         done = call(kept, "train", *form)
         assert done.code == (0 if finished else 130) and ("ab" * 32) in done.out.decode()
@@ -412,7 +412,7 @@ def test_retrain_tells_its_verdict(
 ) -> None:
     verdict = Verdict("tokens", 0.02, 0.01, 0.03)
     made = RetrainResult("run-1", None, "ab" * 32, promoted, "because", (verdict,), "cd" * 32)
-    monkeypatch.setattr("replay.retrain.once", lambda *_, **__: made)
+    monkeypatch.setattr("replay.training.retrain.once", lambda *_, **__: made)
     told = call(kept, "retrain", "--once", "--json").json
     assert told["promoted"] is promoted and told["verdicts"][0]["low"] == 0.01
     assert ("promoted" if promoted else "rejected") in call(kept, "retrain", "--once").out.decode()

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 import cli
 from tests import estimate_page
-from twin.columns import COLUMNS
+from twin.cases.case_columns import COLUMNS
 
 ISSUE_COLUMNS = """
 gpu_model gpus gpus_per_node intra_node_bps inter_node_bps layers hidden heads kv_heads ffn vocab seq dtype

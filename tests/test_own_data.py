@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ingest import dataset
-from ingest.ingestion import ingest
-from ingest.schema import TABLES
-from ingest.validate import ADDED
-from replay.sql import query
+from ingest.parsing import dataset
+from ingest.pipeline.ingest import ingest
+from ingest.lake.schema import TABLES
+from ingest.lake.validate import ADDED
+from replay.sql.query import query
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 import cli
-from policy.registry import POLICIES, SCHEDULES
-from twin.window import split
+from policy.core.registry import POLICIES, SCHEDULES
+from twin.settings.window import split
 
 
 def rows(page: str) -> list[list[str]]:

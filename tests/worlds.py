@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ingest.units import to_ns
-from twin.domain import Matrix
-from twin.kalman import LinkParameters
-from twin.ou import OuParameters
-from twin.scenario import Scenario, Setup, assemble
-from twin.wan import LinkSeries, WanTrace, trace
+from ingest.core.units import to_ns
+from twin.core.domain import Matrix
+from twin.filters.link_filter import LinkParameters
+from twin.filters.ou_process import OuParameters
+from twin.scenario.prepare import Scenario, Setup, assemble
+from twin.traces.wan_trace import LinkSeries, WanTrace, trace
 
 
 def toy_scenario(size: int = 3, **changes: Any) -> Scenario:

@@ -15,15 +15,16 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest import cells, csvfile, units
-from ingest.cells import Column
-from ingest.config import suggestion
-from ingest.dataset import DatasetOptions
-from ingest.errors import InputError, UsageError
-from ingest.reader import Batch
-from ingest.schema import TABLES
-from ingest.source import Source
-from ingest.validate import ADDED
+from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
+from ingest.core import units
+from ingest.parsing.cell_conversion import Column
+from ingest.core.config import suggestion
+from ingest.parsing.dataset import DatasetOptions
+from ingest.core.errors import InputError, UsageError
+from ingest.parsing.reader import Batch
+from ingest.lake.schema import TABLES
+from ingest.parsing.source import Source
+from ingest.lake.validate import ADDED
 
 _PARQUET = b"PAR1"
 _OWN = (*ADDED, "source_row")

@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 from malformed import NUMBERS, TIMES, mutants
 from tally import tally
 
-from ingest import dataset, query, registry
-from ingest.dataset import DatasetOptions
-from ingest.errors import InputError
-from ingest.ingestion import ingest
-from ingest.parts import in_time_order
-from ingest.reader import identified
-from ingest.schema import TABLES
-from ingest.source import HEAD_BYTES, from_bytes
-from ingest.unit import Unit
+from ingest.parsing import dataset
+from ingest.lake import lake_sql as query
+from ingest.readers import registry
+from ingest.parsing.dataset import DatasetOptions
+from ingest.core.errors import InputError
+from ingest.pipeline.ingest import ingest
+from ingest.lake.part_writer import in_time_order
+from ingest.parsing.reader import identified
+from ingest.lake.schema import TABLES
+from ingest.parsing.source import HEAD_BYTES, from_bytes
+from ingest.pipeline.transaction import Unit
 
 EXAMPLES = int(os.environ.get("TWIN_FUZZ", "25"))
 MOST_MIB = 300

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from ingest import resources
-from ingest.errors import InfeasibleError
-from ingest.ingestion import ingest
-from policy import registry
-from policy.search import best_plans
+from ingest.core import resources
+from ingest.core.errors import InfeasibleError
+from ingest.pipeline.ingest import ingest
+from policy.core import registry
+from policy.search.plan_search import best_plans
 from tests.policy.views import context, view
-from twin import scenario as scenarios
-from twin.domain import LinkState
-from twin.estimate import DEAD, Estimator
+from twin.scenario import prepare as scenarios
+from twin.core.domain import LinkState
+from twin.estimate.estimator import DEAD, Estimator
 
 MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
 SCENARIOS = ("tri-7b", "quad-70b", "geant-70b", "storm", "octo-175b")

@@ -6,24 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError, NotFoundError, UsageError
-from policy import registry
-from policy.protocol import Context, Decision, Policy
+from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
+from policy.core import registry
+from policy.core.protocol import Context, Decision, Policy
 from tests.worlds import toy_setup
-from twin.cluster import World
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.plan import Schedule
-from twin.scenario import Setup
-from twin.seeds import generator
-from twin.view import Forecast, View
+from twin.world.world import World
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.plan import Schedule
+from twin.scenario.prepare import Setup
+from twin.core.seeds import generator
+from twin.core.view import Forecast, View
 
 NAMES = registry.names()
 
 
 def checkpoint() -> Path:
-    from policy.hippo.agent import shipped_checkpoint
+    from policy.hippo.agent.agent import shipped_checkpoint
 
     return shipped_checkpoint()
 

@@ -7,12 +7,13 @@ from pathlib import Path, PurePath
 import pytest
 from formats import KITS, Kit, tarred
 
-from ingest import lake, query, registry
-from ingest.errors import InputError
-from ingest.ingestion import ingest
-from ingest.report import IngestReport
-from ingest.schema import TABLES
-from ingest.source import HEAD_BYTES
+from ingest.lake import lake, lake_sql as query
+from ingest.readers import registry
+from ingest.core.errors import InputError
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.ingest_report import IngestReport
+from ingest.lake.schema import TABLES
+from ingest.parsing.source import HEAD_BYTES
 
 each = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.reader)
 spoilt = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from pathlib import Path
 
-from ingest.durable import Disk
+from ingest.core.durable import Disk
 
 
 class Crash(BaseException):

@@ -11,11 +11,12 @@ import workload
 from disks import FAULTS, Crash, FailingDisk, RememberingDisk, leave
 from histories import history
 
-from ingest.durable import DISK, Disk
-from ingest.errors import DamageError, LockedError, StorageError, TwinError, UsageError
-from replay import contents, recovery, sql
-from replay.compaction import Compaction, compact, tidy
-from replay.log import RunReader, RunWriter, recover
+from ingest.core.durable import DISK, Disk
+from ingest.core.errors import DamageError, LockedError, StorageError, TwinError, UsageError
+from replay.log import segment_index as contents, recovery
+from replay.sql import query as sql
+from replay.log.compaction import Compaction, compact, tidy
+from replay.log.run_log import RunReader, RunWriter, recover
 
 EVENTS, PER_FLUSH, PIECE = 48, 5, 20
 

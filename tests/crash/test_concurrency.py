@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import workload
 
-from ingest.errors import LockedError
-from replay import sql
-from replay.log import RunReader, RunWriter
+from ingest.core.errors import LockedError
+from replay.sql import query as sql
+from replay.log.run_log import RunReader, RunWriter
 
 QUESTIONS = 20 * workload.EFFORT
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log"])
+PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 
 
 def write_until_told(run_dir: Path, pipe: Connection) -> None:

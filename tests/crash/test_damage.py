@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import workload
 
-from ingest.errors import DamageError
-from replay.log import RunReader
+from ingest.core.errors import DamageError
+from replay.log.run_log import RunReader
 
 EVENTS, PER_FLUSH = 30, 12
 

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import workload
 
-from replay import audit, runner, runs
-from replay.header import from_payload
-from replay.log import RunReader, RunWriter
-from replay.sinks import DivergenceError
+from replay.audit import audit
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.store.run_header import from_payload
+from replay.log.run_log import RunReader, RunWriter
+from replay.store.event_sinks import DivergenceError
 from tests.replay.toys import toy_run, without_lake
 
 CIRCUMSTANCES = list(product(("greedy", "mpc", "static", "single"), ("0", "1", "random"), ("1", "8")))

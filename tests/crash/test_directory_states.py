@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import workload
 
-from ingest.errors import DamageError, LockedError, NotFoundError, StorageError
-from replay import segment
-from replay.log import Finding, RunReader, RunWriter, recover
-from replay.streams import Streams
+from ingest.core.errors import DamageError, LockedError, NotFoundError, StorageError
+from replay.log import segment
+from replay.log.run_log import Finding, RunReader, RunWriter, recover
+from replay.log.running_digests import Streams
 
 EVENTS, PER_FLUSH = 48, 5
 
@@ -313,8 +313,8 @@ def test_a_directory_that_cannot_be_written_can_be_audited(
     def refuse(path: Path) -> None:
         raise StorageError(f"{path}: read-only")
 
-    monkeypatch.setattr("replay.recovery.Lock", refuse)
-    monkeypatch.setattr("replay.log.Lock", refuse)
+    monkeypatch.setattr("replay.log.recovery.Lock", refuse)
+    monkeypatch.setattr("replay.log.run_log.Lock", refuse)
     (run / ".lock").unlink()
     assert RunReader(run).verify() == []
     assert len(list(RunReader(run).events())) == EVENTS + 1

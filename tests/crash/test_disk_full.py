@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import workload
 
-from ingest.errors import StorageError
+from ingest.core.errors import StorageError
 
 EVENTS, PER_FLUSH = 300, 100
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log"])
+PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 SIZES = [1, 100, 300, 600, 900, *range(1200, 12000, 700)]
 
 

@@ -16,10 +16,10 @@ from disks import Crash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.durable import Disk
-from replay import recovery, segment, verification
-from replay.compaction import compact
-from replay.log import RunReader
+from ingest.core.durable import Disk
+from replay.log import recovery, segment, verification
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader
 
 EVENTS = 24
 SEEDS = st.integers(0, 2**32 - 1)

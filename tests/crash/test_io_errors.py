@@ -6,8 +6,8 @@ import pytest
 import workload
 from disks import FAULTS, Crash, FailingDisk
 
-from ingest.errors import StorageError
-from replay.log import RunReader, RunWriter
+from ingest.core.errors import StorageError
+from replay.log.run_log import RunReader, RunWriter
 
 EVENTS, PER_FLUSH = 12 * min(workload.EFFORT, 5), 3
 HARMLESS = ("short write", "interrupted")

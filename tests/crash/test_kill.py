@@ -14,7 +14,7 @@ KILLS_PER_RUN = 10
 LONGEST_S = 0.08
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log"])
+PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 
 
 def writer(run_dir: Path, pipe: Connection) -> None:

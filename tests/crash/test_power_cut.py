@@ -8,8 +8,8 @@ import pytest
 import workload
 from disks import RememberingDisk, State, leave
 
-from ingest.errors import DamageError
-from replay.log import RunReader, recover
+from ingest.core.errors import DamageError
+from replay.log.run_log import RunReader, recover
 
 PER_FLUSH = 3
 SYNCS = ("data", "data name", "manifest", "manifest name")

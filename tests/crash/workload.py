@@ -7,8 +7,8 @@ from typing import Any
 from histories import started
 from tally import EFFORT, tally
 
-from ingest.durable import DISK, Disk
-from replay.log import RunReader, RunWriter
+from ingest.core.durable import DISK, Disk
+from replay.log.run_log import RunReader, RunWriter
 
 __all__ = ["EFFORT", "event", "stored", "tally", "write"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from replay import events
-from replay.compaction import compact
-from replay.log import RunReader
-from replay.sql import query, render
+from replay.log import events
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader
+from replay.sql.query import query, render
 
 GOLDEN = Path(__file__).parent
 LOGS = sorted(path.parent for path in GOLDEN.glob("*/run"))
@@ -113,7 +113,7 @@ def test_every_format_is_kept() -> None:
 if __name__ == "__main__":
     import tempfile
 
-    from ingest.durable import put
+    from ingest.core.durable import put
 
     for log in LOGS:
         if not (log / "expected.json").exists():

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ingest import query
-from ingest.ingestion import ingest
+from ingest.lake import lake_sql as query
+from ingest.pipeline.ingest import ingest
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from formats import LINKS, RUN, iperf_bytes, lines, link, tarred, zipped
 
-from ingest import archive, query
-from ingest.errors import InputError
-from ingest.ingestion import ingest
+from ingest.parsing import archive
+from ingest.lake import lake_sql as query
+from ingest.core.errors import InputError
+from ingest.pipeline.ingest import ingest
 
 CSV = lines(LINKS, link(), link())
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from formats import RUN, iperf_bytes, lines
 
-from ingest.errors import InputError
+from ingest.core.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ streams = 4
 
 @pytest.mark.parametrize("stated", ['delimiter = "ab"', "[values]\nnobody = 1", '[values]\nrtt_s = "fast"'])
 def test_columns_refuses_values_that_do_not_fit(put, stated: str) -> None:  # type: ignore[no-untyped-def]
-    from ingest.errors import UsageError
+    from ingest.core.errors import UsageError
 
     toml = f'reader = "columns"\ntable = "link_samples"\n{stated}\n'.encode()
     with pytest.raises(UsageError, match=r"delimiter|nobody|rtt_s"):

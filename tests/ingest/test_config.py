@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from ingest import resources
-from ingest.config import Config, load, suggestion
-from ingest.errors import UsageError
+from ingest.core import resources
+from ingest.core.config import Config, load, suggestion
+from ingest.core.errors import UsageError
 
 
 class Inner(Config):

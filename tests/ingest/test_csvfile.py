@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest import cells, csvfile
-from ingest.errors import InputError
-from ingest.source import Source, from_bytes
+from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
+from ingest.core.errors import InputError
+from ingest.parsing.source import Source, from_bytes
 
 NAMES = ["a", "b"]
 

@@ -7,10 +7,10 @@ import pytest
 from kit import lines
 from kits_links import edge, graph
 
-from ingest import lake, query
-from ingest.errors import InputError, UsageError
-from ingest.ingestion import ingest
-from ingest.routing import routes
+from ingest.lake import lake, lake_sql as query
+from ingest.core.errors import InputError, UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.routing import routes
 
 # a - b - d and a - c - d with equal capacities, and a thin direct link a - d
 DIAMOND = {

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from formats import LINKS, lines, link
 
-from ingest import dataset
-from ingest.discover import data_sets
-from ingest.errors import InputError, UsageError
+from ingest.parsing import dataset
+from ingest.pipeline.discover import data_sets
+from ingest.core.errors import InputError, UsageError
 
 
 def make(root: Path, *files: str) -> None:

@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
-from ingest.durable import TEMPORARY, Disk, Lock, put, put_file, remove, replace
-from ingest.errors import ExistsError, LockedError, StorageError, TwinError
+from ingest.core.durable import TEMPORARY, Disk, Lock, put, put_file, remove, replace
+from ingest.core.errors import ExistsError, LockedError, StorageError, TwinError
 
 
 class Calls(Disk):

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from ingest import catalogue, dataset, fetch, registry
-from ingest.catalogue import Address, Entry, Item, Member
-from ingest.errors import InputError, NotFoundError
-from ingest.ingestion import ingest
+from ingest.public import catalogue, fetch
+from ingest.parsing import dataset
+from ingest.readers import registry
+from ingest.public.catalogue import Address, Entry, Item, Member
+from ingest.core.errors import InputError, NotFoundError
+from ingest.pipeline.ingest import ingest
 
 CONTENT = {"a.csv": b"one\n", "below/b.csv": b"two\n"}
 

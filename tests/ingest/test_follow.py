@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from formats import LINKS, RUN, iperf_bytes, lines, link
 
-from ingest import follow, lake, query
-from ingest.ingestion import ingest
+from ingest.pipeline import follow
+from ingest.lake import lake, lake_sql as query
+from ingest.pipeline.ingest import ingest
 
 
 def rows(store: Path) -> list[float]:

@@ -13,9 +13,11 @@ import pytest
 from formats import LINKS, iperf_bytes, lines, link, tarred
 from tally import EFFORT
 
-from ingest import durable, lake, query, unit
-from ingest.errors import DamageError, InputError, LockedError, NotFoundError, StorageError
-from ingest.ingestion import ingest
+from ingest.core import durable
+from ingest.lake import lake, lake_sql as query
+from ingest.pipeline import transaction as unit
+from ingest.core.errors import DamageError, InputError, LockedError, NotFoundError, StorageError
+from ingest.pipeline.ingest import ingest
 
 
 def run(number: int) -> tuple[str, bytes]:
@@ -243,7 +245,7 @@ def test_a_pipe_or_a_dangling_link_does_not_hang(tmp_path: Path, store: Path) ->
 def test_two_readers_that_claim_a_file_are_named(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingest import registry
+    from ingest.readers import registry
 
     monkeypatch.setattr(registry, "READERS", (*registry.READERS, registry.by_name("columns")))
     with pytest.raises(InputError, match="several readers claim it"):
@@ -255,7 +257,7 @@ def test_a_reader_by_name_is_not_asked_whether_it_can(tmp_path: Path, store: Pat
     with pytest.raises(InputError, match="its columns fit no table"):
         ingest([folder], store)
     fill(folder, {"dataset.toml": b'reader = "colums"'})
-    from ingest.errors import UsageError
+    from ingest.core.errors import UsageError
 
     with pytest.raises(UsageError, match="no reader is called 'colums'"):
         ingest([folder], store)
@@ -271,7 +273,7 @@ def test_one_writer_at_a_time(tmp_path: Path, store: Path) -> None:
 def test_a_large_file_is_written_while_it_is_read(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingest import csvfile, source
+    from ingest.parsing import csv_blocks as csvfile, source
 
     rows = [link(str(n), ts=f"2024-01-01T00:{n // 60 % 60:02d}:{n % 60:02d}Z") for n in range(3000)]
     rows[77], rows[2999] = link("x"), link("-1")
@@ -391,7 +393,7 @@ def test_damage_is_named(tmp_path: Path, store: Path) -> None:
 
 
 def test_views_of_an_empty_store_are_empty(store: Path) -> None:
-    from ingest.schema import TABLES
+    from ingest.lake.schema import TABLES
 
     connection = query.connect(store)
     for table, schema in TABLES.items():

@@ -7,8 +7,8 @@ from formats import LINKS, link
 from kit import lines
 from sets import Sets
 
-from ingest import dataset
-from ingest.errors import UsageError
+from ingest.parsing import dataset
+from ingest.core.errors import UsageError
 
 
 def test_the_reason_is_shown_and_the_rest_is_read(tmp_path: Path) -> None:

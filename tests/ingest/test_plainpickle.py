@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest import plainpickle
-from ingest.errors import InputError
+from ingest.parsing import safe_pickle as plainpickle
+from ingest.core.errors import InputError
 
 ROW = np.arange(5.0)
 

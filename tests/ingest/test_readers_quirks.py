@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from formats import GRID, LOG, grid, lines, reading, snapshot, wanify
 
-from ingest import lake
+from ingest.lake import lake
 
 
 def assumptions(tmp_path: Path) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from ingest import lake, query
-from ingest.ingestion import ingest
-from ingest.report import IngestReport
+from ingest.lake import lake, lake_sql as query
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.ingest_report import IngestReport
 
 pytestmark = pytest.mark.shared
 
@@ -249,7 +249,7 @@ def test_philly_rows_and_figures(shared: Path, sql) -> None:  # type: ignore[no-
 
 
 def test_a_folder_of_collections_names_each_set(shared: Path, tmp_path: Path) -> None:
-    from ingest.discover import data_sets
+    from ingest.pipeline.discover import data_sets
 
     names = {item.options.name for item in data_sets([shared / "traces"])}
     folders = {p.name for kind in ("wan", "gpu") for p in (shared / "traces" / kind).iterdir() if p.is_dir()}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ingest.statistics import autocorrelation_time_s, blocks, dynamics, marginal
+from ingest.lake.series_statistics import autocorrelation_time_s, blocks, dynamics, marginal
 
 
 def ar1(n: int, a: float, seed: int = 0) -> np.ndarray:

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import NotFoundError, UsageError
-from ingest.ingestion import ingest
-from ingest.summary import COLUMNS, Line, sparkline, summarise
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.lake.summary import COLUMNS, Line, sparkline, summarise
 
 TOML = 'name = "mine"\nreader = "columns"\ntable = "link_samples"\nlicence = "MIT"\nsynthetic = true\n'
 
@@ -83,7 +83,7 @@ def test_sparkline_is_scaled_to_its_largest_and_blank_where_there_is_nothing() -
 
 
 def test_a_plot_shows_every_series_and_is_the_same_each_time(tmp_path: Path) -> None:
-    from ingest.plot import picture
+    from ingest.lake.plot import picture
 
     rows = [
         f"2024-01-01T{n // 60:02d}:{n % 60:02d}:00Z,a,{dst},{100 + n},0.1" for n in range(900) for dst in "bc"

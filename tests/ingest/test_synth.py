@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest import resources, synth
-from ingest.errors import InputError
-from ingest.figures import FILE_NAME, OCTO_SITES, QUAD_SITES, series_figures
-from ingest.ingestion import ingest
-from ingest.schema import TABLES
+from ingest.core import resources
+from ingest.public import synthesise as synth
+from ingest.core.errors import InputError
+from ingest.public.link_statistics import FILE_NAME, OCTO_SITES, QUAD_SITES, series_figures
+from ingest.pipeline.ingest import ingest
+from ingest.lake.schema import TABLES
 
 
 @pytest.fixture(scope="module")

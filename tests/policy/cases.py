@@ -5,14 +5,14 @@ from itertools import combinations, product
 
 import numpy as np
 
-from policy.search import best_plans
-from policy.shapes import Shape, choices, orders
-from twin.domain import Cluster, Domain, LinkState
-from twin.estimate import Estimator
-from twin.gpu import preset
-from twin.job import JobSpec
-from twin.plan import Plan
-from twin.transformer import Transformer
+from policy.search.plan_search import best_plans
+from policy.search.plan_shapes import Shape, choices, orders
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.gpu_models import preset
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
+from twin.core.transformer import Transformer
 
 
 def model(blocks: int = 8) -> Transformer:

@@ -5,13 +5,13 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from policy.alpa import Alpa, AlpaNative, _options, block_points, solutions
-from policy.stage_tables import Filling
+from policy.planners.alpa import Alpa, AlpaNative, _options, block_points, solutions
+from policy.kit.stage_cost_tables import Filling
 from tests.policy.cases import cluster, links, model, random_case
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.transformer import preset
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.transformer import preset
 
 
 def brute_force(tables: list[list[Filling]], count: int) -> float:

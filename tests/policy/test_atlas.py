@@ -1,10 +1,10 @@
 from itertools import product
 
-from policy.atlas import Atlas, candidates, greedy_fill
+from policy.planners.atlas import Atlas, candidates, greedy_fill
 from tests.policy.cases import cluster, model, random_case
 from tests.policy.views import context, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
 
 
 def test_stages_are_dealt_greedily_in_order() -> None:

@@ -5,22 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError
-from ingest.units import NS_PER_S
-from policy.greedy import Greedy
-from policy.mpc import Mpc, Tuning
-from policy.protocol import Context, Decision, Policy
-from policy.search import best_plans
-from policy.single import Single
-from policy.static import Static, equal_cuts, megatron_sizes
+from ingest.core.errors import InfeasibleError
+from ingest.core.units import NS_PER_S
+from policy.baselines.greedy import Greedy
+from policy.control.mpc import Mpc, Tuning
+from policy.core.protocol import Context, Decision, Policy
+from policy.search.plan_search import best_plans
+from policy.baselines.single import Single
+from policy.baselines.static import Static, equal_cuts, megatron_sizes
 from tests.policy.cases import cluster, model
 from tests.worlds import toy_setup
-from twin.domain import Cluster
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.moving import needs_restart
-from twin.plan import Plan
-from twin.view import Forecast, View
+from twin.core.domain import Cluster
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.costs.migration import needs_restart
+from twin.core.plan import Plan
+from twin.core.view import Forecast, View
 
 SPEED = (1.0, 0.0, 0.0)
 HORIZONS_S = (0.0, 60.0, 600.0)

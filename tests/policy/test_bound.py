@@ -5,28 +5,28 @@ from math import inf
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError
-from ingest.units import NS_PER_S
-from policy.bound import PRICED, Bound, clairvoyant
-from policy.bound_grid import grid, moves
-from policy.bound_plans import Pool
-from policy.bound_static import best_fixed, every_plan
-from policy.hippo.agent import shipped_checkpoint
-from policy.knobs import deepened
-from policy.protocol import Context
-from policy.registry import create, names
-from policy.search import best_plans
+from ingest.core.errors import InfeasibleError
+from ingest.core.units import NS_PER_S
+from policy.bound.bound import PRICED, Bound, clairvoyant
+from policy.bound.time_grid import grid, moves
+from policy.bound.candidate_plans import Pool
+from policy.bound.best_fixed_plan import best_fixed, every_plan
+from policy.hippo.agent.agent import shipped_checkpoint
+from policy.control.knobs import deepened
+from policy.core.protocol import Context
+from policy.core.registry import create, names
+from policy.search.plan_search import best_plans
 from tests.plays import of_type, plan_over, play, totals
 from tests.policy.cases import cluster, model
 from tests.policy.test_bound_path import enumerated
 from tests.worlds import toy_setup, toy_wan
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.job import JobSpec
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.seeds import generator
-from twin.wan import LinkSeries, WanTrace, trace
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.core.seeds import generator
+from twin.traces.wan_trace import LinkSeries, WanTrace, trace
 
 RESTART_S = 11.35
 

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from policy.bound_path import best_path, to_go
+from policy.bound.best_path import best_path, to_go
 
 Array = np.ndarray
 

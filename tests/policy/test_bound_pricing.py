@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from policy import bound_pricing
-from policy.bound import clairvoyant
-from policy.bound_grid import Grid, grid
-from policy.bound_path import best_path
-from policy.bound_pricing import SLACK, Cells, failing, most_by, price, space_of
-from policy.bound_sieve import cuts_of, plans_of
-from policy.bound_static import every_shape
-from policy.knobs import deepened
-from policy.rates import per_second
-from policy.search import build
-from policy.turned import turned_ns
+from policy.bound import pricing as bound_pricing
+from policy.bound.bound import clairvoyant
+from policy.bound.time_grid import Grid, grid
+from policy.bound.best_path import best_path
+from policy.bound.pricing import SLACK, Cells, failing, most_by, price, space_of
+from policy.bound.pruning import cuts_of, plans_of
+from policy.bound.best_fixed_plan import every_shape
+from policy.control.knobs import deepened
+from twin.estimate.link_state_times import per_second
+from policy.search.plan_search import build
+from policy.bound.best_relay_times import turned_ns
 from tests.policy.test_bound import RESTART_S, restless, tiny
 from tests.worlds import toy_wan
-from twin.estimate import Estimator
-from twin.plan import Plan
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
 
 Float = NDArray[np.float64]
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from policy.bound_grid import grid
-from policy.bound_sieve import Blocks, cuts_of, first_sieve, plans_of
-from policy.bound_static import every_shape
-from policy.knobs import DEPTHS
-from policy.rates import fastest_ns, per_second
-from policy.search import build
+from policy.bound.time_grid import grid
+from policy.bound.pruning import Blocks, cuts_of, first_sieve, plans_of
+from policy.bound.best_fixed_plan import every_shape
+from policy.control.knobs import DEPTHS
+from twin.estimate.link_state_times import fastest_ns, per_second
+from policy.search.plan_search import build
 from tests.policy.test_bound import RESTART_S, restless, tiny
 from tests.worlds import toy_wan
-from twin.estimate import Estimator
-from twin.plan import Schedule
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Schedule
 
 
 @pytest.mark.parametrize("depths", [(0,), (2,), DEPTHS])

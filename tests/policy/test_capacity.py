@@ -6,15 +6,15 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from policy.bound_static import every_plan
-from policy.capacity import tokens_per_s
+from policy.bound.best_fixed_plan import every_plan
+from policy.bound.capacity import tokens_per_s
 from tests.worlds import toy_setup
-from twin.compute import LayerTimes
-from twin.costs import open_links
-from twin.domain import Domain
-from twin.estimate import Estimator
-from twin.plan import Recompute
-from twin.transformer import Transformer
+from twin.costs.layer_compute import LayerTimes
+from twin.estimate.resource_use import open_links
+from twin.core.domain import Domain
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Recompute
+from twin.core.transformer import Transformer
 
 
 def slow_in(factor: dict[str, tuple[float, float]]):  # type: ignore[no-untyped-def]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.choice import choose
-from policy.protocol import Candidate
+from policy.control.decision_rule import choose
+from policy.core.protocol import Candidate
 from tests.policy.test_baselines import estimator, view
-from twin.plan import Plan
+from twin.core.plan import Plan
 
 INF = float("inf")
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy.crosspipe import DEEPER, CrossPipe, link_class
-from policy.megatron import sized
+from policy.planners.crosspipe import DEEPER, CrossPipe, link_class
+from policy.planners.megatron import sized
 from tests.policy.cases import cluster, links, model
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
 
 
 def small(batch: int = 64) -> Estimator:

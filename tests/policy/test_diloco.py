@@ -5,15 +5,15 @@ from itertools import product
 
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.diloco import INNER_STEPS, DiLoCo
-from policy.replicated import replicated
+from ingest.core.errors import InfeasibleError
+from policy.planners.diloco import INNER_STEPS, DiLoCo
+from policy.kit.replica_plans import replicated
 from tests.policy.cases import cluster, model
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.plan import Sync
-from twin.transformer import preset
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Sync
+from twin.core.transformer import preset
 
 
 def test_the_choice_is_the_least_time_per_token_of_all_replicas_and_h() -> None:

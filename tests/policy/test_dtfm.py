@@ -6,15 +6,15 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from policy import dtfm_costs
-from policy.dtfm import DtFm, DtFmNative, path, sizes
-from policy.dtfm_costs import reduce_s, shortest_path
+from policy.kit import dtfm_costs
+from policy.planners.dtfm import DtFm, DtFmNative, path, sizes
+from policy.kit.dtfm_costs import reduce_s, shortest_path
 from tests.policy.cases import cluster, links, model
 from tests.policy.views import context, flat, view
-from twin.domain import Cluster
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.plan import Plan
+from twin.core.domain import Cluster
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
 
 
 def symmetric(size: int, rng: np.random.Generator) -> np.ndarray:

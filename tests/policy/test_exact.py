@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from policy.exact import Lines, exact_ns
-from twin.kernel import DEAD, iteration_ns
-from twin.pipeline import Pipeline, warmup_depths
-from twin.plan import PointToPoint, Schedule
+from twin.estimate.mixed_shapes_kernel import Lines, exact_ns
+from twin.pipeline.kernel import DEAD, iteration_ns
+from twin.pipeline.pipeline import Pipeline, warmup_depths
+from twin.core.plan import PointToPoint, Schedule
 
 PLANS, STATES, DOMAINS = 60, 11, 3
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policy import fixed_front
-from policy.bound_grid import grid
-from policy.bound_static import every_plan
-from replay import compare, pareto
+from policy.bound import fixed_plan_front as fixed_front
+from policy.bound.time_grid import grid
+from policy.bound.best_fixed_plan import every_plan
+from replay.bench import comparison as compare
+from replay.metrics import pareto
 from tests.replay.toys import BPS, STEPS, toy_run, without_lake
 from tests.worlds import toy_setup
 

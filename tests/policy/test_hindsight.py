@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.units import NS_PER_S
-from policy.hindsight import LOOKED_BACK, TIMES, Hindsight
-from policy.horizon import egress_usd, pause_s
-from policy.objective import Objective, Outcome
+from ingest.core.units import NS_PER_S
+from policy.control.break_even import LOOKED_BACK, TIMES, Hindsight
+from policy.control.horizon import egress_usd, pause_s
+from policy.core.objective import Objective, Outcome
 from tests.policy.test_baselines import dead, estimator, view
-from twin.estimate import Estimator
-from twin.plan import Plan
-from twin.view import View
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+from twin.core.view import View
 
 SPEED = Objective((1.0, 0.0, 0.0), Outcome(10.0, 0.5, 1.0))
 FAST, SLOW = 1e11, 1e8

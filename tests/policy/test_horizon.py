@@ -5,13 +5,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from policy.horizon import SCENARIOS, Asked, Outages, ahead, egress_usd, pause_s, per_iteration
-from policy.objective import Objective, Outcome
-from policy.search import best_plans
+from policy.control.horizon import SCENARIOS, Asked, Outages, ahead, egress_usd, pause_s, per_iteration
+from policy.core.objective import Objective, Outcome
+from policy.search.plan_search import best_plans
 from tests.policy.cases import random_case
-from twin.estimate import Estimator, Move
-from twin.plan import Plan
-from twin.view import Forecast
+from twin.estimate.estimator import Estimator, Move
+from twin.core.plan import Plan
+from twin.core.view import Forecast
 
 NONE = Outages(np.zeros((2, 2)), np.zeros((2, 2)))
 

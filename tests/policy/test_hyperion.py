@@ -5,12 +5,12 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from policy.hyperion import Hyperion, HyperionNative, crossings_s, least_bottleneck, tier_orders
-from policy.stage_tables import Filling, filling
+from policy.planners.hyperion import Hyperion, HyperionNative, crossings_s, least_bottleneck, tier_orders
+from policy.kit.stage_cost_tables import Filling, filling
 from tests.policy.cases import cluster, model, random_case
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
 
 
 def exhaustive(tiers: list[Filling]) -> float:

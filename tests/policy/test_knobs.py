@@ -3,17 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy.horizon import Outages, ahead
-from policy.knobs import DEPTHS, LONGER, Knobs, deepened, plain
-from policy.objective import Objective, Outcome
-from policy.protocol import Candidate, Context, Decision
-from policy.routed import time_ns
+from policy.control.horizon import Outages, ahead
+from policy.control.knobs import DEPTHS, LONGER, Knobs, deepened, plain
+from policy.core.objective import Objective, Outcome
+from policy.core.protocol import Candidate, Context, Decision
+from policy.control.relayed_times import time_ns
 from tests.plays import plan_over
 from tests.policy.views import flat, view
 from tests.worlds import toy_setup
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.plan import Plan, Sync
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan, Sync
 
 SPEED = (1.0, 0.0, 0.0)
 
@@ -141,7 +141,7 @@ def test_another_candidate_must_not_stop_training_for_longer(monkeypatch: pytest
     short, long = (estimator.move(running, each, slow).seconds for each in (few, many))
     assert long > LONGER * short and estimator.iter_ns(many, slow) < estimator.iter_ns(few, slow)
     for most, expected in ((LONGER, few), (2 * long / short, many)):
-        monkeypatch.setattr("policy.knobs.LONGER", most)
+        monkeypatch.setattr("policy.control.knobs.LONGER", most)
         decision = asked(estimator, slow, Decision(few, "", candidates), plan=running, horizon_s=7200.0)
         assert decision.plan is not None and plain(decision.plan) == expected
 

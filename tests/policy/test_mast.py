@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.mast import Mast
-from policy.megatron import sized
+from ingest.core.errors import InfeasibleError
+from policy.planners.mast import Mast
+from policy.planners.megatron import sized
 from tests.policy.cases import cluster, model
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.transformer import preset
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.transformer import preset
 
 
 def test_the_auction_is_won_by_the_fastest_domain_and_ties_by_the_tightest() -> None:

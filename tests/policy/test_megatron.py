@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.even import deal, stage_layers
-from policy.megatron import Megatron, levels
+from ingest.core.errors import InfeasibleError
+from policy.kit.even_stages import deal, stage_layers
+from policy.planners.megatron import Megatron, levels
 from tests.policy.cases import cluster, model
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.plan import Plan
-from twin.transformer import preset
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
+from twin.core.transformer import preset
 
 
 def planned(estimator: Estimator) -> Plan:

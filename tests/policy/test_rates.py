@@ -4,12 +4,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from policy.rates import States, crossings, fastest_ns, iteration_ns, per_second, route_bps
-from policy.search import best_plans
+from twin.estimate.link_state_times import States, crossings, fastest_ns, iteration_ns, per_second, route_bps
+from policy.search.plan_search import best_plans
 from tests.policy.cases import links, random_case
-from twin.domain import Cluster, LinkState
-from twin.estimate import DEAD, Estimator
-from twin.plan import Schedule
+from twin.core.domain import Cluster, LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.plan import Schedule
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.objective import Objective, Outcome
-from policy.recourse import Prospects
+from policy.core.objective import Objective, Outcome
+from policy.core.recourse import Prospects
 
 SPEED = Objective((1.0, 0.0, 0.0), Outcome(10.0, 0.5, 1.0))
 

@@ -4,13 +4,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from policy.horizon import Outages, ahead
-from policy.rates import States
-from policy.relays import LOOKED_AT, Relays, soonest, through_bps
+from policy.control.horizon import Outages, ahead
+from twin.estimate.link_state_times import States
+from policy.control.relay_links import LOOKED_AT, Relays, soonest, through_bps
 from tests.policy.cases import cluster, links
 from tests.policy.views import flat
-from twin.domain import Cluster
-from twin.view import Forecast
+from twin.core.domain import Cluster
+from twin.core.view import Forecast
 
 BITS = 1e8
 

@@ -6,12 +6,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from policy.rates import States, iteration_ns
-from policy.routed import time_ns, times_ns
+from twin.estimate.link_state_times import States, iteration_ns
+from policy.control.relayed_times import time_ns, times_ns
 from tests.plays import durations, hold, plan_over, play
 from tests.policy.cases import fastest, random_case
 from tests.worlds import toy_setup
-from twin.estimate import Estimator
+from twin.estimate.estimator import Estimator
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,18 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from policy.even import Closest
-from policy.sailor import Sailor, SailorNative, _answers, region_orders
-from policy.sailor_program import Program
+from policy.kit.even_stages import Closest
+from policy.planners.sailor import Sailor, SailorNative, _answers, region_orders
+from policy.kit.sailor_program import Program
 from tests.policy.cases import cluster, links, model, random_case
 from tests.policy.views import context, flat, view
-from twin.alternatives import sailor_ns
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.pipeline import Pipeline
-from twin.plan import Plan
-from twin.view import View
+from twin.pipeline.other_estimators import sailor_ns
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.pipeline.pipeline import Pipeline
+from twin.core.plan import Plan
+from twin.core.view import View
 
 
 def dealt(program: Program, order: tuple[int, ...], counts: tuple[int, ...]) -> float:

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy.closed_form import climbed, estimated, tables
-from policy.scoring import Rows, Scorer, joined, row_of
-from policy.search import build, shape_of
+from policy.search.closed_form import climbed, estimated, tables
+from policy.search.batch_scoring import Rows, Scorer, joined, row_of
+from policy.search.plan_search import build, shape_of
 from tests.policy.cases import cluster, every_cut, every_shape, links, model, random_case
-from twin.domain import LinkState
-from twin.estimate import DEAD, Estimator
-from twin.job import JobSpec
-from twin.plan import Schedule
+from twin.core.domain import LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Schedule
 
 Case = tuple[Estimator, LinkState]
 

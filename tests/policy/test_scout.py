@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy import scout, search
-from policy.horizon import Asked, Horizon, Outages, ahead
-from policy.objective import Objective, Outcome
-from policy.scout import Scout
-from policy.search import shape_of
+from policy.control import candidate_search as scout
+from policy.search import plan_search as search
+from policy.control.horizon import Asked, Horizon, Outages, ahead
+from policy.core.objective import Objective, Outcome
+from policy.control.candidate_search import Scout
+from policy.search.plan_search import shape_of
 from tests.policy.test_baselines import dead, estimator, view
-from twin.estimate import Estimator
-from twin.view import View
+from twin.estimate.estimator import Estimator
+from twin.core.view import View
 
 SPEED = Objective((1.0, 0.0, 0.0), Outcome(10.0, 0.5, 1.0))
 CHEAP = Objective((0.0, 0.0, 1.0), Outcome(10.0, 0.5, 1.0))

@@ -3,15 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policy import paths
-from policy.closed_form import tables
-from policy.scoring import row_of
-from policy.search import best_plans, build, neighbours, shape_of
-from policy.shapes import Shape, orders
+from policy.search import domain_orders as paths
+from policy.search.closed_form import tables
+from policy.search.batch_scoring import row_of
+from policy.search.plan_search import best_plans, build, neighbours, shape_of
+from policy.search.plan_shapes import Shape, orders
 from tests.policy.cases import cluster, every_cut, every_shape, links, model, random_case
-from twin.domain import LinkState
-from twin.estimate import DEAD, Estimator
-from twin.job import JobSpec
+from twin.core.domain import LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.job import JobSpec
 
 
 def free(estimator: Estimator) -> tuple[int, ...]:

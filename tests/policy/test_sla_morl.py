@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.actor_critic import ActorCritic, Batch
-from policy.allocation import ACTIONS, Allocator
-from policy.sla_morl import STATE_NUMBERS, Market, SlaMorl, train
+from ingest.core.errors import InfeasibleError
+from policy.kit.actor_critic import ActorCritic, Batch
+from policy.planners.node_allocation import ACTIONS, Allocator
+from policy.planners.sla_morl import STATE_NUMBERS, Market, SlaMorl, train
 from tests.policy.cases import cluster, model
 from tests.policy.views import context, flat, view
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.transformer import preset
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.transformer import preset
 
 
 def job() -> JobSpec:

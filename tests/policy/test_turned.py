@@ -4,15 +4,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.rates import States, iteration_ns
-from policy.routed import times_ns
-from policy.turned import turned_ns
+from twin.estimate.link_state_times import States, iteration_ns
+from policy.control.relayed_times import times_ns
+from policy.bound.best_relay_times import turned_ns
 from tests.plays import plan_over
 from tests.policy.cases import links
 from tests.policy.views import flat
 from tests.worlds import toy_setup
-from twin.estimate import Estimator
-from twin.traffic import crossings
+from twin.estimate.estimator import Estimator
+from twin.costs.wan_traffic import crossings
 
 
 @pytest.mark.parametrize("seed", range(6))

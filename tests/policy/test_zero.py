@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.megatron_flat import MegatronFlat, laid_out
-from policy.zero import Zero, domain_sets
+from ingest.core.errors import InfeasibleError
+from policy.planners.megatron_flat import MegatronFlat, laid_out
+from policy.planners.zero import Zero, domain_sets
 from tests.policy.cases import cluster, model
 from tests.policy.views import context, flat, view
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.job import JobSpec
-from twin.plan import Plan
-from twin.transformer import preset
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
+from twin.core.transformer import preset
 
 
 def planned(policy: Zero | MegatronFlat, estimator: Estimator, links: LinkState) -> Plan:

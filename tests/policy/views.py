@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policy.protocol import Context
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.plan import Plan
-from twin.view import Forecast, View
+from policy.core.protocol import Context
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+from twin.core.view import Forecast, View
 
 
 def context(estimator: Estimator, *, seed: int = 0, period_s: float = 60.0) -> Context:

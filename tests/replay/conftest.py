@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from replay import training
-from replay.training import TrainingResult
+from replay.training import training_run as training
+from replay.training.training_run import TrainingResult
 from tests.replay import toys
 from tests.worlds import toy_scenario
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.errors import NotFoundError
-from replay import health, status
-from replay.accuracy import DomainErrors, Errors, LinkErrors, merged
-from replay.events import Event
-from replay.observation import plan_to_json, view_to_json
+from ingest.core.errors import NotFoundError
+from replay.metrics import filter_health as health, store_status as status
+from replay.metrics.prediction_accuracy import DomainErrors, Errors, LinkErrors, merged
+from replay.log.events import Event
+from replay.store.decision_codec import plan_to_json, view_to_json
 from tests.policy.views import flat, view
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_setup
-from twin import scenario as scenarios
-from twin.costs import plan_costs
-from twin.view import Forecast
+from twin.scenario import prepare as scenarios
+from twin.estimate.resource_use import plan_costs
+from twin.core.view import Forecast
 
 S = 10**9
 SETUP = toy_setup(2)

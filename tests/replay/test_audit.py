@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import NotFoundError, UsageError
-from replay import audit, runner, runs
-from replay.conservation import Books
-from replay.log import RunReader, RunWriter
+from ingest.core.errors import NotFoundError, UsageError
+from replay.audit import audit
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.audit.conservation import Books
+from replay.log.run_log import RunReader, RunWriter
 from tests.replay.toys import Peeking, prepare, register, toy_run, without_lake
 from tests.worlds import toy_scenario
 

@@ -11,30 +11,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError, UsageError
-from policy.protocol import Decision
-from replay import bench_front, options, pareto, runner, runs
-from replay.bench import _notes, bench, seeded
-from replay.bench_load import loaded, steadiness
-from replay.bench_result import Bench
-from replay.bench_runs import Outcome
-from replay.bench_stats import interquartile, versus
-from replay.bench_table import bench as show
-from replay.bench_world import World
-from replay.console import Console
-from replay.crew import Crew, cores
-from replay.judge import Blocks
-from replay.kpis import of_events
-from replay.log import RunReader
-from replay.words import percent
+from ingest.core.errors import InfeasibleError, UsageError
+from policy.core.protocol import Decision
+from replay.bench import fronts as bench_front
+from replay.run import scenario_overrides as options, runner
+from replay.metrics import pareto
+from replay.store import run_index as runs
+from replay.bench.bench import _notes, bench, seeded
+from replay.bench.load import loaded, steadiness
+from replay.bench.result import Bench
+from replay.bench.cells import Outcome
+from replay.bench.paired_statistics import interquartile, versus
+from commands.show.bench_table import bench as show
+from replay.bench.bench_world import World
+from commands.show.console import Console
+from replay.bench.worker_pool import Crew, cores
+from replay.metrics.paired_comparison import Blocks
+from replay.metrics.kpis import of_events
+from replay.log.run_log import RunReader
+from replay.metrics.formatting import percent
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
-from twin.disturbance_settings import Noise
-from twin.scenario import Setup
-from twin.settings import Weights
-from twin.view import View
+from twin.scenario import prepare as scenarios
+from twin.settings.disturbances import Noise
+from twin.scenario.prepare import Setup
+from twin.settings.scenario_file import Weights
+from twin.core.view import View
 
 POLICIES = ("static", "single", "mpc")
 Found = tuple[Path, Bench]

@@ -8,15 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from ingest.errors import NotFoundError
-from replay import audit, runs
-from replay.bench_log import events, log
-from replay.bench_result import Bench
-from replay.bench_runs import Outcome
-from replay.events import check
-from replay.log import RunReader
-from replay.runs import BENCH
-from replay.sql import query
+from ingest.core.errors import NotFoundError
+from replay.audit import audit
+from replay.store import run_index as runs
+from replay.bench.result_events import events, log
+from replay.bench.result import Bench
+from replay.bench.cells import Outcome
+from replay.log.events import check
+from replay.log.run_log import RunReader
+from replay.store.run_index import BENCH
+from replay.sql.query import query
 from tests.replay.toys import BENCHED, toy_bench, toy_run, without_lake
 
 Found = tuple[Path, Bench, str]

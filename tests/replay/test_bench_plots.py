@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from policy import registry
-from replay import bench_plots
-from replay.bench import chapter_of
-from replay.bench_drawing import COLUMNS, OWN, Bar, Panel, figure, styles
-from replay.bench_plots import PLOTS, Written, bound_of, decision_times, drawn, write
-from replay.bench_result import Chapter
-from replay.bench_world import World
-from replay.compare import compare
-from replay.judge import Verdict
+from policy.core import registry
+from replay.bench import plots as bench_plots
+from replay.bench.bench import chapter_of
+from replay.bench.chart_style import COLUMNS, OWN, Bar, Panel, figure, styles
+from replay.bench.plots import PLOTS, Written, bound_of, decision_times, drawn, write
+from replay.bench.result import Chapter
+from replay.bench.bench_world import World
+from replay.bench.comparison import compare
+from replay.metrics.paired_comparison import Verdict
 from tests.replay.toys import BENCHED, toy_bench, without_lake
 from tests.worlds import toy_scenario
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 from tally import EFFORT, tally
 
-from replay.events import EVENT_TYPES, EventError, canonical, check, line, payload_text, upcast
+from replay.log.events import EVENT_TYPES, EventError, canonical, check, line, payload_text, upcast
 
 EXAMPLES = 100 * EFFORT
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.protocol import Decision
-from replay import compare, runs, whatif
-from replay.bench_world import World
+from ingest.core.errors import InfeasibleError
+from policy.core.protocol import Decision
+from replay.bench import comparison as compare
+from replay.store import run_index as runs
+from replay.run import whatif
+from replay.bench.bench_world import World
 from tests.replay.toys import Threshold, register, toy_run, without_lake
 from tests.worlds import toy_scenario
-from twin.view import View
+from twin.core.view import View
 
 POLICIES = ("static", "single", "greedy", "mpc")
 Compared = tuple[Path, compare.Comparison]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import rich.console
 
-from ingest.progress import SILENT
-from replay.console import Console, cell
+from ingest.core.progress import SILENT
+from commands.show.console import Console, cell
 
 
 @pytest.mark.parametrize(

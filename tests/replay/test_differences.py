@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from replay.events import Event
-from replay.sinks import Compare, DivergenceError, Reached, difference
+from replay.log.events import Event
+from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
 
 PAYLOAD = {"plan": {"dp": 4, "shares": [{"layers": 10}, {"layers": 12}]}, "reason": "best"}
 

@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import DamageError, LockedError, NotFoundError
-from replay import drift, health, retrain, runs, schedule, whatif
-from replay.drift import LINKS, SHORTFALL, Reading
-from replay.events import Event
-from replay.log import RunReader
+from ingest.core.errors import DamageError, LockedError, NotFoundError
+from replay.training import drift, retrain, schedule
+from replay.metrics import filter_health as health
+from replay.store import run_index as runs
+from replay.run import whatif
+from replay.training.drift import LINKS, SHORTFALL, Reading
+from replay.log.events import Event
+from replay.log.run_log import RunReader
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
+from twin.scenario import prepare as scenarios
 
 CALM = Reading("r", 0.0, 0.0)
 BETWEEN = Reading("r", (LINKS[0] + LINKS[1]) / 2, (SHORTFALL[0] + SHORTFALL[1]) / 2)

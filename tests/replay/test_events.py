@@ -8,9 +8,9 @@ from histories import history, started, totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.errors import DamageError
-from replay import events
-from replay.events import EVENT_TYPES, EventError, canonical, check, describe, line, payload_text, upcast
+from ingest.core.errors import DamageError
+from replay.log import events
+from replay.log.events import EVENT_TYPES, EventError, canonical, check, describe, line, payload_text, upcast
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policy.protocol import Decision
-from policy.static import equal_cuts
-from replay import decisions, explain, runs
-from replay.explain import Tipping, bisect, scaled
-from replay.log import RunReader
-from replay.observation import plan_to_json
+from policy.core.protocol import Decision
+from policy.baselines.static import equal_cuts
+from replay.audit import logged_decisions as decisions, explain
+from replay.store import run_index as runs
+from replay.audit.explain import Tipping, bisect, scaled
+from replay.log.run_log import RunReader
+from replay.store.decision_codec import plan_to_json
 from tests.replay import toys
 from tests.replay.toys import Threshold, register, toy_run, without_lake
 from tests.worlds import toy_setup
-from twin.plan import Sync
-from twin.view import View
+from twin.core.plan import Sync
+from twin.core.view import View
 
 FOR_GOOD: toys.Steps = {(0, 1): [(60.0, 1e9)], (0, 2): [(60.0, 1e9)]}
 

@@ -9,10 +9,10 @@ from threading import Timer
 
 import pytest
 
-from ingest.durable import Lock
-from ingest.errors import LockedError, NotFoundError
-from replay import schedule, service
-from replay.service import follow
+from ingest.core.durable import Lock
+from ingest.core.errors import LockedError, NotFoundError
+from replay.training import schedule, scheduled_retraining as service
+from replay.training.scheduled_retraining import follow
 from tests.replay.toys import CALLED, FOUND, RUNNING, without_lake
 
 SECOND = schedule.every("1s")

@@ -5,15 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import InputError
-from ingest.ingestion import ingest
-from replay import audit, branching, rerun, runner, runs, whatif
-from replay.header import from_payload
-from replay.log import RunReader
-from replay.runner import RunResult
+from ingest.core.errors import InputError
+from ingest.pipeline.ingest import ingest
+from replay.audit import audit, rerun
+from replay.run import branching, runner, whatif
+from replay.store import run_index as runs
+from replay.store.run_header import from_payload
+from replay.log.run_log import RunReader
+from replay.run.runner import RunResult
 from tests.worlds import toy_scenario
-from twin.disturbance_settings import LinkChange
-from twin.scenario import Scenario
+from twin.settings.disturbances import LinkChange
+from twin.scenario.prepare import Scenario
 
 DESCRIBED = """name = "own"
 table = "link_samples"

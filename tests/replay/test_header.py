@@ -4,7 +4,7 @@ from importlib import metadata
 
 import pytest
 
-from replay import header, observation
+from replay.store import run_header as header, decision_codec as observation
 
 
 def test_a_source_tree_and_missing_libraries_are_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from replay import judge
-from replay.judge import BLOCKS, STRETCH, Blocks, clustered, student
+from replay.metrics import paired_comparison as judge
+from replay.metrics.paired_comparison import BLOCKS, STRETCH, Blocks, clustered, student
 
 
 def blocks(tokens: list[float], compute: float = 1.0, usd: float = 1.0) -> Blocks:

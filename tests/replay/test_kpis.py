@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from replay.billing import BillingMeter
-from replay.events import Event
-from replay.kpis import of_events
+from replay.metrics.percentile_billing import BillingMeter
+from replay.log.events import Event
+from replay.metrics.kpis import of_events
 
 S = 10**9
 SCENARIO = {

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from histories import history, started, totals, write
 
-from ingest.durable import Disk
-from ingest.errors import DamageError, ExistsError, NotFoundError, StorageError
-from replay import log
-from replay.events import MAX_INTEGER, EventError
-from replay.log import RunReader, RunWriter, recover
-from replay.segment import GENESIS
+from ingest.core.durable import Disk
+from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
+from replay.log import run_log as log
+from replay.log.events import MAX_INTEGER, EventError
+from replay.log.run_log import RunReader, RunWriter, recover
+from replay.log.segment import GENESIS
 
 END_NS = 3600 * 10**9
 

@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 
-from replay import audit, judge, report, runner, runs
-from replay.log import RunReader
-from replay.runner import RunResult
-from replay.sql import query
+from replay.audit import audit
+from replay.metrics import paired_comparison as judge
+from replay.report import page as report
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.log.run_log import RunReader
+from replay.run.runner import RunResult
+from replay.sql.query import query
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
-from twin.scenario import Scenario, Setup
+from twin.scenario import prepare as scenarios
+from twin.scenario.prepare import Scenario, Setup
 
 JOBS = [
     {"name": "long"},

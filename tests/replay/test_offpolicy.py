@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import InputError
-from replay import offpolicy, runner, runs
-from replay import offpolicy_methods as methods
-from replay.episodes import distribution, key, read
-from replay.log import RunReader, RunWriter
-from replay.offpolicy_methods import Course
+from ingest.core.errors import InputError
+from replay.offpolicy import evaluation as offpolicy
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.offpolicy import estimators as methods
+from replay.offpolicy.trajectories import distribution, key, read
+from replay.log.run_log import RunReader, RunWriter
+from replay.offpolicy.estimators import Course
 from tests.replay.toys import register, toy_run, without_lake
 from tests.worlds import toy_scenario
 

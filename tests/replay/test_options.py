@@ -2,10 +2,10 @@
 
 import pytest
 
-from ingest.errors import UsageError
-from replay import options
-from twin import scenario as scenarios
-from twin.disturbance_settings import LinkChange
+from ingest.core.errors import UsageError
+from replay.run import scenario_overrides as options
+from twin.scenario import prepare as scenarios
+from twin.settings.disturbances import LinkChange
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from histories import history, totals, write
 
 from cli import Output, twin
-from ingest.errors import LockedError, NotFoundError
-from replay.compaction import compact
-from replay.log import RunReader, RunWriter
-from replay.quarantine import quarantine
+from ingest.core.errors import LockedError, NotFoundError
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader, RunWriter
+from replay.log.quarantine import quarantine
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ import pytest
 from histories import write
 from sql_page import DOCUMENT, MADE, WALL_CLOCK, made_with, page, replayed, sections
 
-from replay.sql import describe, query
+from replay.sql.query import describe, query
 
 SECTIONS = sections(DOCUMENT.read_text(encoding="utf-8"))
 QUERIES = [(found["title"], found["sql"]) for found in SECTIONS]

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from histories import history, totals, write
 
-from ingest import durable
-from ingest.durable import Lock
-from ingest.errors import DamageError, ExistsError, NotFoundError
-from replay import derived, log, recovery, segment, sql, verification
-from replay.compaction import compact
-from replay.contents import Contents
-from replay.log import RunReader, RunWriter
-from replay.segment import FileDamageError, Piece
-from replay.streams import Streams
+from ingest.core import durable
+from ingest.core.durable import Lock
+from ingest.core.errors import DamageError, ExistsError, NotFoundError
+from replay.sql import row_cache as derived, query as sql
+from replay.log import run_log as log, recovery, segment, verification
+from replay.log.compaction import compact
+from replay.log.segment_index import Contents
+from replay.log.run_log import RunReader, RunWriter
+from replay.log.segment import FileDamageError, Piece
+from replay.log.running_digests import Streams
 
 
 @pytest.fixture

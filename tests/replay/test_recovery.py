@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from histories import write
 
-from ingest.errors import DamageError
-from replay import recovery, segment
-from replay.contents import RECORD, Contents
-from replay.recovery import LOCK, recover, strangers, walk
+from ingest.core.errors import DamageError
+from replay.log import recovery, segment
+from replay.log.segment_index import RECORD, Contents
+from replay.log.recovery import LOCK, recover, strangers, walk
 
 FIRST, SECOND, THIRD = (f"{seq:020d}" for seq in (0, 20, 40))
 MERGED, LATER = f"{0:020d}-{39:020d}.parquet", f"{40:020d}-{59:020d}.parquet"

@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 from histories import history, started, totals, write
 
-from ingest.errors import NotFoundError
-from replay import judge, report, report_kpis, report_time, report_versus, runner, whatif
-from replay import report_charts as charts
-from replay.front import Point, marked, points
-from replay.kpis import of_events
-from replay.log import RunReader, RunWriter
-from replay.observation import plan_from_json
-from replay.report_data import LINK_POINTS, SERIES_POINTS, Choice, Series, Span, Story, tell
-from replay.report_decisions import MOVES_SHOWN, decisions, plan_line
-from replay.report_svg import Chart, between, named, number, percent, plain, size, ticks, time_unit
+from ingest.core.errors import NotFoundError
+from replay.metrics import paired_comparison as judge
+from replay.report import (
+    page as report,
+    kpi_table as report_kpis,
+    time_breakdown as report_time,
+    run_comparison as report_versus,
+)
+from replay.run import runner, whatif
+from replay.report import charts
+from replay.metrics.cost_time_points import Point, marked, points
+from replay.metrics.kpis import of_events
+from replay.log.run_log import RunReader, RunWriter
+from replay.store.decision_codec import plan_from_json
+from replay.report.run_data import LINK_POINTS, SERIES_POINTS, Choice, Series, Span, Story, tell
+from replay.report.decisions import MOVES_SHOWN, decisions, plan_line
+from replay.report.svg import Chart, between, named, number, percent, plain, size, ticks, time_unit
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario
 

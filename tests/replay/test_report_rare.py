@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from histories import history, plan
 
-from replay import report_page, report_time, report_versus
-from replay.front import Point
-from replay.log import RunReader, RunWriter
-from replay.report_data import Story, tell
-from replay.report_decisions import plan_line
-from replay.report_model import Look
+from replay.report import (
+    page_sections as report_page,
+    time_breakdown as report_time,
+    run_comparison as report_versus,
+)
+from replay.metrics.cost_time_points import Point
+from replay.log.run_log import RunReader, RunWriter
+from replay.report.run_data import Story, tell
+from replay.report.decisions import plan_line
+from replay.report.cost_model import Look
 
 NAMES = ("oslo", "guizhou", "shanghai")
 

@@ -8,20 +8,23 @@ from typing import Any
 
 import pytest
 
-from ingest.durable import Lock
-from ingest.errors import DamageError, LockedError, NotFoundError, UsageError
-from ingest.progress import Progress
-from replay import audit, champion, judge, lineage, retrain, runs, schedule, status
-from replay.front import points
-from replay.header import STARTED
-from replay.judge import Verdict
-from replay.log import RunReader
-from replay.retrain import Trained, Update
-from replay.rollback import Rollback, rollback
-from replay.sql import query
+from ingest.core.durable import Lock
+from ingest.core.errors import DamageError, LockedError, NotFoundError, UsageError
+from ingest.core.progress import Progress
+from replay.audit import audit
+from replay.store import checkpoint_registry as champion, checkpoint_lineage as lineage, run_index as runs
+from replay.metrics import paired_comparison as judge, store_status as status
+from replay.training import retrain, schedule
+from replay.metrics.cost_time_points import points
+from replay.store.run_header import STARTED
+from replay.metrics.paired_comparison import Verdict
+from replay.log.run_log import RunReader
+from replay.training.retrain import Trained, Update
+from replay.training.rollback import Rollback, rollback
+from replay.sql.query import query
 from tests.replay.toys import CALLED, RUNNING, register, toy_checkpoint, toy_run, without_lake
 from tests.worlds import toy_scenario
-from twin.scenario import Setup
+from twin.scenario.prepare import Setup
 
 
 @pytest.fixture

@@ -11,21 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError, NotFoundError, TwinError, UsageError
-from policy import registry
-from policy.protocol import Decision
-from policy.static import Static
-from replay import champion, header, runner, runs, sql
-from replay.coordinator import Coordinator
-from replay.log import RunReader
-from replay.observation import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
+from ingest.core.errors import InfeasibleError, NotFoundError, TwinError, UsageError
+from policy.core import registry
+from policy.core.protocol import Decision
+from policy.baselines.static import Static
+from replay.store import checkpoint_registry as champion, run_header as header, run_index as runs
+from replay.run import runner
+from replay.sql import query as sql
+from replay.run.decision_guard import Coordinator
+from replay.log.run_log import RunReader
+from replay.store.decision_codec import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
 from tests.plays import plan_over
 from tests.replay.toys import Threshold, register, toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
-from twin.cluster import World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.view import Forecast, View
+from twin.world.world import World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.view import Forecast, View
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_what_questions_about_a_large_run_need_is_made_when_it_ends(
 ) -> None:
     small = toy_run(store, "static")
     assert not (store / "cache" / small.run_id).exists()
-    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 10)
+    monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", 10)
     large = toy_run(store, "static")
     notes: list[str] = []
     answer = sql.query(

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from histories import write
 
-from replay import compare, drift, front, runner, runs, status, training
-from replay.compaction import compact
-from replay.header import STARTED, from_payload
-from replay.log import RunReader
+from replay.bench import comparison as compare
+from replay.training import drift, training_run as training
+from replay.metrics import cost_time_points as front, store_status as status
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.log.compaction import compact
+from replay.store.run_header import STARTED, from_payload
+from replay.log.run_log import RunReader
 from tests.replay.toys import toy_run, without_lake
 
 Pair = tuple[Path, str, str]

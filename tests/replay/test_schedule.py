@@ -10,8 +10,8 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ingest.errors import LockedError, UsageError
-from replay import schedule
+from ingest.core.errors import LockedError, UsageError
+from replay.training import schedule
 from tests.replay.toys import CALLED, RUNNING
 
 START = datetime(2025, 3, 30, 0, 0, tzinfo=UTC)  # Europe's clocks go forward an hour later

@@ -12,10 +12,10 @@ from histories import history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay import screening
-from replay.events import EVENT_TYPES, EventError, canonical, check
-from replay.screening import _fits, faults, sound, split
-from replay.segment import SCHEMA
+from replay.log import event_validation as screening
+from replay.log.events import EVENT_TYPES, EventError, canonical, check
+from replay.log.event_validation import _fits, faults, sound, split
+from replay.log.segment import SCHEMA
 
 
 def table(rows: list[tuple[str, str]], wall: str = "{}") -> pa.Table:

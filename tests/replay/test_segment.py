@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.errors import DamageError, ExistsError
-from replay import segment
-from replay.events import MAX_INTEGER
-from replay.segment import COMMITTED, GENESIS, Manifest, Piece
-from replay.streams import Streams
+from ingest.core.errors import DamageError, ExistsError
+from replay.log import segment
+from replay.log.events import MAX_INTEGER
+from replay.log.segment import COMMITTED, GENESIS, Manifest, Piece
+from replay.log.running_digests import Streams
 
 THROUGH = Streams()
 ROWS = [

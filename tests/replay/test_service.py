@@ -16,27 +16,31 @@ import numpy as np
 import pytest
 from tally import tally
 
-from ingest import durable
-from ingest.durable import Disk
-from ingest.errors import DamageError
-from ingest.progress import Progress
-from ingest.units import NS_PER_S
-from policy import registry
-from policy.protocol import Context, Decision
-from policy.static import equal_cuts
-from replay import champion, drift, judge, lineage, log, retrain, runner, runs, schedule
-from replay.log import RunReader, RunWriter
-from replay.retrain import Trained, Update
-from replay.rollback import rollback
+from ingest.core import durable
+from ingest.core.durable import Disk
+from ingest.core.errors import DamageError
+from ingest.core.progress import Progress
+from ingest.core.units import NS_PER_S
+from policy.core import registry
+from policy.core.protocol import Context, Decision
+from policy.baselines.static import equal_cuts
+from replay.store import checkpoint_registry as champion, checkpoint_lineage as lineage, run_index as runs
+from replay.training import drift, retrain, schedule
+from replay.metrics import paired_comparison as judge
+from replay.log import run_log as log
+from replay.run import runner
+from replay.log.run_log import RunReader, RunWriter
+from replay.training.retrain import Trained, Update
+from replay.training.rollback import rollback
 from tests.replay.toys import register, toy_checkpoint, without_lake
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
-from twin.estimate import Estimator
-from twin.kalman import LinkParameters
-from twin.ou import OuParameters
-from twin.scenario import Setup, assemble
-from twin.view import View
-from twin.wan import LinkSeries, WanTrace, trace
+from twin.scenario import prepare as scenarios
+from twin.estimate.estimator import Estimator
+from twin.filters.link_filter import LinkParameters
+from twin.filters.ou_process import OuParameters
+from twin.scenario.prepare import Setup, assemble
+from twin.core.view import View
+from twin.traces.wan_trace import LinkSeries, WanTrace, trace
 
 KILLS = 40
 FLIPS = 200

@@ -8,16 +8,24 @@ from typing import Any
 
 import pytest
 
-from ingest.fetch import Fetched
-from ingest.follow import Followed
-from ingest.report import FileResult, IngestReport
-from replay import show_data, show_decision, show_estimate, show_run, show_status, show_training, show_whatif
-from replay.console import Console
-from replay.offpolicy import Estimate, OffPolicy
-from replay.rerun import Rerun
-from replay.whatif import Divergence
-from twin.cases import Failure
-from twin.settings import Weights
+from ingest.public.fetch import Fetched
+from ingest.pipeline.follow import Followed
+from ingest.pipeline.ingest_report import FileResult, IngestReport
+from commands.show import (
+    data as show_data,
+    decision as show_decision,
+    estimate as show_estimate,
+    run as show_run,
+    status as show_status,
+    training as show_training,
+    whatif as show_whatif,
+)
+from commands.show.console import Console
+from replay.offpolicy.evaluation import Estimate, OffPolicy
+from replay.audit.rerun import Rerun
+from replay.run.whatif import Divergence
+from twin.cases.case_table import Failure
+from twin.settings.scenario_file import Weights
 
 Shown = Callable[..., str]
 

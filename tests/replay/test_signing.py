@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from histories import write
 
-from ingest.errors import DamageError, InputError, NotFoundError, UsageError
-from replay import signing
-from replay.compaction import compact
-from replay.log import RunReader
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from replay.audit import signing
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519", reason="extra `sign`")
 from cryptography.hazmat.primitives import serialization  # noqa: E402 - after the check that it is there

@@ -8,17 +8,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 import cli
-from ingest.ingestion import ingest
-from replay import audit, drift, rerun, runner, runs, sql, whatif
-from replay.header import from_payload
-from replay.log import RunReader
-from replay.runner import RunResult
+from ingest.pipeline.ingest import ingest
+from replay.audit import audit, rerun
+from replay.training import drift
+from replay.run import runner, whatif
+from replay.store import run_index as runs
+from replay.sql import query as sql
+from replay.store.run_header import from_payload
+from replay.log.run_log import RunReader
+from replay.run.runner import RunResult
 from tests.replay.test_grown_lake import DESCRIBED, SAME, measured, put
 from tests.worlds import toy_scenario
-from twin import scenario as scenarios
-from twin.cuts import Cut
-from twin.scenario import Scenario
-from twin.window import Span
+from twin.scenario import prepare as scenarios
+from twin.traces.time_range import Cut
+from twin.scenario.prepare import Scenario
+from twin.settings.window import Span
 
 S = 10**9
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,11 +12,12 @@ import pytest
 from histories import history, write
 from tally import EFFORT, tally
 
-from ingest.errors import DamageError, StorageError, UsageError
-from replay import events, sql, views
-from replay.derived import Cache
-from replay.log import RunReader, RunWriter
-from replay.sql import describe, query, render
+from ingest.core.errors import DamageError, StorageError, UsageError
+from replay.log import events
+from replay.sql import query as sql, views
+from replay.sql.row_cache import Cache
+from replay.log.run_log import RunReader, RunWriter
+from replay.sql.query import describe, query, render
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +292,7 @@ def test_formats_are_listed() -> None:
 @pytest.fixture
 def large(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store in which the finished runs count as large."""
-    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 100)
+    monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", 100)
     folder = tmp_path / "large"
     shutil.copytree(store / "runs", folder / "runs")
     with RunWriter.create(folder / "runs" / "open", flush_s=1e9) as writer:
@@ -314,7 +315,7 @@ def test_rows_that_are_kept_are_those_that_are_parsed(large: Path, monkeypatch: 
         view.name for view in views.KEPT
     }
     assert len(notes) == 2 * len(views.KEPT) and not (large / "cache" / "open").exists()
-    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 10**9)
+    monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", 10**9)
     parsed = answers(large, notes)
     for view, one, two, three in zip(views.VIEWS, first, again, parsed, strict=True):
         assert one.equals(two) and one.equals(three), view.name
@@ -349,7 +350,7 @@ def test_payloads_of_older_versions_are_shown_in_the_current_form(
     """The stored version 1 gives the action another name; `events` shows what is stored."""
     text = "SELECT run, number, action FROM decisions ORDER BY ALL"
     before = rows(large, text)
-    monkeypatch.setattr("replay.derived.LEAST_EVENTS", 100 if kept else 10**9)
+    monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", 100 if kept else 10**9)
     kind = events.EVENT_TYPES["decided"]
     monkeypatch.setitem(events.EVENT_TYPES, "decided", events.EventType("decided", 2, kind.payload))
     monkeypatch.setitem(events.UPCAST, ("decided", 1), lambda old: {**old, "action": old["action"].upper()})
@@ -423,8 +424,8 @@ def test_a_store_that_cannot_be_written_is_read(large: Path, monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("read-only")
 
-    monkeypatch.setattr("replay.derived.durable.replace", refuse)
-    monkeypatch.setattr("replay.derived.durable.put_file", refuse)
+    monkeypatch.setattr("replay.sql.row_cache.durable.replace", refuse)
+    monkeypatch.setattr("replay.sql.row_cache.durable.put_file", refuse)
     assert rows(large, "SELECT count(*) FROM decisions WHERE run = 'a'") == [(12,)]
 
 

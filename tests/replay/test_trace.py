@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import UsageError
-from ingest.ingestion import ingest
-from replay import runner, runs, trace
-from replay.events import Event
-from replay.log import RunReader, RunWriter
+from ingest.core.errors import UsageError
+from ingest.pipeline.ingest import ingest
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.report import chrome_trace as trace
+from replay.log.events import Event
+from replay.log.run_log import RunReader, RunWriter
 from tests.replay.toys import toy_run, without_lake
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
+from twin.scenario import prepare as scenarios
 
 Json = dict[str, Any]
 WANTED = {

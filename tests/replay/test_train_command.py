@@ -8,16 +8,17 @@ from typing import NoReturn
 
 import pytest
 
-from ingest.errors import UsageError
-from ingest.progress import SILENT
-from ingest.units import NS_PER_S
-from policy.hippo.rollout import WALK
-from replay import champion, lineage, retrain, runs, training
-from replay.log import RunReader
-from replay.training import TrainingResult
+from ingest.core.errors import UsageError
+from ingest.core.progress import SILENT
+from ingest.core.units import NS_PER_S
+from policy.hippo.training.rollout import WALK
+from replay.store import checkpoint_registry as champion, checkpoint_lineage as lineage, run_index as runs
+from replay.training import retrain, training_run as training
+from replay.log.run_log import RunReader
+from replay.training.training_run import TrainingResult
 from tests.replay import toys
 from tests.worlds import toy_scenario
-from twin.scenario import Setup
+from twin.scenario.prepare import Setup
 
 
 class Interrupting:
@@ -62,7 +63,7 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
 
 
 def test_training_selects_on_the_validation_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from policy.hippo import train
+    from policy.hippo.training import train
 
     toys.without_lake(monkeypatch)
     asked: list[Setup | None] = []
@@ -85,7 +86,7 @@ def test_training_selects_on_the_validation_window(tmp_path: Path, monkeypatch: 
 def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_training(
     trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from policy.hippo import config
+    from policy.hippo.networks import hippo_config as config
 
     shipped = config.shipped
     monkeypatch.setattr(config, "shipped", lambda name: shipped("toy"))

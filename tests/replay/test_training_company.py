@@ -16,17 +16,20 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from ingest.errors import InputError, UsageError
-from policy.hippo import ray_crew
-from policy.hippo.config import HiPpoConfig, shipped
-from policy.hippo.course import prepared
-from policy.hippo.crew import Here
-from policy.hippo.imitation import logged_lessons
-from replay import champion, runner, runs, tensorboard, training
-from replay.console import Console
-from replay.lessons import AHEAD, logged
-from replay.live import Live, sparkline
-from replay.training import Team, TrainingResult
+from ingest.core.errors import InputError, UsageError
+from policy.hippo.training import ray_workers as ray_crew
+from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
+from policy.hippo.env.training_task import prepared
+from policy.hippo.training.rollout_workers import Here
+from policy.hippo.training.imitation import logged_lessons
+from replay.store import checkpoint_registry as champion, run_index as runs
+from replay.run import runner
+from replay.report import tensorboard
+from replay.training import training_run as training
+from commands.show.console import Console
+from replay.offpolicy.demonstrations import AHEAD, logged
+from commands.show.live_curve import Live, sparkline
+from replay.training.training_run import Team, TrainingResult
 from tests.replay import toys
 from tests.worlds import toy_scenario, toy_setup
 

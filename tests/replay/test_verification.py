@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.errors import DamageError
-from replay import segment
-from replay.log import Finding, RunReader
-from replay.segment import GENESIS, Piece, Row
-from replay.streams import Streams
-from replay.verification import verify
+from ingest.core.errors import DamageError
+from replay.log import segment
+from replay.log.run_log import Finding, RunReader
+from replay.log.segment import GENESIS, Piece, Row
+from replay.log.running_digests import Streams
+from replay.log.verification import verify
 
 
 def row(number: int, sim_ns: int) -> Row:

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import DamageError, InputError, NotFoundError, UsageError
-from replay import audit, branching, header, past_world, rerun, runs, status, whatif
-from replay.events import Event, canonical
-from replay.kpis import of_events
-from replay.log import RunReader, RunWriter
-from replay.sql import query
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from replay.audit import audit, rerun
+from replay.run import branching, whatif
+from replay.store import run_header as header, world_reconstruction as past_world, run_index as runs
+from replay.metrics import store_status as status
+from replay.log.events import Event, canonical
+from replay.metrics.kpis import of_events
+from replay.log.run_log import RunReader, RunWriter
+from replay.sql.query import query
 from tests.replay import toys
 from tests.replay.toys import toy_run, without_lake
-from twin.disturbance_settings import LinkChange
+from twin.settings.disturbances import LinkChange
 
 
 @pytest.fixture

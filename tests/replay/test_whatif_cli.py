@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import cli
-from replay import runs
-from replay.log import RunReader, RunWriter
+from replay.store import run_index as runs
+from replay.log.run_log import RunReader, RunWriter
 from tests.replay.toys import toy_run, without_lake
 
 

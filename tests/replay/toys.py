@@ -12,23 +12,24 @@ from typing import Any
 
 from pytest import MonkeyPatch
 
-from ingest import durable
-from ingest.errors import NotFoundError
-from policy import registry
-from policy.protocol import Candidate, Context, Decision
-from policy.static import base_plan
-from replay import runner, sinks
-from replay.bench import bench
-from replay.bench_result import Bench
-from replay.bench_world import World
-from replay.log import RunWriter
-from replay.retrain import RetrainResult
-from replay.runner import RunResult
+from ingest.core import durable
+from ingest.core.errors import NotFoundError
+from policy.core import registry
+from policy.core.protocol import Candidate, Context, Decision
+from policy.baselines.static import base_plan
+from replay.run import runner
+from replay.store import event_sinks as sinks
+from replay.bench.bench import bench
+from replay.bench.result import Bench
+from replay.bench.bench_world import World
+from replay.log.run_log import RunWriter
+from replay.training.retrain import RetrainResult
+from replay.run.runner import RunResult
 from tests.worlds import toy_scenario, toy_setup
-from twin import scenario as scenarios
-from twin.scenario import Scenario, Setup
-from twin.settings import Weights
-from twin.view import View
+from twin.scenario import prepare as scenarios
+from twin.scenario.prepare import Scenario, Setup
+from twin.settings.scenario_file import Weights
+from twin.core.view import View
 
 Steps = dict[tuple[int, int], list[tuple[float, float]]]
 """For each link when its bandwidth changes, s, and to what, bits/s."""

@@ -1,7 +1,14 @@
 import pytest
 
-from twin.alternatives import ALTERNATIVES, additive_ns, cycle_ns, kernel_ns, sailor_bytes, sailor_ns
-from twin.pipeline import Pipeline
+from twin.pipeline.other_estimators import (
+    ALTERNATIVES,
+    additive_ns,
+    cycle_ns,
+    kernel_ns,
+    sailor_bytes,
+    sailor_ns,
+)
+from twin.pipeline.pipeline import Pipeline
 
 
 def pipeline(stages: int, link: int = 0, latency: int = 0, tail: int = 0, m: int = 8) -> Pipeline:

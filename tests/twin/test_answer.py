@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from twin import cases
-from twin.answer import Answer, answer, explain
-from twin.case import Case
-from twin.domain import Cluster, Domain, LinkState
-from twin.estimate import Estimator
-from twin.gpu import fabric, preset
-from twin.job import JobSpec
-from twin.memory import WORKSPACE_BYTES
-from twin.plan import PointToPoint, Schedule
-from twin.resolve import resolve
-from twin.transformer import classic
+from twin.cases import case_table as cases
+from twin.cases.answer import Answer, answer, explain
+from twin.cases.case import Case
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.gpu_models import fabric, preset
+from twin.core.job import JobSpec
+from twin.costs.memory import WORKSPACE_BYTES
+from twin.core.plan import PointToPoint, Schedule
+from twin.cases.resolve import resolve
+from twin.core.transformer import classic
 
 
 def one(**cells: str) -> Case:

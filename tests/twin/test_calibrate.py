@@ -9,17 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from ingest import resources
-from ingest.errors import DamageError, NotFoundError
-from ingest.ingestion import ingest
-from twin import calibration
-from twin.ask import constants_of, estimate
-from twin.calibrate import Profiles, calibrate, timed
-from twin.calibration import Calibration, shape_of
-from twin.compute import layer_times
-from twin.domain import Domain
-from twin.gpu import preset
-from twin.unfitted import unfitted
+from ingest.core import resources
+from ingest.core.errors import DamageError, NotFoundError
+from ingest.pipeline.ingest import ingest
+from twin.calibration import calibration
+from twin.cases.case_batch import constants_of, estimate
+from twin.calibration.calibrate import Profiles, calibrate, timed
+from twin.calibration.calibration import Calibration, shape_of
+from twin.costs.layer_compute import layer_times
+from twin.core.domain import Domain
+from twin.core.gpu_models import preset
+from twin.calibration.uncalibrated import unfitted
 
 H200 = Domain("d", preset("H200"), 8, 8, 3.6e12, 4e11, 3e-6, 8e-6, 0.0)
 
@@ -129,7 +129,7 @@ def test_rows_without_a_fit_are_told_with_the_reason(
         [sent] * 9 + [{**sent, "nodes": 1}] * 2 + [{**sent, "gpu_model": "abacus"}],
         [],
     )
-    monkeypatch.setattr("twin.unfitted.profiles", lambda _: found)
+    monkeypatch.setattr("twin.calibration.uncalibrated.profiles", lambda _: found)
     assert [(one.gpu, one.what, one.rows, one.why.split()[0]) for one in unfitted(store, fitted)] == [
         ("V100-16", "layers", 3, "no"),
         ("abacus", "layers", 1, "the"),

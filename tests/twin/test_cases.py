@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from ingest.errors import InputError, UsageError
-from twin import cases
-from twin.case import Case
-from twin.columns import BadCellError
-from twin.resolve import resolve
+from ingest.core.errors import InputError, UsageError
+from twin.cases import case_table as cases
+from twin.cases.case import Case
+from twin.cases.case_columns import BadCellError
+from twin.cases.resolve import resolve
 
 
 def table(tmp_path: Path, text: str, name: str = "cases.csv") -> cases.Table:

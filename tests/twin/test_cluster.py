@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import Answer, durations, hold, of_type, plan_over, play, script, totals
 from tests.worlds import toy_setup
-from twin.cluster import World
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.facts import Fact, Trigger
-from twin.moving import move_bytes
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.seeds import generator
-from twin.totals import Totals
-from twin.wan import LinkSeries, trace
+from twin.world.world import World
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Fact, Trigger
+from twin.costs.migration import move_bytes
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.core.seeds import generator
+from twin.world.totals import Totals
+from twin.traces.wan_trace import LinkSeries, trace
 
 RESTART_NS = to_ns(11.35)
 
@@ -166,7 +166,7 @@ def test_batches_of_iterations_join_without_gaps() -> None:
 def test_no_batch_grows_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = _restless()
     whole = totals(play(setup, hold(_wide(setup))))
-    monkeypatch.setattr("twin.ledger.MAX_RUNS", 2)
+    monkeypatch.setattr("twin.world.ledger.MAX_RUNS", 2)
     facts = play(setup, hold(_wide(setup)))
     assert max(len(f.payload["durations"]) for f in of_type(facts, "iteration_done")) == 2
     assert totals(facts)["iteration_ns"] == whole["iteration_ns"]

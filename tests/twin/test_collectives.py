@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from twin.collectives import (
+from twin.costs.collectives import (
     Path,
     all_gather_s,
     all_reduce_s,

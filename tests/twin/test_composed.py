@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingest.errors import NotFoundError, UsageError
-from ingest.ingestion import ingest
-from ingest.units import NS_PER_S
-from twin import measured, scenario
-from twin.samples import Series
-from twin.variation import varied
-from twin.wan_settings import WanSettings
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import NS_PER_S
+from twin.traces import measured_links as measured
+from twin.scenario import prepare as scenario
+from twin.traces.link_samples import Series
+from twin.traces.relative_variation import varied
+from twin.settings.wan_links import WanSettings
 
 S = NS_PER_S
 HEADER = "ts,src,dst,bandwidth_bps,rtt_s,streams,kind,duration_s\n"

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from twin import compute
-from twin.compute import HOST, LayerTimes, layer_times
-from twin.domain import Domain
-from twin.gpu import fabric, preset
-from twin.plan import Recompute
-from twin.transformer import Transformer, classic
-from twin.transformer import preset as model
+from twin.costs import layer_compute as compute
+from twin.costs.layer_compute import HOST, LayerTimes, layer_times
+from twin.core.domain import Domain
+from twin.core.gpu_models import fabric, preset
+from twin.core.plan import Recompute
+from twin.core.transformer import Transformer, classic
+from twin.core.transformer import preset as model
 
 
 def domain(gpu: str = "A100-80") -> Domain:

@@ -4,8 +4,8 @@ from typing import Any
 
 from simpy import Environment
 
-from twin.clock import SENSE, TRUTH, At
-from twin.controller import Controller
+from twin.core.clock import SENSE, TRUTH, At
+from twin.world.decision_trigger import Controller
 
 
 class Log:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from ingest.errors import UsageError
-from ingest.units import NS_PER_S
+from ingest.core.errors import UsageError
+from ingest.core.units import NS_PER_S
 from tests.worlds import toy_wan
-from twin.cuts import Cut
-from twin.wan import WanTrace, trace
-from twin.window import Span
+from twin.traces.time_range import Cut
+from twin.traces.wan_trace import WanTrace, trace
+from twin.settings.window import Span
 
 S = NS_PER_S
 MIDNIGHT_S = 1_773_014_400

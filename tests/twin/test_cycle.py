@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twin import cycle
-from twin.kernel import iteration_ns
-from twin.pipeline import Pipeline, warmup_depths
+from twin.pipeline import critical_cycle as cycle
+from twin.pipeline.kernel import iteration_ns
+from twin.pipeline.pipeline import Pipeline, warmup_depths
 
 
 def uniform(stages: int, m: int, occupancy: int, latency: int, p2p: str, schedule: str = "1f1b") -> Pipeline:

@@ -4,11 +4,11 @@ from pydantic import ValidationError
 
 from tests.plays import hold, play
 from tests.worlds import toy_scenario, toy_setup
-from twin.costs import plan_costs
-from twin.energy import busy_w, energy_j, wait_w
-from twin.estimate import Estimator
-from twin.gpu import PRESETS, preset
-from twin.scenario import Setup
+from twin.estimate.resource_use import plan_costs
+from twin.costs.energy import busy_w, energy_j, wait_w
+from twin.estimate.estimator import Estimator
+from twin.core.gpu_models import PRESETS, preset
+from twin.scenario.prepare import Setup
 
 
 def test_energy_is_power_times_time() -> None:

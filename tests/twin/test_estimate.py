@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.errors import InfeasibleError
-from twin.domain import Cluster, Domain, LinkState
-from twin.estimate import DEAD, Estimator
-from twin.gpu import fabric, preset
-from twin.job import JobSpec
-from twin.plan import Plan, Schedule, Share
-from twin.stages import StageCosts
-from twin.transformer import preset as model
+from ingest.core.errors import InfeasibleError
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.gpu_models import fabric, preset
+from twin.core.job import JobSpec
+from twin.core.plan import Plan, Schedule, Share
+from twin.costs.stage_costs import StageCosts
+from twin.core.transformer import preset as model
 
 K = 3
 

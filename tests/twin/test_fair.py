@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twin.fair import GREEDY, max_min
+from twin.network.max_min_fair import GREEDY, max_min
 
 Case = tuple[list[float], list[list[int]], dict[int, float]]
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from simpy import Environment
 
-from ingest.units import NS_PER_S, to_ns
+from ingest.core.units import NS_PER_S, to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, totals
 from tests.worlds import toy_scenario, toy_setup
-from twin.cluster import Engine
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.faults import Machines, timeline
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.world.world import Engine
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.scenario.fault_timeline import Machines, timeline
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 
 def _narrow(setup: Setup) -> Plan:

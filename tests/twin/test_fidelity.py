@@ -9,8 +9,8 @@ from benchmarks import fidelity
 from benchmarks.fidelity_tables import calibration, judged
 from benchmarks.measured_memory import MEMORY_SETS
 from benchmarks.measured_runs import DATA_SETS
-from twin.memory import needed_bytes
-from twin.uncertainty import MODELS
+from twin.costs.memory import needed_bytes
+from twin.calibration.residual_quantiles import MODELS
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("shared")]
 

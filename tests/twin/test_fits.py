@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from twin import fits
-from twin.collectives import Path, all_reduce_s, tree_all_reduce_s
+from twin.calibration import least_squares as fits
+from twin.costs.collectives import Path, all_reduce_s, tree_all_reduce_s
 
 RNG = np.random.default_rng(3)
 

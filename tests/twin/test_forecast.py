@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from twin.forecast import (
+from twin.filters.forecasters import (
     BURN_IN,
     FORECASTERS,
     Ewma,
@@ -14,8 +14,8 @@ from twin.forecast import (
     tracked,
     walk,
 )
-from twin.gru import Gru
-from twin.intervals import Intervals
+from twin.filters.gru import Gru
+from twin.filters.conformal_intervals import Intervals
 
 QUICK = ("kalman", "mixture", "ewma", "persistence")
 EVERY = {**FORECASTERS, "gru": lambda: Gru(steps=2)}

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from ingest.units import NS_PER_S
-from twin.foresight import OWN, Foresight, Outlook
-from twin.kalman import BandwidthFilter, LinkParameters
-from twin.ou import Array, OuParameters
-from twin.regimes import MEMORY
+from ingest.core.units import NS_PER_S
+from twin.filters.horizon_mixture import OWN, Foresight, Outlook
+from twin.filters.link_filter import BandwidthFilter, LinkParameters
+from twin.filters.ou_process import Array, OuParameters
+from twin.filters.multiple_model import MEMORY
 
 S = NS_PER_S
 HORIZONS_S = np.array([0.0, 600.0])

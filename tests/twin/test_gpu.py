@@ -1,7 +1,7 @@
 import pytest
 
-from ingest.errors import UsageError
-from twin.gpu import FABRICS, PRESETS, canonical, fabric, preset
+from ingest.core.errors import UsageError
+from twin.core.gpu_models import FABRICS, PRESETS, canonical, fabric, preset
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from twin.intervals import FACTOR, Intervals, Tracker
-from twin.view import Forecast
+from twin.filters.conformal_intervals import FACTOR, Intervals, Tracker
+from twin.core.view import Forecast
 
 
 def test_tracking_keeps_the_promised_share_after_the_errors_have_doubled() -> None:

@@ -9,11 +9,11 @@ from tests.plays import durations, hold, of_type, plan_over, play, totals
 from tests.twin.test_cluster import _shape
 from tests.twin.test_jobs import problems
 from tests.worlds import toy_setup
-from twin.cluster import Engine
-from twin.estimate import Estimator
-from twin.jitter import Jitter, quantiles
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.world.world import Engine
+from twin.estimate.estimator import Estimator
+from twin.scenario.step_jitter import Jitter, quantiles
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 ENGINES: tuple[Engine, ...] = ("kernel", "des")
 

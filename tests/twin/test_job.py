@@ -1,8 +1,8 @@
 import pytest
 
-from ingest.errors import UsageError
-from twin.job import JobSpec
-from twin.transformer import preset
+from ingest.core.errors import UsageError
+from twin.core.job import JobSpec
+from twin.core.transformer import preset
 
 MODEL = preset("llama2-7b")
 

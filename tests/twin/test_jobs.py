@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.units import to_ns
-from replay.conservation import Books
-from replay.events import Event
+from ingest.core.units import to_ns
+from replay.audit.conservation import Books
+from replay.log.events import Event
 from tests.plays import Answer, of_type, play, totals
 from tests.twin.test_cluster import _shape, _until, _with_other_future
 from tests.worlds import toy_setup
-from twin.cluster import Engine
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.facts import Fact, Trigger
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.totals import Totals
+from twin.world.world import Engine
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Fact, Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.world.totals import Totals
 
 ENGINES: tuple[Engine, ...] = ("kernel", "des")
 

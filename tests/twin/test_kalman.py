@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from filterpy.kalman import KalmanFilter
 
-from ingest.units import NS_PER_S
-from twin.bank import FilterBank
-from twin.domain import LinkState
-from twin.kalman import LinkFilter, LinkParameters, pairs
-from twin.ou import DEFAULT_SD, DEFAULT_TAU_S, MIN_SD, OuParameters, fit
+from ingest.core.units import NS_PER_S
+from twin.filters.kalman_bank import FilterBank
+from twin.core.domain import LinkState
+from twin.filters.link_filter import LinkFilter, LinkParameters, pairs
+from twin.filters.ou_process import DEFAULT_SD, DEFAULT_TAU_S, MIN_SD, OuParameters, fit
 
 S = NS_PER_S
 

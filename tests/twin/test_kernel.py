@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twin.kernel import LANES, iteration_ns
-from twin.orders import operations
-from twin.pipeline import Pipeline, warmup_depths
-from twin.referee import simulate
+from twin.pipeline.kernel import LANES, iteration_ns
+from twin.pipeline.operation_order import operations
+from twin.pipeline.pipeline import Pipeline, warmup_depths
+from twin.pipeline.reference_simulator import simulate
 
 
 def single(

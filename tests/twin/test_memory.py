@@ -1,8 +1,8 @@
 import pytest
 
-from twin import memory
-from twin.pipeline import warmup_depths
-from twin.transformer import classic, preset
+from twin.costs import memory
+from twin.pipeline.pipeline import warmup_depths
+from twin.core.transformer import classic, preset
 
 S, H, A = 2048, 12288, 96
 GPT3 = classic("gpt3", 96, H, A, S, 50257, "fp16")

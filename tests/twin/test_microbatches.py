@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, script, totals
 from tests.worlds import toy_setup
-from twin.estimate import Estimator
-from twin.facts import Fact
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Fact
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 INNER = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4))
 

@@ -5,15 +5,15 @@ import pytest
 from simpy import Environment
 
 from tests.worlds import toy_wan
-from twin import moving
-from twin.domain import Cluster, Domain, LinkState
-from twin.gpu import preset as gpu
-from twin.job import JobSpec
-from twin.links import Links
-from twin.network import Network
-from twin.plan import Plan, Share
-from twin.transfers import Transfers, directed
-from twin.transformer import preset
+from twin.costs import migration as moving
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.core.gpu_models import preset as gpu
+from twin.core.job import JobSpec
+from twin.network.link_state import Links
+from twin.network.flows import Network
+from twin.core.plan import Plan, Share
+from twin.network.bulk_transfers import Transfers, directed
+from twin.core.transformer import preset
 
 JOB = JobSpec(preset("llama2-7b"), 8, (1,))
 LAYERS = len(JOB.model.layers())

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from simpy import Environment
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import hold, of_type, plan_over, play, script, totals
 from tests.worlds import toy_setup
-from twin.estimate import Estimator
-from twin.links import Links, Pair
-from twin.moving import move_bytes
-from twin.network import Network
-from twin.scenario import Setup
-from twin.transfers import Transfers
+from twin.estimate.estimator import Estimator
+from twin.network.link_state import Links, Pair
+from twin.costs.migration import move_bytes
+from twin.network.flows import Network
+from twin.scenario.prepare import Setup
+from twin.network.bulk_transfers import Transfers
 
 GBYTE = 10**9
 Steps = Mapping[Pair, Sequence[tuple[float, float]]]

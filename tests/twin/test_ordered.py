@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twin import kernel, ordered, orders
-from twin.pipeline import Pipeline, boundary_count, warmup_depths
-from twin.referee import simulate
+from twin.pipeline import kernel, fixed_order_kernel as ordered, operation_order as orders
+from twin.pipeline.pipeline import Pipeline, boundary_count, warmup_depths
+from twin.pipeline.reference_simulator import simulate
 
 
 @st.composite

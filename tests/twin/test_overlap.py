@@ -2,10 +2,10 @@
 
 import pytest
 
-from twin import cases
-from twin.answer import explain
-from twin.pipeline import Pipeline
-from twin.resolve import resolve
+from twin.cases import case_table as cases
+from twin.cases.answer import explain
+from twin.pipeline.pipeline import Pipeline
+from twin.cases.resolve import resolve
 
 SHAPE = {
     "gpu_model": "A100-80", "layers": "8", "hidden": "4096", "seq": "2048", "tp": "1", "dp": "16",

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twin.pace import Work
+from twin.network.variable_rate_work import Work
 
 
 def test_constant_pace_ends_after_its_full_time() -> None:

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.units import NS_PER_S
+from ingest.core.units import NS_PER_S
 from tests.worlds import toy_wan
-from twin import past
-from twin.domain import LinkState
-from twin.kalman import LinkFilter
-from twin.past import Sensing
-from twin.wan import WanTrace
+from twin.filters import filter_history as past
+from twin.core.domain import LinkState
+from twin.filters.link_filter import LinkFilter
+from twin.filters.filter_history import Sensing
+from twin.traces.wan_trace import WanTrace
 
 S = NS_PER_S
 HORIZONS = (0.0, 60.0, 600.0)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from worlds import toy_scenario, toy_setup, toy_wan
 
-from ingest.units import NS_PER_S
-from twin.disturbance_settings import LinkChange, Noise, Outage, Perturbation, Regime
-from twin.perturb import altered, cut, ou_factor, perturb, told
-from twin.scenario import assemble
-from twin.seeds import generator
+from ingest.core.units import NS_PER_S
+from twin.settings.disturbances import LinkChange, Noise, Outage, Perturbation, Regime
+from twin.traces.perturbation import altered, cut, ou_factor, perturb, told
+from twin.scenario.prepare import assemble
+from twin.core.seeds import generator
 
 S = NS_PER_S
 NOISY = Perturbation(noise=Noise(clip=0.3, sd=0.15, tau_s=600, step_s=30))

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import durations, of_type, plan_over, play, script, totals
 from tests.twin.test_jobs import problems
 from tests.worlds import toy_setup
-from twin.cluster import Engine
-from twin.facts import Fact
-from twin.moving import move_bytes
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.world.world import Engine
+from twin.core.facts import Fact
+from twin.costs.migration import move_bytes
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 ENGINES: tuple[Engine, ...] = ("kernel", "des")
 RESTART_NS = to_ns(11.35)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ingest.errors import InputError
-from ingest.schema import TABLES
-from twin.gpu_telemetry import parse_sample
-from twin.profile import as_csv, profile
-from twin.profile_layers import LayerShape
+from ingest.core.errors import InputError
+from ingest.lake.schema import TABLES
+from twin.calibration.gpu_telemetry import parse_sample
+from twin.calibration.layer_profiler import as_csv, profile
+from twin.calibration.profiled_layers import LayerShape
 
 SMALL = LayerShape(hidden=64, heads=4, kv_heads=2, ffn=128, seq=16, gated=True)
 
@@ -47,7 +47,7 @@ def test_profile_writes_what_ingest_reads(tmp_path: Path, gated: bool) -> None:
 
 
 def test_parameters_of_a_gated_layer_are_counted() -> None:
-    from twin.profile_layers import build_layer
+    from twin.calibration.profiled_layers import build_layer
 
     layer = build_layer(SMALL, "cpu")
     head, kv = 64 // 4, 2

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ingest.errors import NotFoundError
-from ingest.ingestion import ingest
-from ingest.units import NS_PER_S, to_ns
+from ingest.core.errors import NotFoundError
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import NS_PER_S, to_ns
 from tests.plays import hold, of_type, plan_over, play
 from tests.twin.test_jobs import problems
 from tests.worlds import toy_scenario, toy_wan
-from twin import records
-from twin.disturbance_settings import FaultTrace
-from twin.faults import Fault
-from twin.scenario import Setup, assemble
-from twin.settings import Arrivals, Scenario
+from twin.scenario import workload_records as records
+from twin.settings.disturbances import FaultTrace
+from twin.scenario.fault_timeline import Fault
+from twin.scenario.prepare import Setup, assemble
+from twin.settings.scenario_file import Arrivals, Scenario
 
 S = NS_PER_S
 FILES = {

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from ingest.units import NS_PER_S
-from twin.bank import FilterBank
-from twin.ou import FOREVER_S, OuParameters, fit_level
-from twin.regimes import Regimes
+from ingest.core.units import NS_PER_S
+from twin.filters.kalman_bank import FilterBank
+from twin.filters.ou_process import FOREVER_S, OuParameters, fit_level
+from twin.filters.multiple_model import Regimes
 
 S = NS_PER_S
 ONE = np.array([0])

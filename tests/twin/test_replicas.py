@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.errors import UsageError
-from policy.rates import States, iteration_ns
-from replay.observation import plan_from_json
+from ingest.core.errors import UsageError
+from twin.estimate.link_state_times import States, iteration_ns
+from replay.store.decision_codec import plan_from_json
 from tests.policy.views import flat
 from tests.worlds import toy_setup
-from twin import replicas
-from twin.cluster import World
-from twin.estimate import DEAD, Estimator
-from twin.facts import Trigger
-from twin.moving import move_bytes, needs_restart
-from twin.plan import Plan, Sync, to_json
+from twin.costs import replica_sync as replicas
+from twin.world.world import World
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.facts import Trigger
+from twin.costs.migration import move_bytes, needs_restart
+from twin.core.plan import Plan, Sync, to_json
 
 BPS, LATENCY_S = 2e9, 0.05
 

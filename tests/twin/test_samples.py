@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest import resources
-from ingest.ingestion import ingest
-from twin import samples
-from twin.scenario import load
-from twin.wan_settings import SourceSettings
+from ingest.core import resources
+from ingest.pipeline.ingest import ingest
+from twin.traces import link_samples as samples
+from twin.scenario.prepare import load
+from twin.settings.wan_links import SourceSettings
 
 
 @given(

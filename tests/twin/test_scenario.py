@@ -7,15 +7,15 @@ import pytest
 from pydantic import ValidationError
 from worlds import toy_scenario, toy_setup, toy_wan
 
-from ingest import resources
-from ingest.errors import NotFoundError, UsageError
-from ingest.ingestion import ingest
-from ingest.units import NS_PER_S
-from twin import past
-from twin.calibration import Calibration
-from twin.fits import Fit
-from twin.scenario import assemble, digest, load, names, prepare
-from twin.wan import LinkSeries
+from ingest.core import resources
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import NS_PER_S
+from twin.filters import filter_history as past
+from twin.calibration.calibration import Calibration
+from twin.calibration.least_squares import Fit
+from twin.scenario.prepare import assemble, digest, load, names, prepare
+from twin.traces.wan_trace import LinkSeries
 
 S = NS_PER_S
 

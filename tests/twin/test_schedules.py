@@ -6,17 +6,19 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError, UsageError
-from replay.observation import plan_from_json
+from ingest.core.errors import InfeasibleError, UsageError
+from replay.store.decision_codec import plan_from_json
 from tests.plays import durations, hold, play
 from tests.worlds import toy_setup
-from twin import cases, cycle, memory, moving, orders
-from twin.answer import answer, explain
-from twin.columns import BadCellError
-from twin.estimate import Estimator
-from twin.plan import Plan, to_json
-from twin.resolve import resolve
-from twin.scenario import Setup
+from twin.cases import case_table as cases
+from twin.pipeline import critical_cycle as cycle, operation_order as orders
+from twin.costs import memory, migration as moving
+from twin.cases.answer import answer, explain
+from twin.cases.case_columns import BadCellError
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan, to_json
+from twin.cases.resolve import resolve
+from twin.scenario.prepare import Setup
 
 Mode = Literal["blocking", "overlapped"]
 

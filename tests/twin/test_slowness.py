@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.units import NS_PER_S
+from ingest.core.units import NS_PER_S
 from tests.plays import of_type, plan_over, play
 from tests.worlds import toy_setup
-from twin.facts import Trigger
-from twin.plan import Plan
-from twin.slowness import NOTICED, Slowness
+from twin.core.facts import Trigger
+from twin.core.plan import Plan
+from twin.filters.slowdown_filter import NOTICED, Slowness
 
 S = NS_PER_S
 

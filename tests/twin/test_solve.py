@@ -1,11 +1,11 @@
 import pytest
 
-from ingest.errors import UsageError
-from twin import cases
-from twin.answer import answer
-from twin.columns import BadCellError, Cell
-from twin.resolve import resolve
-from twin.solve import Solution, Target, solve
+from ingest.core.errors import UsageError
+from twin.cases import case_table as cases
+from twin.cases.answer import answer
+from twin.cases.case_columns import BadCellError, Cell
+from twin.cases.resolve import resolve
+from twin.cases.inverse import Solution, Target, solve
 
 
 def cells(**text: str) -> dict[str, Cell]:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twin import moving
-from twin.plan import Plan, Share
-from twin.split import stage_layers, stage_start, stage_start_compiled
-from twin.stages import slots, stage_bounds
+from twin.costs import migration as moving
+from twin.core.plan import Plan, Share
+from twin.core.layer_split import stage_layers, stage_start, stage_start_compiled
+from twin.costs.stage_costs import slots, stage_bounds
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,18 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from policy.rates import States, iteration_ns
+from twin.estimate.link_state_times import States, iteration_ns
 from tests.plays import durations, hold, play
 from tests.worlds import toy_setup
-from twin import cases, tied
-from twin.answer import explain
-from twin.domain import LinkState
-from twin.estimate import DEAD, Estimator
-from twin.job import JobSpec
-from twin.plan import Plan, Schedule
-from twin.resolve import resolve
-from twin.transformer import preset
+from twin.cases import case_table as cases
+from twin.costs import tied_embeddings as tied
+from twin.cases.answer import explain
+from twin.core.domain import LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.job import JobSpec
+from twin.core.plan import Plan, Schedule
+from twin.cases.resolve import resolve
+from twin.core.transformer import preset
 
 GPT = preset("gpt2-1.5b")  # fp16: 2 bytes a gradient
 STEP = 50257 * 1600 * 2 // 2

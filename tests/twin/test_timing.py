@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from simpy import Environment
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import plan_over
 from tests.worlds import toy_setup
-from twin.estimate import DEAD, Estimator
-from twin.links import Links, Pair
-from twin.network import Network
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.timing import PlanTiming
-from twin.wan import LinkSeries, trace
+from twin.estimate.estimator import DEAD, Estimator
+from twin.network.link_state import Links, Pair
+from twin.network.flows import Network
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.engines.plan_timing import PlanTiming
+from twin.traces.wan_trace import LinkSeries, trace
 
 
 def _shaky(seconds: int = 300, seed: int = 7) -> Setup:

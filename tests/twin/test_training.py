@@ -2,13 +2,13 @@
 
 import pytest
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.plays import durations, hold, of_type, plan_over, play, totals
 from tests.worlds import toy_setup
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 USED, UNUSED = (0, 1), (1, 2)
 

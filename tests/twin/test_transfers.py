@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from simpy import Environment
 
-from ingest.units import to_ns
+from ingest.core.units import to_ns
 from tests.worlds import toy_setup, toy_wan
-from twin.links import Links
-from twin.network import Network
-from twin.transfers import Transfers, directed
+from twin.network.link_state import Links
+from twin.network.flows import Network
+from twin.network.bulk_transfers import Transfers, directed
 
 Steps = Mapping[tuple[int, int], Sequence[tuple[float, float]]]
 GBYTE = 10**9

@@ -1,7 +1,7 @@
 import pytest
 
-from ingest.errors import UsageError
-from twin.transformer import PRESETS, Transformer, classic, preset
+from ingest.core.errors import UsageError
+from twin.core.transformer import PRESETS, Transformer, classic, preset
 
 
 @pytest.mark.parametrize(

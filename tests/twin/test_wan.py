@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from worlds import toy_wan
 
-from ingest import lake
-from ingest.errors import NotFoundError, UsageError
-from ingest.ingestion import ingest
-from ingest.units import NS_PER_S
-from twin import measured
-from twin.wan import LinkSeries, trace
-from twin.wan_settings import WanSettings
+from ingest.lake import lake
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.pipeline.ingest import ingest
+from ingest.core.units import NS_PER_S
+from twin.traces import measured_links as measured
+from twin.traces.wan_trace import LinkSeries, trace
+from twin.settings.wan_links import WanSettings
 
 S = NS_PER_S
 

@@ -1,8 +1,8 @@
 import pytest
 
-from ingest.errors import NotFoundError, UsageError
-from ingest.units import NS_PER_S
-from twin.window import Seen, Span, known_ns, known_share, split
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.units import NS_PER_S
+from twin.settings.window import Seen, Span, known_ns, known_share, split
 
 S = NS_PER_S
 

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policy.hippo.lower import CHOICE
-from policy.hippo.masks import Masks, Space
-from policy.hippo.observation import EDGE, GLOBAL, KNOB, NODE, Observation
+from policy.hippo.networks.lower_agent import CHOICE
+from policy.hippo.tables.masks import Masks, Space
+from policy.hippo.networks.observation import EDGE, GLOBAL, KNOB, NODE, Observation
 
 Ints = NDArray[np.int64]
 

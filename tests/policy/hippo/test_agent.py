@@ -9,24 +9,24 @@ import numba
 import numpy as np
 import pytest
 
-from ingest.errors import InfeasibleError
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo import placing
-from policy.hippo.agent import WIDE, HiPpo, shipped_checkpoint
-from policy.hippo.config import CoordinatorConfig, GnnConfig, HiPpoConfig
-from policy.horizon import Asked, ahead
-from policy.objective import Objective, Outcome
-from policy.protocol import Context, Decision
-from policy.scout import Scout, Watch
-from policy.static import base_plan
+from ingest.core.errors import InfeasibleError
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.decoding import autoregressive as placing
+from policy.hippo.agent.agent import WIDE, HiPpo, shipped_checkpoint
+from policy.hippo.networks.hippo_config import CoordinatorConfig, GnnConfig, HiPpoConfig
+from policy.control.horizon import Asked, ahead
+from policy.core.objective import Objective, Outcome
+from policy.core.protocol import Context, Decision
+from policy.control.candidate_search import Scout, Watch
+from policy.baselines.static import base_plan
 from tests.worlds import toy_setup
-from twin.cluster import World
-from twin.estimate import Estimator
-from twin.facts import Trigger
-from twin.plan import Plan
-from twin.scenario import Setup
-from twin.seeds import generator
-from twin.view import View
+from twin.world.world import World
+from twin.estimate.estimator import Estimator
+from twin.core.facts import Trigger
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
+from twin.core.seeds import generator
+from twin.core.view import View
 
 STEPS = {(0, 1): [(600.0, 2e8), (1500.0, 3e9)], (1, 0): [(600.0, 2e8)]}
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from policy.hippo.config import HiPpoConfig, LowerConfig, RolloutConfig
-from policy.hippo.course import Course, lower_rewards, prepared
-from policy.hippo.footage import MOVING, WEATHER, Footage
-from policy.hippo.rollout import WALK, played
-from policy.relays import SHARE
+from policy.hippo.networks.hippo_config import HiPpoConfig, LowerConfig, RolloutConfig
+from policy.hippo.env.training_task import Course, lower_rewards, prepared
+from policy.hippo.env.practice_trace import MOVING, WEATHER, Footage
+from policy.hippo.training.rollout import WALK, played
+from policy.control.relay_links import SHARE
 from tests.worlds import toy_setup
 
 CONFIG = HiPpoConfig(rollout=RolloutConfig(environments=6, episode_steps=4))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import (
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import (
     DistributedConfig,
     GnnConfig,
     HiPpoConfig,
@@ -20,15 +20,15 @@ from policy.hippo.config import (
     PpoConfig,
     RolloutConfig,
 )
-from policy.hippo.course import Course, prepared
-from policy.hippo.crew import Crew, Here, Processes, mean_weights
-from policy.hippo.distributed import Learners
-from policy.hippo.ppo import normalise
-from policy.hippo.practice import Practice
-from policy.hippo.rollout import Task
-from policy.hippo.train import Company, TrainResult, train
+from policy.hippo.env.training_task import Course, prepared
+from policy.hippo.training.rollout_workers import Crew, Here, Processes, mean_weights
+from policy.hippo.training.gradient_sharing import Learners
+from policy.hippo.training.ppo_loss import normalise
+from policy.hippo.training.learner import Practice
+from policy.hippo.training.rollout import Task
+from policy.hippo.training.train import Company, TrainResult, train
 from tests.worlds import toy_setup
-from twin.scenario import Setup
+from twin.scenario.prepare import Setup
 
 CONFIG = HiPpoConfig(
     gnn=GnnConfig(hidden_dim=16),
@@ -66,7 +66,7 @@ def test_worker_processes_collect_what_one_would(workers: int, plain: TrainResul
 @pytest.mark.filterwarnings("ignore")
 def test_ray_collects_what_one_would(plain: TrainResult, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    from policy.hippo.ray_crew import RayCrew
+    from policy.hippo.training.ray_workers import RayCrew
 
     assert trained(tmp_path, crew=crew_of(RayCrew, 2)).digest == plain.digest
 

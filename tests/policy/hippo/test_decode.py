@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from policy.hippo import placing
-from policy.hippo.config import GnnConfig
-from policy.hippo.decode import GREEDY, Actions, joined, sample
-from policy.hippo.judge import case, judge
-from policy.hippo.lower import LowerAgent
-from policy.hippo.upper import UpperAgent
+from policy.hippo.decoding import autoregressive as placing
+from policy.hippo.networks.hippo_config import GnnConfig
+from policy.hippo.decoding.sampling import GREEDY, Actions, joined, sample
+from policy.hippo.decoding.log_probability import case, judge
+from policy.hippo.networks.lower_agent import LowerAgent
+from policy.hippo.networks.upper_agent import UpperAgent
 from tests.policy.hippo.hippo_fakes import FakeProblem
 
 

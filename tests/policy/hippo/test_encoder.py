@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from policy.hippo.config import GnnConfig
-from policy.hippo.encoder import GraphEncoder
+from policy.hippo.networks.hippo_config import GnnConfig
+from policy.hippo.networks.encoder import GraphEncoder
 
 NODE, EDGE = 5, 3
 

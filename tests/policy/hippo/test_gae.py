@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from policy.hippo.gae import advantages
+from policy.hippo.training.gae import advantages
 
 
 def one(values: list[float]) -> np.ndarray:

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from policy.hippo import actions
-from policy.hippo.actions import read, rows, rows_of, sizes
-from policy.hippo.checkpoint import build
-from policy.hippo.config import HiPpoConfig, RolloutConfig
-from policy.hippo.course import prepared
-from policy.hippo.decode import sample
-from policy.hippo.env import CONSTRAINTS, LOWEST_EFFICIENCY, Twins
-from policy.hippo.gym import PLAN, PlanEnv, PlanVectorEnv
-from policy.horizon import egress_usd
-from policy.static import equal_cuts
+from policy.hippo.decoding import action_encoding as actions
+from policy.hippo.decoding.action_encoding import read, rows, rows_of, sizes
+from policy.hippo.networks.checkpoint import build
+from policy.hippo.networks.hippo_config import HiPpoConfig, RolloutConfig
+from policy.hippo.env.training_task import prepared
+from policy.hippo.decoding.sampling import sample
+from policy.hippo.env.vector_env import CONSTRAINTS, LOWEST_EFFICIENCY, Twins
+from policy.hippo.env.gym import PLAN, PlanEnv, PlanVectorEnv
+from policy.control.horizon import egress_usd
+from policy.baselines.static import equal_cuts
 from tests.worlds import toy_setup
-from twin.domain import LinkState
-from twin.estimate import Estimator
-from twin.plan import Plan
-from twin.scenario import Setup
+from twin.core.domain import LinkState
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+from twin.scenario.prepare import Setup
 
 FAST = np.full((2, 2), 2e9)
 PERIOD_S, RESTART_S = 60.0, 11.35
@@ -59,7 +59,7 @@ def row(made: Twins, plan: Plan, go: int = 1) -> np.ndarray:
 
 
 def test_follows_the_rules_of_gymnasium(setup: Setup) -> None:
-    made = gymnasium.make(f"policy.hippo.gym:{PLAN}", setup=setup)
+    made = gymnasium.make(f"policy.hippo.env.gym:{PLAN}", setup=setup)
     check_env(made.unwrapped)
     assert isinstance(made.unwrapped, PlanEnv)
 

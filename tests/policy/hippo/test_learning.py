@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from policy.hippo.config import GnnConfig, HiPpoConfig, PpoConfig
-from policy.hippo.decode import GREEDY, Actions, sample
-from policy.hippo.judge import case, judge
-from policy.hippo.lower import LowerAgent
-from policy.hippo.observation import Observation
-from policy.hippo.practice import Practice, Rollout
-from policy.hippo.upper import UpperAgent
+from policy.hippo.networks.hippo_config import GnnConfig, HiPpoConfig, PpoConfig
+from policy.hippo.decoding.sampling import GREEDY, Actions, sample
+from policy.hippo.decoding.log_probability import case, judge
+from policy.hippo.networks.lower_agent import LowerAgent
+from policy.hippo.networks.observation import Observation
+from policy.hippo.training.learner import Practice, Rollout
+from policy.hippo.networks.upper_agent import UpperAgent
 from tests.policy.hippo.hippo_fakes import FakeProblem
 
 CONFIG = HiPpoConfig(

@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from policy.hippo.masks import Masks, Space, merge_classes
+from policy.hippo.tables.masks import Masks, Space, merge_classes
 
 
 def space(seed: int, *, k: int = 3, n: int = 7, gpipe: bool = False) -> Space:

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from policy.hippo.checkpoint import build
-from policy.hippo.config import HiPpoConfig
-from policy.hippo.env import CONSTRAINTS
-from policy.hippo.ppo import Multipliers, loss, moments, normalise, normalise_by
-from policy.hippo.practice import Practice
+from policy.hippo.networks.checkpoint import build
+from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.env.vector_env import CONSTRAINTS
+from policy.hippo.training.ppo_loss import Multipliers, loss, moments, normalise, normalise_by
+from policy.hippo.training.learner import Practice
 
 COEFFICIENTS = {"clip_range": 0.2, "value_clip": 0.2, "value_coef": 0.5, "entropy_coef": 0.01}
 

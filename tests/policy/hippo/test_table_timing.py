@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ingest.errors import UsageError
-from policy.hippo.problem import Codes, Problem
-from policy.hippo.timing import Timer
+from ingest.core.errors import UsageError
+from policy.hippo.tables.planning_tables import Codes, Problem
+from policy.hippo.tables.batch_timing import Timer
 from tests.worlds import toy_setup
-from twin.domain import LinkState
-from twin.estimate import DEAD, Estimator
-from twin.plan import Schedule
-from twin.scenario import Setup
+from twin.core.domain import LinkState
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.plan import Schedule
+from twin.scenario.prepare import Setup
 
 MODELS = {
     "7b": {},

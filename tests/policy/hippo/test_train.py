@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from ingest.errors import DamageError, InputError, NotFoundError, UsageError
-from policy.hippo import checkpoint as checkpoints
-from policy.hippo.config import (
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.networks.hippo_config import (
     GnnConfig,
     HiPpoConfig,
     ImitationConfig,
@@ -22,10 +22,10 @@ from policy.hippo.config import (
     changed,
     shipped,
 )
-from policy.hippo.standing import origin
-from policy.hippo.train import Company, train
+from policy.hippo.training.training_state import origin
+from policy.hippo.training.train import Company, train
 from tests.worlds import toy_setup
-from twin.scenario import Setup
+from twin.scenario.prepare import Setup
 
 CONFIG = HiPpoConfig(
     gnn=GnnConfig(hidden_dim=16),

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from policy.hippo.problem import Problem, concatenate
-from policy.hippo.refine import legal, neighbours
-from policy.hippo.shortlist import distinct
-from policy.hippo.timing import Timer
-from policy.hippo.verify import Question
-from policy.horizon import Asked, Outages, ahead
-from policy.objective import Objective, Outcome
+from policy.hippo.tables.planning_tables import Problem, concatenate
+from policy.hippo.agent.local_search import legal, neighbours
+from policy.hippo.agent.shortlist import distinct
+from policy.hippo.tables.batch_timing import Timer
+from policy.hippo.agent.plan_verification import Question
+from policy.control.horizon import Asked, Outages, ahead
+from policy.core.objective import Objective, Outcome
 from tests.policy.hippo.test_table_timing import setup, walk
-from twin.estimate import Estimator
-from twin.view import Forecast
+from twin.estimate.estimator import Estimator
+from twin.core.view import Forecast
 
 OBJECTIVE = Objective((0.6, 0.2, 0.2), Outcome(20.0, 0.3, 1.0))
 

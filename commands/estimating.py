@@ -1,0 +1,119 @@
+"""Answers without a replay: scenarios resolved, cases estimated, constants measured and fitted."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.options import scenario_option
+from commands.output import PATH, Output, command, with_output
+from ingest.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from commands.show.console import Console
+
+
+@command
+@scenario_option
+@with_output
+def config(out: Output, scenario: str) -> None:
+    """Show a scenario with every default written out, as YAML.
+
+    \b
+    Example: twin config --scenario quad-70b
+    """
+    from twin.scenario.prepare import load
+
+    resolved = load(scenario).model_dump(mode="json")
+
+    def as_yaml(console: "Console") -> None:
+        import yaml
+
+        console.line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).rstrip())
+
+    out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
+
+
+@command
+@click.argument("directory", type=PATH)
+@click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
+@click.option("--repetitions", type=click.IntRange(1), default=20, help="Timed repetitions of each [20].")
+@with_output
+def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) -> None:
+    """Measure Transformer layers on this device for `twin ingest`.
+
+    \b
+    Example: twin profile measured/
+    """
+    from twin.calibration.layer_profiler import profile as measure
+
+    sizes = [int(size) for size in micro_batches.split(",") if size.strip().isdecimal()]
+    if len(sizes) <= micro_batches.count(",") or min(sizes) < 1:
+        raise UsageError(f"--micro-batches {micro_batches}: write numbers from 1 on, such as 1,2,4")
+    with out.console.progress() as progress:
+        rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
+    result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}
+    out.show(
+        result, lambda console: console.line(f"{len(rows)} rows in {directory}; twin ingest {directory}")
+    )
+
+
+@command
+@click.argument("cases", type=PATH)
+@click.option(
+    "--solve", "column", metavar="COLUMN", help="Find the value of this column that reaches --target."
+)
+@click.option("--target", metavar="FIGURE=VALUE", help="What --solve should reach, such as utilisation=0.8.")
+@click.option(
+    "--explain", "number", type=int, metavar="ROW", help="Show what the answer to one row is made of."
+)
+@with_output
+def estimate(out: Output, cases: Path, column: str | None, target: str | None, number: int | None) -> None:
+    """Answer a table of cases, CSV or YAML, without a replay.
+
+    Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/estimate.md.
+
+    \b
+    Examples:
+      twin estimate cases.csv
+      twin estimate cases.csv --solve wan_bps --target utilisation=0.8
+    """
+    from commands.show import estimate as show
+    from twin.cases import case_batch as ask
+    from twin.cases.inverse import Target
+
+    if (column is None) != (target is None):
+        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
+    constants = ask.constants_of(out.store)
+    if number is not None:
+        case, told = ask.explain_row(cases, number, constants)
+        body = ask.explained_json(case, told)
+        out.show(body, lambda console: show.explained(console, body))
+        return
+    if column is not None and target is not None:
+        solved = ask.invert(cases, column, Target.parse(target), constants)
+        out.show(solved.to_json(), lambda console: show.solutions(console, solved))
+        sys.exit(0 if solved.ok else 1)
+    found = ask.estimate(cases, constants)
+    out.show(found.to_json(), lambda console: show.answers(console, found))
+    sys.exit(0 if found.ok else 1)
+
+
+@command
+@with_output
+def calibrate(out: Output) -> None:
+    """Fit the twin's constants to the profiles in the lake.
+
+    \b
+    Example: twin calibrate
+    """
+    from commands.show import estimate as show
+    from twin.calibration.calibrate import calibrate as fit
+    from twin.calibration.uncalibrated import unfitted
+
+    found = fit(out.store)
+    found.save(out.store)
+    left = [one.to_json() for one in unfitted(out.store, found)]
+    body = {**found.to_json(), "digest": found.digest, "unfitted": left}
+    out.show(body, lambda console: show.calibration(console, body))

@@ -1,0 +1,200 @@
+"""What is in the store: asked in SQL, audited, compacted, told as a page, a trace or a summary."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.output import PATH, Output, command, with_output
+
+if TYPE_CHECKING:
+    from commands.show.console import Console
+
+
+@command
+@click.argument("statement")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet", "arrow"]), default="table"
+)
+@with_output
+def sql(out: Output, statement: str, form: Any) -> None:
+    """Query lake and event logs in SQL.
+
+    `twin sql describe` documents the views.
+
+    \b
+    Example: twin sql "select run, count(*) from decisions group by run"
+    """
+    from replay.sql import query as engine
+
+    if statement.strip() == "describe":
+        click.echo(engine.describe())
+        return
+    answer = engine.query(out.store, statement, note=out.console.note)
+    if out.as_json:
+        rows = json.loads(engine.render(answer, "json"))
+        click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
+        return
+    room = (os.get_terminal_size().columns or None) if sys.stdout.isatty() else None
+    sys.stdout.buffer.write(engine.render(answer, form, room))
+    sys.stdout.buffer.flush()
+
+
+@command
+@click.argument("run")
+@click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
+@click.option(
+    "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
+)
+@click.option("--since", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events from SEQ on.")
+@click.option("--quarantine", "aside", is_flag=True, help="Move unexpected and damaged files aside.")
+@click.option("--sign", "key", type=PATH, metavar="KEY", help="Sign a clean run's head (Ed25519, PEM).")
+@click.option("--verify-signature", "public", type=PATH, metavar="PUB", help="Check the signature too.")
+@with_output
+def audit(
+    out: Output, run: str, number: int | None, chain_head: str | None, since: int, aside: bool,
+    key: Path | None, public: Path | None,
+) -> None:  # fmt: skip
+    """Verify a run, or explain one decision of it.
+
+    Chain, digests, re-execution, no look-ahead, conservation. With --decision: what set it off, what was
+    compared, what static, single, greedy and mpc would have done had they watched the run so far, and which
+    bandwidth of a link the plan uses would change the answer (three are tried each way, up to 4 times).
+
+    \b
+    Example: twin audit latest
+    """
+    from replay.audit import audit as auditor
+    from replay.store import run_index as runs
+    from commands.show import decision as show_decision
+    from replay.audit import signing
+    from commands.show import run as show
+    from replay.log.quarantine import quarantine
+
+    run_id = runs.find(out.store, run)
+    if aside:
+        moved = quarantine(runs.folder(out.store, run_id))
+        out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
+        return
+    if public is not None:
+        chain_head = signing.verified(out.store, run_id, public).chain_head
+    if number is not None:
+        found = auditor.decision(out.store, run_id, number)
+
+        def tell(console: "Console") -> None:
+            show_decision.decision(console, found)
+            show_decision.seen(console, found)
+
+        out.show(found.to_json(), tell)
+        sys.exit(0 if found.reproduced else 3)
+    with out.console.progress() as progress:
+        report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)
+    if key is not None and report.ok:
+        signing.sign(out.store, run_id, key)
+    out.show(report.to_json(), lambda console: show.audit(console, report))
+    sys.exit(0 if report.ok else 3)
+
+
+@command
+@click.argument("run")
+@with_output
+def compact(out: Output, run: str) -> None:
+    """Merge the segments of a finished run into few files.
+
+    Digest and chain head stay.
+
+    \b
+    Example: twin compact latest
+    """
+    from replay.log import compaction
+    from replay.store import run_index as runs
+    from replay.sql import query as sql
+    from commands.show import run as show
+
+    run_id = runs.find(out.store, run)
+    done = compaction.compact(runs.folder(out.store, run_id))
+    sql.keep(out.store, run_id)
+    result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
+    out.show(result, lambda console: show.compacted(console, run_id, done))
+
+
+@command
+@click.argument("run")
+@click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
+@click.option(
+    "--compare/--alone",
+    default=False,
+    help="Set the store's runs of this world and the bound beside it [no].",
+)
+@click.option("--vs", "other", metavar="RUN", help="Set one other run beside it, figure by figure.")
+@with_output
+def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:
+    """Write one self-contained HTML page about a run.
+
+    \b
+    Examples:
+      twin report latest
+      twin report latest --compare --vs tri-7b-static
+    """
+    from replay.report import page as writer
+    from replay.store import run_index as runs
+
+    run_id = runs.find(out.store, run)
+    with out.console.progress() as progress:
+        comparison = None
+        if compare:
+            from replay.bench.comparison import beside
+
+            comparison = beside(out.store, run_id, progress=progress)
+        versus = None
+        if other is not None:
+            from replay.run.whatif import pair
+
+            versus = pair(out.store, runs.find(out.store, other), run_id)
+        path = writer.write(out.store, run_id, page, comparison, versus)
+    result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
+    out.show(result, lambda console: console.line(str(path)))
+
+
+@command
+@click.argument("run")
+@click.option("--from", "start", type=float, default=0.0, metavar="SECONDS", help="Begin of the window [0].")
+@click.option("--to", "end", type=float, metavar="SECONDS", help="Its end [a minute later].")
+@click.option("--out", "file", type=PATH, default=Path("trace.json"), help="File to write [trace.json].")
+@with_output
+def trace(out: Output, run: str, start: float, end: float | None, file: Path) -> None:
+    """Write a window of a run as a Chrome trace.
+
+    Stages, micro-batches, transfers and moves; Perfetto opens it.
+
+    \b
+    Example: twin trace latest --from 600 --to 660 --out trace.json
+    """
+    from replay.store import run_index as runs
+    from replay.report import chrome_trace as tracing
+
+    run_id = runs.find(out.store, run)
+    with out.console.progress() as progress:
+        made = tracing.write(
+            out.store, run_id, file, from_s=start, to_s=start + 60 if end is None else end, progress=progress
+        )
+    told = f"{made.iterations} iterations, {made.events:,} events: {made.path}; Perfetto opens it"
+    out.show(made.to_json(), lambda console: console.line(told))
+
+
+@command
+@with_output
+def status(out: Output) -> None:
+    """Show runs, data sets, the checkpoint and how the filters do.
+
+    \b
+    Example: twin status
+    """
+    from commands.show import status as show
+    from replay.metrics import store_status as state
+
+    found = state.status(out.store).to_json()
+    out.show(found, lambda console: show.status(console, found))

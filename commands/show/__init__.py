@@ -1,0 +1,1 @@
+"""commands/show: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,118 @@
+"""What people see: tables on stdout, progress bars on stderr."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import rich.console
+import rich.markup
+import rich.progress
+import rich.table
+from rich.cells import cell_len
+
+from ingest.core.progress import SILENT, Progress
+from replay.metrics.formatting import parts
+
+PIPE_WIDTH = 400
+READABLE = 32
+"""Letters of a text that are left on a line when a table has to be narrow."""
+
+
+class Bars:
+    """Draws `ingest.progress.Progress` as rich bars, one for each task that starts."""
+
+    def __init__(self, bars: rich.progress.Progress) -> None:
+        self._bars = bars
+        self._task: rich.progress.TaskID | None = None
+
+    def start(self, total: int | None, what: str) -> None:
+        """Open a new bar; the one before it is complete."""
+        self._task = self._bars.add_task(what, total=total, note="")
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Move the newest bar."""
+        if self._task is not None:
+            self._bars.update(self._task, advance=steps, note=note)
+
+
+class Console:
+    """Rich output for people; `quiet` leaves stdout to a JSON object."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        # A pipe has no width: a table that a program or a file receives is never folded.
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        self._out = rich.console.Console(file=sys.stdout, highlight=False, width=width)
+        self._err = rich.console.Console(stderr=True, highlight=False)
+
+    def line(self, text: str = "") -> None:
+        """One line of the result."""
+        self._out.print(text, markup=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A remark beside the result, on stderr."""
+        self._err.print(text, style="dim", markup=False)
+
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, keys: int = 1
+    ) -> None:
+        """Rows under headings; a column of numbers is aligned right.
+
+        What is wider than the terminal is printed as several tables below each other, each with the first
+        `keys` columns; only texts are folded, and not to less than `READABLE` letters.
+        """
+        if title:
+            self._out.print(title, style="italic", markup=False, soft_wrap=True)
+        if not rows:
+            self.line("none")
+            return
+        cells = [[cell(value) for value in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+        narrow = [min(width, READABLE) for width in widths]
+        for number, part in enumerate(parts(narrow, keys, self._out.width)):
+            if number:
+                self.line()
+            table = rich.table.Table(box=None, pad_edge=False)
+            for index in part:
+                kinds = {type(row[index]) for row in rows} - {type(None)}
+                numbers = bool(kinds) and kinds <= {int, float}
+                table.add_column(columns[index], justify="right" if numbers else "left", overflow="fold")
+            for row in cells:
+                table.add_row(*(rich.markup.escape(row[index]) for index in part))
+            self._out.print(table)
+
+    def fields(self, title: str, values: Mapping[str, Any]) -> None:
+        """Names and values, one a line."""
+        self.table(title, ("figure", "value"), [(k.replace("_", " "), v) for k, v in values.items()])
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Bars on stderr while long work runs; silent where stderr is not a terminal."""
+        if not self._err.is_terminal:
+            yield SILENT
+            return
+        columns = (
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TimeElapsedColumn(),
+            rich.progress.TextColumn("{task.fields[note]}", style="dim"),
+        )
+        with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
+            yield Bars(bars)
+
+
+def cell(value: Any) -> str:
+    """One value as people read it: four significant digits, a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
+    return str(value)

@@ -1,0 +1,104 @@
+"""How data sets look to people: what an ingest read, what is in the lake, the catalogue, a fetch."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from commands.show.console import Console
+from replay.metrics.formatting import counted
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from ingest.public.fetch import Fetched
+    from ingest.pipeline.follow import Followed
+    from ingest.lake.lake import DatasetInfo
+    from ingest.pipeline.ingest_report import FileResult, IngestReport
+
+LISTED = 12
+"""Rows of a table of files before the rest is summed up."""
+
+
+def ingest(console: Console, report: "IngestReport") -> None:
+    """Files, rows and rejects of an ingest, a line a data set and reader; files not read by name."""
+    groups: dict[tuple[str, str], list[FileResult]] = {}
+    for result in report.files:
+        if not result.skipped_reason:
+            groups.setdefault((result.dataset, result.reader or "-"), []).append(result)
+    rows = [_ingested(*key, files) for key, files in groups.items()]
+    console.table("", ("data set", "reader", "files", "rows in", "stored", "rejected", "already"), rows)
+    if report.skipped:
+        console.line()
+        not_read = [(result.path, result.skipped_reason) for result in report.skipped]
+        console.table("not read", ("file", "why"), not_read[:LISTED])
+        if len(not_read) > LISTED:
+            console.line(f"... and {len(not_read) - LISTED:,} more; --json lists all")
+    if report.empty:
+        console.line()
+        console.table("read, without a single row", ("file", "as"), [
+            (result.path, result.reader) for result in report.empty[:LISTED]
+        ])  # fmt: skip
+        if len(report.empty) > LISTED:
+            console.line(f"... and {len(report.empty) - LISTED:,} more; in --json they have rows_in 0")
+    console.line()
+    for note in report.notes:
+        console.line(note)
+    console.line(f"{counted(sum(report.rows.values()), 'row')} added in {report.seconds:.1f} s")
+    if any(result.rejected for result in report.files):
+        console.line('why rows were rejected: twin sql "select source_file, source_row, reason from rejects"')
+
+
+def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any, ...]:
+    stored: Counter[str] = Counter()
+    for result in files:
+        stored.update(result.stored)
+    tables = ", ".join(f"{name} {count:,}" for name, count in sorted(stored.items()) if count) or "-"
+    read = sum(result.rows_in for result in files)
+    rejected = sum(result.rejected for result in files)
+    return dataset, reader, len(files), read, tables, rejected, sum(result.already for result in files)
+
+
+def traces(console: Console, summary: dict[str, Any]) -> None:
+    """What is in the lake, a data set a line."""
+    rows = [[entry.get(column) for column in summary["columns"]] for entry in summary["rows"]]
+    if rows:
+        console.table("", summary["columns"], rows)
+    else:
+        console.line("nothing has been ingested yet: twin ingest traces/")
+
+
+def dropped(console: Console, held: "DatasetInfo") -> None:
+    """What was taken out of the lake."""
+    rows = ", ".join(f"{table} {count:,}" for table, count in held.rows.items()) or "no rows"
+    rejects = counted(held.rejected, "reject")
+    console.line(f"{held.name} taken out: {rows}, {rejects}, from {counted(held.sources, 'source')}")
+
+
+def catalogue(console: Console, found: dict[str, Any]) -> None:
+    """Public sets, a line each."""
+    rows = [
+        (e["name"], f"{e['files']:,}", f"{e['bytes'] / 1e6:.1f} MB", e["licence"], e["title"])
+        for e in found["sets"]
+    ]
+    console.table("", ("name", "files", "size", "licence", "what it is"), rows)
+    partial = [
+        f"{e['name']} ({e['files'] - e['reachable']})" for e in found["sets"] if e["reachable"] < e["files"]
+    ]
+    console.line()
+    console.line(f"files without an address of their own, from --mirror only: {', '.join(partial)}")
+
+
+def fetched(console: Console, done: "Fetched") -> None:
+    """What came, what is missing, and what to do next."""
+    came = f"{counted(done.new, 'file')} came, {done.present:,} were there"
+    console.line(f"{done.name}: {came}, {done.size_bytes / 1e6:.1f} MB")
+    if done.left_out:
+        more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
+        console.line(f"without an address of their own: {done.left_out[0]}{more}; --mirror DIR takes them")
+    console.line(f"next: twin ingest {done.folder}")
+
+
+def followed(console: Console, done: "Followed") -> None:
+    """What a following took in until it was ended."""
+    console.line(
+        f"{done.rows:,} rows added, {done.rejected:,} rejected, from {done.files:,} files and pieces"
+    )
+    for path, why in done.skipped.items():
+        console.line(f"not read: {path}: {why}")

@@ -1,0 +1,91 @@
+"""How one decision looks to people: what was chosen and why, what came of it, and what the policy saw."""
+
+from typing import TYPE_CHECKING, Any
+
+from commands.show.console import Console
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.audit.audit import DecisionAudit
+
+
+def decision(console: Console, found: "DecisionAudit") -> None:
+    """One decision: what was seen and chosen, why, what others would have done, and what came of it."""
+    told = found.explanation
+    state = "made again, equal" if found.reproduced else f"not reproduced: {found.difference}"
+    console.line(f"{found.run_id} decision {found.number} at {told.at_s:,.0f} s ({told.trigger}): {state}")
+    for line in set_off(told.reasons, told.domains):
+        console.line(line)
+    console.line(f"{told.action}: {told.reason}")
+    console.line(f"plan in force afterwards: {told.chosen or '-'}")
+    console.line(f"bound by: {told.binding or '-'}")
+    if told.fallback:
+        console.line(f"fallback: {told.fallback}")
+    for text in told.tipping_text:
+        console.line(text)
+    console.fields("expected reward", told.reward)
+    if told.candidates:
+        columns = tuple(told.candidates[0])
+        rows = [tuple(candidate[column] for column in columns) for candidate in told.candidates]
+        console.table("candidates", columns, rows)
+    baselines = [(name, *answer.values()) for name, answer in told.baselines.items()]
+    if baselines:
+        columns = ("policy", *next(iter(told.baselines.values())))
+        console.table("the baselines would have done", columns, baselines)
+    traffic = [(name, *row) for name, row in zip(told.domains, told.traffic_bytes, strict=True)]
+    console.table("bytes an iteration between domains", ("from / to", *told.domains), traffic)
+    console.fields("what happened until the next decision", found.aftermath)
+
+
+def set_off(reasons: dict[str, list[Any]], domains: tuple[str, ...] | list[str]) -> list[str]:
+    """A line a trigger that has details: which links, domains or jobs it was about."""
+    lines = []
+    for trigger, details in reasons.items():
+        about: list[str] = []
+        for detail in details:
+            if isinstance(detail, list):  # links whose filter gave an alarm, or that have changed
+                about += [f"{domains[i]} > {domains[j]}" for i, j in detail]
+                continue
+            for what, which in detail.items():
+                if what == "link":
+                    about.append(f"{domains[which[0]]} > {domains[which[1]]}")
+                elif what in ("domain", "domains"):
+                    about += [domains[k] for k in (which if isinstance(which, list) else [which])]
+                else:
+                    about.append(f"{what.replace('_', ' ')} {which}")
+        if about:
+            lines.append(f"set off by {trigger}: {', '.join(about)}")
+    return lines
+
+
+def seen(console: Console, found: "DecisionAudit") -> None:
+    """The view of a decision, the actions it was allowed, and the model that answered."""
+    view, domains = found.recorded["observation"], found.explanation.domains
+    mask = found.recorded["mask"]
+    allowed = (
+        f"{sum(mask)} of {len(mask)} settings of dp and micro-batch are open"
+        if mask
+        else "none: any legal plan could be named"
+    )
+    gpus = enumerate(zip(domains, view["free_gpus"], view["slowdown"], strict=True))
+    console.line(f"model  {found.checkpoint or 'none: not a learned policy'}")
+    console.line(f"mask   {allowed}")
+    console.line(
+        "GPUs   " + ", ".join(f"d{k} {name} {free} free at {slow:g} x" for k, (name, free, slow) in gpus)
+    )
+    ahead = [f"{horizon:g} s ahead" for horizon in view["horizons_s"][1:]]
+    columns = ("link", "one way ms", "now Gb/s", *ahead, "sd of log at the end")
+    console.table("links as they were seen and expected", columns, _links(view, domains))
+
+
+def _links(view: dict[str, Any], domains: tuple[str, ...] | list[str]) -> list[tuple[str, ...]]:
+    """One row a link: latency, bandwidth at each horizon, uncertainty at the last one."""
+    pairs = [(i, j) for i in range(len(domains)) for j in range(len(domains)) if i != j]
+    return [
+        (
+            f"{domains[i]} > {domains[j]}",
+            f"{1e3 * view['latency_s'][i][j]:.1f}",
+            *(f"{matrix[i][j] / 1e9:.2f}" for matrix in view["bandwidth_bps"]),
+            f"{view['sd_log'][-1][i][j]:.3f}",
+        )
+        for i, j in pairs
+    ]

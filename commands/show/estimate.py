@@ -1,0 +1,92 @@
+"""How estimates look to people: a table of answers, of solutions, and the parts of one answer."""
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.core.units import GB, GIB
+from commands.show.console import Console
+from replay.metrics.formatting import counted, percent
+
+if TYPE_CHECKING:  # a command loads only what it needs
+    from pathlib import Path
+
+    from twin.cases.case_batch import Answers, Solutions
+    from twin.cases.case_table import Failure
+
+ANSWERED = (
+    "row", "case", "iter s", "low", "high", "peak GiB", "fits", "util", "mfu", "bubble s", "comm s",
+    "WAN GB", "USD", "kJ", "bound by",
+)  # fmt: skip
+
+
+def _scaled(value: float | None, unit: float) -> str:
+    return "-" if value is None else f"{value / unit:,.2f}"
+
+
+def answers(console: Console, found: "Answers") -> None:
+    """A line a row, then the rows without an answer."""
+    rows = [
+        (
+            number, one.case or "-", one.iter_s, one.iter_s_low, one.iter_s_high,
+            _scaled(one.peak_mem_bytes, GIB), one.fits, percent(one.utilisation), percent(one.mfu),
+            one.bubble_s, one.exposed_comm_s, _scaled(one.wan_bytes, GB), one.usd, _scaled(one.energy_j, 1e3),
+            one.binding,
+        )
+        for number, one in found.rows
+    ]  # fmt: skip
+    if rows:
+        console.table("", ANSWERED, rows)
+        spread = found.constants.residuals
+        console.line(
+            f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
+            f"stage times from {found.constants.source} unless measured"
+        )
+    _failures(console, found.path, found.failures)
+
+
+def solutions(console: Console, found: "Solutions") -> None:
+    """The value of the column that reaches the target, a line a row."""
+    rows = [(number, label or "-", one.value, one.figure, one.note) for number, label, one in found.rows]
+    if rows:
+        console.table(
+            f"{found.column} for {found.target}",
+            ("row", "case", found.column, found.target.figure, "in words"),
+            rows,
+        )
+    _failures(console, found.path, found.failures)
+
+
+def _failures(console: Console, path: "Path", failures: "tuple[Failure, ...]") -> None:
+    if failures:
+        console.line()
+        console.line(f"{counted(len(failures), 'row')} without an answer")
+        for one in failures:
+            console.line(f"  {one.tell(path)}")
+
+
+def explained(console: Console, body: dict[str, Any]) -> None:
+    """One case without gaps, its answer, its stages and boundaries."""
+    console.fields("the case", body["case"])
+    console.line(f"defaults taken: {', '.join(body['defaults'])}")
+    console.fields("the answer", body["answer"])
+    for title in ("stages", "boundaries"):
+        if body[title]:
+            console.table(title, tuple(body[title][0]), [tuple(part.values()) for part in body[title]])
+
+
+def calibration(console: Console, body: dict[str, Any]) -> None:
+    """Every fitted constant with its rows and its error before and after."""
+    rows = [
+        (kind, name, ", ".join(f"{key} {value:.4g}" for key, value in fit["values"].items()), fit["rows"],
+         percent(fit["error_before"]), percent(fit["error_after"]))
+        for kind, found in body["gpus"].items()
+        for name, fit in found.items()
+    ]  # fmt: skip
+    columns = ("GPU", "constant", "fitted", "rows", "error before", "after")
+    console.table("mean error of each row against the built-in constants, and after the fit", columns, rows)
+    for kind, blocks in body["blocks"].items():
+        console.line(f"{kind}: {len(blocks)} measured blocks are interpolated: {', '.join(blocks)}")
+    if body["unfitted"]:
+        left = [(one["gpu"], one["what"], one["rows"], one["why"]) for one in body["unfitted"]]
+        console.table("not fitted, so the built-in constants stay", ("GPU", "profiles", "rows", "why"), left)
+    console.line(f"lake digest  {body['lake_digest']}")
+    console.line(f"calibration  {body['digest']}")

@@ -1,0 +1,143 @@
+"""How runs look to people: figures of one, several beside the bound, an audit, a compaction."""
+
+from typing import TYPE_CHECKING
+
+from ingest.core.units import GB
+from commands.show.console import Console
+from replay.metrics.formatting import counted, milliseconds, per_billion, per_token, percent
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.audit.audit import AuditReport
+    from replay.log.compaction import Compaction
+    from replay.bench.comparison import Comparison, Row
+    from replay.metrics.kpis import Kpis
+    from replay.log.quarantine import Moved
+    from replay.run.runner import RunResult
+
+COMPARED = (
+    "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
+    "regret", "regret (fixed)", "decisions", "moves", "p50 ms", "p99 ms",
+)  # fmt: skip
+REGRET = (
+    "regret = share of the bound's tokens that were not trained; the bound knows the future, over plans with "
+    "the job's schedule and kind of messages and those used here. (fixed): of the best plan that is never "
+    "left, in hindsight. ceiling: proven of all sequences of plans with shared sizes and those compared. "
+    "capacity: all GPUs compute all the time, as if there were no links"
+)
+UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
+
+
+def run(console: Console, result: "RunResult") -> None:
+    """A finished run: its key figures and its identity."""
+    console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
+    for note in result.notes:
+        console.line(f"note: {note}")
+    console.line(f"digest      {result.digest}")
+    console.line(f"chain head  {result.chain_head}")
+
+
+def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
+    return [
+        ("time per token", f"{per_token(kpis.time_per_token_s)} us"),
+        ("tokens", f"{kpis.tokens:,}"),
+        ("iterations", f"{kpis.iterations:,}"),
+        ("utilisation (active domains)", percent(kpis.utilisation)),
+        ("utilisation (all GPUs owned)", percent(kpis.utilisation_owned)),
+        ("egress", f"{kpis.egress_usd:,.2f} USD"),
+        ("GPU rental", f"{kpis.gpu_usd:,.2f} USD"),
+        ("energy", f"{kpis.energy_j / 3.6e6:,.1f} kWh"),
+        ("WAN traffic", f"{kpis.wan_bytes / GB:,.1f} GB training, {kpis.moved_bytes / GB:,.1f} GB moving"),
+        (
+            "decisions",
+            f"{kpis.decisions:,}, {counted(kpis.moves, 'move')}, {counted(kpis.turns, 'turn')}, "
+            f"{counted(kpis.fallbacks, 'fallback')}, {kpis.late:,} late",
+        ),
+        ("paused by moves", f"{kpis.paused_s:,.1f} s"),
+        ("without progress", f"{kpis.lost_s:,.1f} s"),
+        (
+            "decision p50 / p99",
+            f"{milliseconds(kpis.decision_p50_s)} / {milliseconds(kpis.decision_p99_s)} ms",
+        ),
+    ]
+
+
+def comparison(console: Console, result: "Comparison") -> None:
+    """Policies in one world, the bound below them."""
+    title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
+    rows = [_compared(row) for row in result.rows if row.kpis is not None]
+    if result.bound is not None:
+        rows.append(_bounded(result))
+        if result.bound.synchronous_tokens < result.bound.tokens:
+            each = per_token(result.wall_s / result.bound.synchronous_tokens)
+            rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARED) - 2)))
+        if result.bound.ceiling_tokens and not result.bound.exact:
+            each = per_token(result.wall_s / result.bound.ceiling_tokens)
+            rows.append(("ceiling", each, *["-"] * (len(COMPARED) - 2)))
+        each = per_token(result.wall_s / result.bound.capacity_tokens)
+        rows.append(("capacity", each, *["-"] * (len(COMPARED) - 2)))
+    console.table(title, COMPARED, rows)
+    for row in result.rows:
+        if row.problem:
+            console.line(f"{row.policy}: {row.problem}")
+    for note in (result.note, *result.weights.note):
+        console.line(f"note: {note}")
+    if result.bound is not None:
+        console.line(f"note: {REGRET}")
+        if result.bound.ceiling_tokens is None:
+            console.line(f"note: {UNPROVEN}")
+
+
+def _compared(row: "Row") -> tuple[str, ...]:
+    assert row.kpis is not None
+    kpis = row.kpis
+    return (
+        row.policy, per_token(kpis.time_per_token_s), percent(row.reduction_vs_static),
+        percent(row.reduction_vs_single), percent(kpis.utilisation), per_billion(kpis.usd_per_token),
+        percent(row.regret), percent(row.regret_static), str(kpis.decisions), str(kpis.moves),
+        milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
+    )  # fmt: skip
+
+
+def _bounded(result: "Comparison") -> tuple[str, ...]:
+    assert result.bound is not None
+    bound = result.bound
+    name = "bound" if bound.exact else "bound (candidates)"
+    if not bound.tokens:
+        return (name, *["-"] * (len(COMPARED) - 1))
+    static = 1 - bound.tokens / bound.static_tokens if bound.static_tokens else None
+    return (
+        name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
+        per_billion(bound.egress_usd / bound.tokens), percent(0.0), percent(static), "-",
+        str(max(0, len(bound.timeline) - 1)), "-", "-",
+    )  # fmt: skip
+
+
+def audit(console: Console, report: "AuditReport") -> None:
+    """The verdict of an audit."""
+    verdict = "clean" if report.ok else counted(len(report.findings), "finding")
+    console.line(f"{report.run_id}: {verdict}, {counted(report.events, 'event')}")
+    for finding in report.findings:
+        console.line(f"  {finding}")
+    for note in report.notes:
+        console.line(f"  note: {note}")
+    console.line(f"digest      {report.digest or '-'}")
+    console.line(f"chain head  {report.chain_head or '-'}")
+
+
+def quarantined(console: Console, moved: "Moved") -> None:
+    """What was moved aside, where to, and why."""
+    if moved.folder is None:
+        console.line(f"{moved.run_id}: nothing to move")
+        return
+    console.line(f"{moved.run_id}: {counted(len(moved.files), 'file')} moved to {moved.folder}")
+    for finding in moved.files:
+        console.line(f"  {finding}")
+
+
+def compacted(console: Console, run_id: str, done: "Compaction") -> None:
+    """What a compaction saved."""
+    files, sizes = (
+        f"{done.files_before} -> {done.files} files",
+        f"{done.bytes_before:,} -> {done.bytes:,} bytes",
+    )
+    console.line(f"{run_id}: {files}, {sizes}; digest and chain head are what they were")

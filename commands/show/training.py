@@ -1,0 +1,69 @@
+"""How trainings look to people: what one left, the verdict of a retraining, policies and checkpoints."""
+
+from typing import Any
+
+from commands.show.console import Console, cell
+
+Json = dict[str, Any]
+
+
+def trained(console: Console, result: Json) -> None:
+    """What a training left; of a learner that trained along with the first one, nothing."""
+    if not result["checkpoint"]:
+        console.line(f"trained along for {result['seconds']:.0f} s; the first learner writes the result")
+        return
+    state = "finished" if result["finished"] else "interrupted: go on with --resume"
+    console.line(f"training {state} after {result['updates']} updates, {result['seconds']:.0f} s")
+    console.line(f"checkpoint  {result['checkpoint']}{' (active)' if result['active'] else ''}")
+    if result["replaced"]:
+        console.line(f"in place of {result['replaced']}; `twin policies --rollback` goes back to it")
+    console.line(f"validation  {cell(result['score'])}")
+    if result["run"]:
+        console.line(f"run         {result['run']}")
+
+
+def retrained(console: Console, result: Json) -> None:
+    """The verdict of a retraining."""
+    state = "promoted" if result["promoted"] else "rejected"
+    console.line(f"challenger {result['challenger'][:12]} {state}: {result['reason']}")
+    console.table("paired against the champion", ("kpi", "mean", "low", "high"), [
+        tuple(verdict.values()) for verdict in result["verdicts"]
+    ])  # fmt: skip
+    console.line(f"run         {result['run']}")
+    console.line(f"chain head  {result['chain_head']}")
+
+
+def policies(console: Console, found: Json) -> None:
+    """Registered policies and stored checkpoints."""
+    console.table(
+        "policies", ("name", "what it does"), [(p["name"], p["summary"]) for p in found["policies"]]
+    )
+    checkpoints = [_checkpoint(c, record) for c in found["checkpoints"] for record in c["records"] or [None]]
+    if checkpoints:
+        columns = (
+            "digest", "active", "parent", "made by", "verdict", "score", "of champion", "data", "code",
+            "problem",
+        )  # fmt: skip
+        console.table("checkpoints", columns, checkpoints)
+    console.line(f"active checkpoint  {found['active'] or 'none: the shipped one'}")
+
+
+def _checkpoint(found: Json, record: Json | None) -> tuple[Any, ...]:
+    """A checkpoint and one training that made it; where the logs have none, what the file itself says.
+
+    Scores are the validation score of a training, and mean tokens of the evaluation runs of a retraining.
+    """
+    own = found["lineage"]
+    start = (found["digest"][:12], found["active"])
+    if record is None:
+        sets = [str(entry[0]) for entry in own.get("data", ())]
+        data = ", ".join(sets[:2]) + (f" and {len(sets) - 2} more" if len(sets) > 2 else "")
+        return (*start, "-", "-", "-", own.get("score"), "-", data, own.get("code", "-"), own.get("problem"))
+    scores = record["scores"]
+    wan = next(iter(record["data"]["traces"].values()), "")
+    return (
+        *start, (record["parent"] or "from scratch")[:12], record["run_id"], record["verdict"],
+        scores.get("challenger", {}).get("tokens", own.get("score")),
+        scores.get("champion", {}).get("tokens"), f"{record['data']['window']} {wan[:8]}",
+        record["code"].get("sources", "-")[:8], own.get("problem"),
+    )  # fmt: skip

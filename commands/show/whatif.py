@@ -1,0 +1,93 @@
+"""How runs computed again, what-ifs and estimates from logs look to people."""
+
+from typing import TYPE_CHECKING
+
+from commands.show.console import Console, cell
+from replay.metrics.formatting import counted
+
+if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from replay.offpolicy.evaluation import OffPolicy
+    from replay.audit.rerun import Rerun
+    from replay.run.whatif import WhatIf
+
+
+def rerun(console: Console, found: "Rerun") -> None:
+    """Whether a run came out the same, or where it first did not."""
+    state = f"{counted(found.compared, 'event')} computed again"
+    if found.equal:
+        console.line(f"{found.run_id}: {state}, equal in every byte")
+    else:
+        console.line(f"{found.run_id}: event {found.seq} is the first that differs: {found.difference}")
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def what_if(console: Console, found: "WhatIf") -> None:
+    """Two runs beside each other, by policy or by world: where they part, and every figure of both."""
+    ours, theirs = found.base_policy, found.policy
+    if ours == theirs:
+        ours, theirs = f"{ours}, as it was", f"{theirs}, what if"
+    console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
+    if found.base_branch is not None:
+        left = "{run} at decision {decision}".format(**found.base_branch)
+        console.line(f"  {found.base_run} is a what-if itself: it leaves {left}")
+    for changed in found.base_links:
+        console.line(f"  {found.base_run} has already: {changed}")
+    split = found.divergence
+    if split is None:
+        console.line("the two never have different plans")
+    else:
+        console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
+        console.line(f"  {ours}: {_answer(split.base, split.base_reason)}")
+        console.line(f"  {theirs}: {_answer(split.other, split.other_reason)}")
+    base, other = found.base.to_json(), found.other.to_json()
+    rows = [
+        (
+            name.replace("_", " "),
+            cell(base[name]),
+            cell(other[name]),
+            cell(difference),
+            _share(base[name], difference),
+        )
+        for name, difference in found.differences.items()
+    ]
+    console.table("", ("figure", ours, theirs, "difference", "share"), rows)
+    verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
+    console.table(
+        f"paired over blocks of time (positive: {theirs} is better; tokens as a share)",
+        ("kpi", "mean", "95 % from", "to"),
+        verdicts,
+    )
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def offpolicy(console: Console, found: "OffPolicy") -> None:
+    """What the logs say of another policy, method by method."""
+    console.line(f"{found.policy}, from the logs of {', '.join(found.run_ids)}")
+    rows = [
+        (
+            e.method,
+            cell(e.tokens),
+            "-" if e.tokens is None else _share(found.logged, e.tokens - found.logged),
+            cell(e.low),
+            cell(e.high),
+        )
+        for e in found.estimates
+    ]
+    console.table("tokens of a run", ("method", "estimate", "against logged", "95 % from", "to"), rows)
+    console.line(f"logged           {cell(found.logged)} tokens, {found.decisions} decisions")
+    console.line(f"the log agrees   up to {100 * found.reaches:.0f} % of the decisions")
+    console.line(f"the same plans   at {100 * found.matched:.0f} % of them")
+    console.line(f"effective runs   {found.effective_runs:.2f} of {len(found.run_ids)}")
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def _answer(plan: str, reason: str) -> str:
+    """A plan and why; many reasons name the plan themselves."""
+    return reason if plan and plan in reason else f"{plan or 'no plan'}: {reason}"
+
+
+def _share(base: float | None, difference: float | None) -> str:
+    return f"{100 * difference / base:+.2f} %" if base and difference is not None else "-"

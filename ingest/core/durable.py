@@ -1,0 +1,307 @@
+"""The only module that opens files for writing: a file is there whole and on the disk, or not at all.
+
+`put` commits a new file: temporary file, write, fsync, `link` to its name, unlink, fsync of the directory.
+`link` fails where the name is taken, so nothing is ever overwritten (`rename` would do so silently).
+`replace` swaps a derived file or a pointer atomically. Both hold on a local POSIX file system (ext4, XFS).
+
+Every system call goes through a `Disk`, which tests replace by one that fails, crashes or forgets.
+"""
+
+import fcntl
+import hashlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from ingest.core.errors import ExistsError, LockedError, StorageError
+
+TEMPORARY = re.compile(r"\.[^/]+\.[0-9]+-[0-9]+\.tmp")
+"""Names of files that are being written: no reader's pattern matches them, recovery may delete them."""
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_counter = count()
+
+
+class Disk:
+    """The system calls of a commit, one method each."""
+
+    def create(self, path: Path) -> int:
+        """Open a new file for writing and return its descriptor; fails where the name is taken."""
+        return os.open(path, _CREATE, 0o666)
+
+    def write(self, fd: int, data: memoryview) -> int:
+        """Write some of `data`, at least one byte, and return how many."""
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        """Wait until the file's bytes are on the disk."""
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        """Give the descriptor back."""
+        os.close(fd)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name; fails where that name is taken."""
+        target.hardlink_to(source)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give the file another name, replacing what had it."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """Take a name away."""
+        path.unlink()
+
+    def mkdir(self, path: Path) -> None:
+        """Make one directory."""
+        path.mkdir()
+
+    def fsync_directory(self, path: Path) -> None:
+        """Wait until the directory's names are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+DISK = Disk()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A committed file: where it is, how large, and the SHA-256 of what was written to it."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+def put(path: Path, data: bytes, *, disk: Disk = DISK, idempotent: bool = False) -> Stored:
+    """Commit `data` as the new file `path`; when this returns, a power cut does not take it away.
+
+    Missing parent directories are made. With `idempotent` a file that holds exactly `data` already is fine.
+
+    Raises:
+        ExistsError: `path` exists (with other bytes, if `idempotent`). Nothing was changed.
+        StorageError: the disk refused; `path` does not exist, or whole but perhaps not yet durable.
+    """
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(data)
+
+    try:
+        return put_file(path, write, disk=disk)
+    except ExistsError:
+        if not (idempotent and path.is_file() and path.read_bytes() == data):
+            raise
+    with _Reported(path):
+        disk.fsync_directory(path.parent)
+    return Stored(path, len(data), hashlib.sha256(data).hexdigest())
+
+
+def put_file(path: Path, writer: Callable[[BinaryIO], object], *, disk: Disk = DISK) -> Stored:
+    """Commit what `writer` writes to the binary stream it is given (not seekable); otherwise like `put`."""
+    make_directory(path.parent, disk=disk)
+    with _Reported(path):
+        if path.exists():  # said early, before a large file is written in vain; `link` decides
+            raise FileExistsError(path)
+        temporary, stored = _write_temporary(path, writer, disk)
+        try:
+            disk.link(temporary, path)
+        finally:
+            disk.unlink(temporary)
+        disk.fsync_directory(path.parent)
+    return stored
+
+
+def replace(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
+    """Make `data` the content of `path`, atomically: readers see the old file or the new one.
+
+    For what can be derived again (reports, caches) and for pointers, never for the record itself.
+
+    Raises:
+        StorageError: the disk refused; the old content stands, or the new one does, never a mixture.
+    """
+    make_directory(path.parent, disk=disk)
+    with _Reported(path):
+        temporary, stored = _write_temporary(path, lambda stream: stream.write(data), disk)
+        try:
+            disk.rename(temporary, path)
+        except OSError:
+            disk.unlink(temporary)
+            raise
+        disk.fsync_directory(path.parent)
+    return stored
+
+
+def make_directory(path: Path, *, disk: Disk = DISK) -> None:
+    """Make `path` and its missing parents, each durable in its parent.
+
+    Raises:
+        StorageError: the disk refused, or a file is in the way.
+    """
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        with _Reported(directory):
+            try:
+                disk.mkdir(directory)
+            except FileExistsError:  # another process was faster, or a file is in the way
+                if not directory.is_dir():
+                    raise NotADirectoryError(f"{directory} is a file") from None
+            disk.fsync_directory(directory.parent)
+
+
+def remove(path: Path, *, disk: Disk = DISK) -> None:
+    """Delete one file for good; the name does not come back after a power cut."""
+    with _Reported(path):
+        disk.unlink(path)
+        disk.fsync_directory(path.parent)
+
+
+def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> None:
+    """Delete files of one directory for good; they may go in any order."""
+    with _Reported(directory):
+        for name in names:
+            disk.unlink(directory / name)
+        disk.fsync_directory(directory)
+
+
+def move(source: Path, target: Path, *, disk: Disk = DISK) -> None:
+    """Give a file or directory a place on the same disk that is free, as the caller knows, for good."""
+    with _Reported(source):
+        disk.rename(source, target)
+        disk.fsync_directory(target.parent)
+        disk.fsync_directory(source.parent)
+
+
+def settle(directory: Path, *, disk: Disk = DISK) -> None:
+    """Make what is visible in `directory` now stay so after a power cut."""
+    with _Reported(directory):
+        disk.fsync_directory(directory)
+
+
+class Lock:
+    """An exclusive `flock` on a file, held until `release` or the end of the process.
+
+    Raises:
+        LockedError: another process holds it.
+        StorageError: the lock file cannot be made.
+    """
+
+    def __init__(self, path: Path):
+        make_directory(path.parent)
+        with _Reported(path):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(self._fd, 20).decode("ascii", "replace").strip() or "unknown"
+                os.close(self._fd)
+                raise LockedError(
+                    f"{path.parent}: another process (pid {holder}) is writing here; wait for it or stop it"
+                ) from None
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class _Reported:
+    """Turns an `OSError` into the error of ours that names the file and the way out."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, FileExistsError):
+            raise ExistsError(f"{self.path}: exists already and is never overwritten") from error
+        if isinstance(error, OSError):
+            why = error.strerror or str(error)
+            what = (
+                "give the name of a file"
+                if isinstance(error, IsADirectoryError)
+                else "free space or mend the disk and its rights, then run the command again"
+            )
+            raise StorageError(f"{self.path}: cannot be written ({why}); {what}") from error
+
+
+class _Stream(io.RawIOBase):
+    """A descriptor as a raw stream whose writes go through the disk; counts and hashes what is accepted."""
+
+    def __init__(self, fd: int, disk: Disk):
+        self._target, self._disk, self._open = fd, disk, True
+        self.size, self.digest = 0, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if not self._open:
+            return len(view)
+        done = self._disk.write(self._target, view) if len(view) else 0
+        self.digest.update(view[:done])
+        self.size += done
+        return done
+
+    def stop(self) -> None:
+        """Swallow what a dying buffer still wants to write: its descriptor may be another file by then."""
+        self._open = False
+
+
+def _write_temporary(path: Path, writer: Callable[[BinaryIO], object], disk: Disk) -> tuple[Path, Stored]:
+    """Write and fsync a temporary file beside `path`; on any failure it is taken away again."""
+    temporary, fd = _create_temporary(path, disk)
+    raw = _Stream(fd, disk)
+    try:
+        try:
+            buffered = io.BufferedWriter(raw, 1 << 20)
+            writer(cast(BinaryIO, buffered))
+            if not buffered.closed:
+                buffered.flush()
+            disk.fsync(fd)
+        finally:
+            raw.stop()
+            disk.close(fd)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to tell; a left-over is swept by recovery
+            disk.unlink(temporary)
+        raise
+    return temporary, Stored(path, raw.size, raw.digest.hexdigest())
+
+
+def _create_temporary(path: Path, disk: Disk) -> tuple[Path, int]:
+    """A new file beside `path` under a free name; left-overs of dead processes are stepped over."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_counter)}.tmp")
+        try:
+            return temporary, disk.create(temporary)
+        except FileExistsError:
+            continue

@@ -1,0 +1,1 @@
+"""ingest/lake: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,49 @@
+"""SQL over the lake: an in-memory DuckDB with one view per canonical table."""
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from ingest.lake import lake
+from ingest.lake.schema import TABLES
+
+
+def connect(store: Path) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection whose views `link_samples`, `gpu_samples`, ... show the committed rows of the lake.
+
+    Tables without rows are empty views. Time columns are `TIMESTAMP_NS` in UTC; `epoch_ns(ts)` is exact.
+
+    Raises:
+        DamageError: a part of the lake is missing or cut.
+    """
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET TimeZone = 'UTC'")
+    files = lake.parts(store)
+    for table, schema in TABLES.items():
+        source = _relation(files.get(table), schema)
+        connection.execute(f"CREATE VIEW {table} AS SELECT {_columns(schema)} FROM {source}")
+    return connection
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(
+        f'"{f.name}"::TIMESTAMP_NS AS "{f.name}"' if pa.types.is_timestamp(f.type) else f'"{f.name}"'
+        for f in schema
+    )
+
+
+def _relation(files: list[Path] | None, schema: pa.Schema) -> str:
+    """The rows of the files; columns that older parts lack are null."""
+    nulls = ", ".join(f'NULL::{_sql_type(f.type)} AS "{f.name}"' for f in schema)
+    empty = f"SELECT {nulls} WHERE false"
+    if not files:
+        return f"({empty})"
+    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+    rows = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"({empty} UNION ALL BY NAME SELECT * FROM {rows})"
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    names = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE"}
+    return names.get(kind, "TIMESTAMP_NS")

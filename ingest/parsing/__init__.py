@@ -1,0 +1,1 @@
+"""ingest/parsing: say what comes in, what goes out, where to start reading."""

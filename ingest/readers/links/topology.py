@@ -1,0 +1,66 @@
+"""A network as node-link JSON (what networkx writes): directed links with a capacity in b/s.
+
+A row of the lake is one link, kind `capacity`, dated to the start of the data set; an undirected graph gives
+both directions. Nodes are called `node-<id>` when their ids are numbers, else by their id.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import Batch
+from ingest.parsing.row_builder import Rows, from_document
+from ingest.parsing.source import BOM, Source
+from ingest.core.units import to_ns
+from ingest.parsing.json_values import amount, text
+
+_COLUMNS = ("src", "dst", "bandwidth_bps")
+
+
+class Topology:
+    """Capacities of the links of a network."""
+
+    name = "topology"
+    version = 1
+    tables = ("link_samples",)
+
+    def can_read(self, path: PurePath, head: bytes) -> bool:
+        """A JSON object that says whether it is directed, with nodes and capacities."""
+        start = head.removeprefix(BOM).lstrip()
+        return start.startswith(b"{") and all(
+            key in head for key in (b'"directed"', b'"nodes"', b'"capacity"', b'"source"')
+        )
+
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
+        """A row for each direction of each link."""
+        yield from from_document(source, "link_samples", lambda graph: [_batch(graph, options)])
+
+    def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
+        """Unit and time, which the file does not say."""
+        return (
+            "topology: capacities are taken to be b/s, valid from "
+            f"{options.start_or_default().isoformat()}; nodes with a number are called node-<number>",
+        )
+
+
+def _batch(graph: Any, options: DatasetOptions) -> Batch:
+    both_ways = graph["directed"] is False
+    ts_ns = to_ns(options.start_or_default().timestamp())
+    rows = Rows("link_samples", _COLUMNS, ts=ts_ns, kind="capacity")
+    links = graph["links"] if "links" in graph else graph["edges"]
+    if not isinstance(links, list):
+        raise TypeError("links are not a list")
+    for row, link in enumerate(links, 1):
+        rows.take(row, "links", link, _link, link, "source", "target")
+        if both_ways:
+            rows.take(row, "links", link, _link, link, "target", "source")
+    return rows.batch()
+
+
+def _link(link: dict[str, Any], src: str, dst: str) -> tuple[str, str, float]:
+    return _name(link[src]), _name(link[dst]), amount(link["capacity"])  # b/s
+
+
+def _name(node: Any) -> str:
+    return f"node-{node}" if type(node) is int else text(node)

@@ -1,0 +1,1 @@
+"""ingest/readers/training: say what comes in, what goes out, where to start reading."""

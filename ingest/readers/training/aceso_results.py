@@ -1,0 +1,57 @@
+"""Whole iterations as Aceso reports them: `perf_model_(time|mem)_*.csv`, models in columns.
+
+The line `actual` holds measured seconds or MiB of each model: its cells are the rows. The lines `predict` are
+the authors' model, not measurements, and are no rows.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from ingest.parsing import text_lines as textlines
+from ingest.parsing.dataset import DatasetOptions
+from ingest.core.errors import InputError
+from ingest.parsing.reader import Batch
+from ingest.parsing.row_builder import Rows
+from ingest.parsing.source import BOM, Source
+from ingest.core.units import MIB
+from ingest.parsing.json_values import amount
+
+_TABLE = "step_times"
+
+
+class AcesoResults:
+    """Measured iterations and memory."""
+
+    name = "aceso-results"
+    version = 1
+    tables = (_TABLE,)
+
+    def can_read(self, path: PurePath, head: bytes) -> bool:
+        """The name says time or memory; the second line is `actual`."""
+        lines = head.removeprefix(BOM).split(b"\n")
+        named = path.name.startswith(("perf_model_time", "perf_model_mem"))
+        return named and lines[0].startswith(b"size,") and any(x.startswith(b"actual,") for x in lines[1:])
+
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
+        """A row for each model."""
+        lines = [(row, [c.strip() for c in line.split(",")]) for row, line in textlines.numbered(source)]
+        models = lines[0][1][1:] if lines else []
+        memory = "_mem" in source.path.name
+        measure = "peak_mem_bytes" if memory else "time_s"
+        rows = Rows(_TABLE, ("job", measure), kind="step", gpu_model=options.gpu_model)
+        for row, cells in lines[1:]:
+            if cells[0] != "actual":
+                continue
+            if len(cells) != len(models) + 1:
+                raise InputError(f"{source.shown}:{row}: {len(cells) - 1} values for {len(models)} models")
+            for model, cell in zip(models, cells[1:], strict=True):
+                rows.take(len(rows) + 1, "actual", cell, _result, model, cell, memory)
+        yield rows.batch()
+
+    def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
+        """Units that the file does not state."""
+        return ("aceso-results: actual times are seconds of an iteration, actual memory is MiB",)
+
+
+def _result(model: str, cell: str, memory: bool) -> tuple[str, float | int]:
+    return f"gpt_{model}", round(amount(cell) * MIB) if memory else amount(cell)

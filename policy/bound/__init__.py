@@ -1,0 +1,1 @@
+"""policy/bound: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,171 @@
+"""How many layers a share of a plan may have: what rules plans out in bulk, before any is timed.
+
+Two searches of whole spaces begin with it: for the best fixed plan (`policy.bound_static`), and for what the
+best path lacks (`policy.bound_pricing`).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.units import NS_PER_S
+from twin.estimate.link_state_times import States, crossings
+from policy.search.plan_search import build
+from policy.search.plan_shapes import Cuts, Shape
+from twin.estimate.resource_use import open_links
+from twin.estimate.estimator import Estimator
+from twin.core.layer_split import stage_start
+from twin.costs.stage_costs import slots, warmup_of
+
+Float = NDArray[np.float64]
+Enough = Callable[[Float], NDArray[np.bool_]]
+"""Which rows of iterations per second (P, G), a column a part of the window, are worth a closer look (P,)."""
+
+
+def plans_of(shape: Shape, layers: int) -> int:
+    """How many plans a shape has: ways to give each domain at least one layer per stage."""
+    spare = layers - sum(pp for _, pp in shape.inner)
+    return 0 if spare < 0 else comb(spare + len(shape.order) - 1, len(shape.order) - 1)
+
+
+def first_sieve(
+    estimator: Estimator, shape: Shape, best: States, enough: Enough, blocks: "Blocks", depths: Sequence[int]
+) -> Cuts:
+    """Cuts of a shape with which no share alone is too slow: first one share at a time, then all together.
+
+    `best` holds the best state of the links in each of G parts of the window, `depths` the extra warm-up that
+    a plan may have.
+    """
+    layers = estimator.n_layers
+    if len(shape.order) == 1:
+        return np.array([[0, layers]], dtype=np.int64)
+    least = _least_ns(estimator, shape, best, blocks, depths)
+    caps = [int(np.flatnonzero(enough(NS_PER_S / ns)).max(initial=-1)) for ns in least]
+    if not _holds(caps, shape, layers):
+        return np.zeros((0, len(shape.order) + 1), dtype=np.int64)
+    cuts = _within(caps, shape, layers)
+    counts = np.diff(cuts, axis=1)
+    together = np.maximum.reduce([ns[counts[:, k]] for k, ns in enumerate(least)])
+    keep: Cuts = cuts[enough(NS_PER_S / together)]
+    return keep
+
+
+def _least_ns(
+    estimator: Estimator, shape: Shape, best: States, blocks: "Blocks", depths: Sequence[int]
+) -> list[Float]:
+    """For each share of a shape of two or more: least iteration time (N + 1, G) by its layers and part.
+
+    The last stage of a share is its longest. A stage of 1F1B runs its first forward when the forwards before
+    it are through, its first backward after a round trip through all stages behind it (meanwhile it runs `w`
+    more forwards), m forwards and backwards in all, and after its last one the backwards before it remain:
+
+        T >= (all other stages) + (links) + m (f + b) - w f          for 1F1B, the least of its depths,
+        T >= m (f + b)                                               for both it and GPipe,
+
+    with f and b including what a blocking stage waits for its sends (in the second line GPipe's alone).
+    Embedding and head count as free.
+    """
+    n, layers = len(shape.order), estimator.n_layers
+    plan = build(estimator, shape, _even(shape, layers))
+    timing = estimator.pipeline(plan, open_links(estimator.cluster.size))
+    assert timing is not None, "open links are never dead"
+    across = crossings(estimator, plan, best)
+    sends = across.occupancy + across.latency
+    times = [blocks.times(shape, k) for k in range(n)]
+    fastest, m, found = min(f + b for f, b in times), timing.micro_batches, []
+    warmups = [warmup_of(slots(shape.order, shape.inner), m, depth) for depth in depths]
+    for k, (forward, backward) in enumerate(times):
+        pp, last = shape.inner[k][1], sum(pp for _, pp in shape.inner[: k + 1]) - 1
+        down = sends[2 * k] if timing.blocking and k < n - 1 else 0
+        up = sends[2 * k - 1] if timing.blocking and k > 0 and pp == 1 else 0
+        fixed, each = (m - 1) * (down + up) + np.zeros(len(best)), m * (forward + backward)
+        many, ends = np.arange(layers + 1), (k == 0, k == n - 1)
+        longest = many - stage_start(pp - 1, pp, many, *ends)
+        held = np.maximum(longest - ends[1] - (ends[0] and pp == 1), 0)[:, None]
+        if timing.schedule == "1f1b":
+            fixed += sends.sum(axis=0) + (layers - 2) * fastest
+            ahead = {int(warmup[last]) for warmup in warmups}
+            least = [fixed - w * down + held * (each - w * forward - fastest) for w in ahead]
+            needed = np.maximum(np.minimum.reduce(least), held * each)
+        else:
+            needed = fixed + held * each
+        found.append(np.where(across.alive, np.maximum(needed, 1.0), np.inf))
+    return found
+
+
+def _holds(caps: Sequence[int], shape: Shape, layers: int) -> bool:
+    """Whether shares within the caps can hold the model."""
+    each = all(cap >= pp for cap, (_, pp) in zip(caps, shape.inner, strict=True))
+    return each and sum(caps) >= layers
+
+
+def _even(shape: Shape, layers: int) -> tuple[int, ...]:
+    """Cuts that give every share one layer a stage and spread the rest evenly."""
+    depth = [pp for _, pp in shape.inner]
+    spare, n = layers - sum(depth), len(depth)
+    counts = [pp + spare // n + (k < spare % n) for k, pp in enumerate(depth)]
+    return (0, *np.cumsum(counts).tolist())
+
+
+class Blocks:
+    """Forward and backward nanoseconds of one block in a domain; kept, since they depend on little."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self._estimator = estimator
+        self._known: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def times(self, shape: Shape, k: int) -> tuple[int, int]:
+        """What one more block adds to the stages of share k of a shape with two shares or more."""
+        key = (shape.order[k], shape.inner[k][0], shape.micro_batch)
+        if key not in self._known:
+            more = np.diff(_even(shape, self._estimator.n_layers))
+            fewer = more.copy()
+            fewer[k] -= 1
+            fewer[k - 1 if k > 0 else 1] += 1
+            forward, backward = self._busy(shape, more, k) - self._busy(shape, fewer, k)
+            self._known[key] = (int(forward), int(backward))
+        return self._known[key]
+
+    def _busy(self, shape: Shape, counts: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+        plan = build(self._estimator, shape, (0, *np.cumsum(counts).tolist()))
+        timing = self._estimator.pipeline(plan, open_links(self._estimator.cluster.size))
+        assert timing is not None, "open links are never dead"
+        first = sum(pp for _, pp in shape.inner[:k])
+        stages = slice(first, first + shape.inner[k][1])
+        return np.array([timing.tf[stages].sum(), timing.tb[stages].sum()])
+
+
+def _ranges(caps: Sequence[int], shape: Shape, layers: int) -> list[range]:
+    """Layers of each share but the last: what the caps of the others leave."""
+    total = sum(caps)
+    return [
+        range(max(pp, layers - (total - cap)), cap + 1)
+        for cap, (_, pp) in zip(caps[:-1], shape.inner[:-1], strict=True)
+    ]
+
+
+def _box_size(caps: Sequence[int], shape: Shape, layers: int) -> int:
+    """Upper bound of the rows of `_within`."""
+    size = 1
+    for choice in _ranges(caps, shape, layers):
+        size *= max(0, len(choice))
+    return size
+
+
+def cuts_of(shape: Shape, layers: int) -> Cuts:
+    """All cuts of a shape, one row a plan."""
+    return _within([layers] * len(shape.order), shape, layers)
+
+
+def _within(caps: Sequence[int], shape: Shape, layers: int) -> Cuts:
+    """All cuts whose shares respect the caps."""
+    choices, n = _ranges(caps, shape, layers), len(shape.order)
+    counts = np.array(list(product(*choices)), dtype=np.int64).reshape(_box_size(caps, shape, layers), n - 1)
+    rest = layers - counts.sum(axis=1)
+    keep = (rest >= shape.inner[-1][1]) & (rest <= caps[-1])
+    inside = np.cumsum(counts[keep], axis=1)
+    rows = len(inside)
+    return np.concatenate([np.zeros((rows, 1)), inside, np.full((rows, 1), layers)], axis=1).astype(np.int64)

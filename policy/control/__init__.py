@@ -1,0 +1,1 @@
+"""policy/control: say what comes in, what goes out, where to start reading."""

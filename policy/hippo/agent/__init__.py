@@ -1,0 +1,1 @@
+"""policy/hippo/agent: say what comes in, what goes out, where to start reading."""

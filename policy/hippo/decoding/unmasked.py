@@ -1,0 +1,35 @@
+"""Choosing without masks, an ablation: any share anywhere, until all layers are placed.
+
+What the twins run instead of an illegal plan is the nearest legal one (`policy.hippo.actions`).
+"""
+
+import numpy as np
+
+from policy.hippo.tables.masks import Masks
+from policy.hippo.tables.planning_tables import Problem
+
+
+class FreeMasks(Masks):
+    """Open: every unused domain with every number of layers; the last domain must take what is left."""
+
+    def __init__(self, masks: Masks):
+        self._take(masks.space)
+        space, n = self.space, self.space.n_layers
+        offered = (space.pp > 0).any(2)  # (C, Z): a configuration exists
+        self.stages = (space.pp > 0).astype(np.int64)  # one layer is enough for any
+        self.limit = np.broadcast_to(np.arange(n + 1, dtype=np.int16)[:, None], (*space.pp.shape, n + 1, 1))
+        self.limit = np.ascontiguousarray(self.limit)
+        self.whole = np.ones_like(self.limit, dtype=np.bool_)
+        codes = np.arange(int(np.prod(self._counts + 1)))
+        free = codes[:, None] // self._strides % (self._counts + 1) > 0  # (codes, Z): some domain is unused
+        more = offered.astype(np.int64) @ free.T.astype(np.int64) > 0  # (C, codes): one that offers something
+        nothing_left = np.arange(n + 1) == 0
+        self.reach = np.ascontiguousarray((more[:, :, None] | nothing_left)[..., None])
+
+
+class Free:
+    """A problem without its masks."""
+
+    def __init__(self, problem: Problem):
+        self.masks: Masks = FreeMasks(problem.masks)
+        self.choice_table = problem.choice_table

@@ -1,0 +1,213 @@
+"""One cluster to practise on: its tables, footage and the static plan, from a `Setup`; and made-up
+clusters.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.errors import InfeasibleError
+from ingest.core.units import to_ns
+from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.env.vector_env import Twins
+from policy.hippo.tables.features import Features
+from policy.hippo.env.practice_trace import Films, filmed
+from policy.hippo.tables.planning_tables import Codes, Problem
+from policy.core.protocol import Context
+from policy.control.relay_links import Relays, message_bits
+from policy.baselines.static import equal_cuts
+from twin.costs.collectives import Path, all_reduce_s
+from twin.settings.disturbances import Noise
+from twin.filters.link_filter import LinkParameters
+from twin.filters.ou_process import OuParameters
+from twin.traces.perturbation import ou_factor
+from twin.scenario.prepare import Scenario, Setup, assemble
+from twin.core.seeds import generator
+from twin.traces.wan_trace import LinkSeries, WanTrace, trace
+
+VALIDATION_SHARE = 0.2
+"""Last part of the window that is kept for choosing between iterations when no validation window is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Practice and validation on one cluster."""
+
+    setup: Setup
+    features: Features
+    base: Codes
+    practice: Films
+    validation: Films
+    lower_reward: NDArray[np.float64]  # (C, Z, Q)
+
+    @property
+    def problem(self) -> Problem:
+        """Tables of the cluster."""
+        return self.features.problem
+
+    def context(self, weights: tuple[float, float, float], rng: np.random.Generator) -> Context:
+        """What a policy is told that is asked about this cluster."""
+        period_s = self.setup.scenario.control.period_s
+        return Context(self.problem.estimator, period_s, self.features.restart_s, weights, rng)
+
+    def twins(self, config: HiPpoConfig, *, validate: bool = False) -> Twins:
+        """The environment; with `validate` over the held-out part with the scenario's own weights."""
+        control, weights = self.setup.scenario.control, self.setup.scenario.weights.vector
+        rollout = config.rollout
+        if validate:
+            rollout = rollout.model_copy(update={"weights": weights})
+        return Twins(
+            self.features,
+            self.validation if validate else self.practice,
+            self.base,
+            rollout=rollout,
+            penalties=config.penalties,
+            period_s=control.period_s,
+            restart_s=self.setup.scenario.moving.restart_s,
+            weights=weights,
+            hold=config.parts.hold,
+        )
+
+
+def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None) -> Course:
+    """Tables and footage for a training window; `validation` is another window of the same scenario.
+
+    Raises:
+        InfeasibleError: the model does not fit, or the static plan, which rewards are relative to, does not.
+    """
+    scenario = setup.scenario
+    estimator = setup.estimator()
+    problem = Problem(estimator)
+    base = problem.encode(equal_cuts(estimator, range(problem.k), problem.free))
+    if base is None:
+        raise InfeasibleError(f"{scenario.name}: the static plan is not among those that training considers")
+    features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
+    samples = config.rollout.samples_per_period
+    relays = Relays(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
+    # In the same conditions as practice: what is learned for all of them may cost something in each.
+    practice, held_out = (
+        Films(film, film.relayed(relays))
+        for film in (
+            filmed(setup, samples, seed=config.seed),
+            filmed(validation or setup, samples, seed=config.seed + 1),
+        )
+    )
+    if not config.parts.forecast:
+        practice, held_out = practice.without_forecast(), held_out.without_forecast()
+    if validation is None:
+        practice, held_out = practice.split(1 - VALIDATION_SHARE)[0], held_out.split(1 - VALIDATION_SHARE)[1]
+    return Course(setup, features, base, practice, held_out, lower_rewards(problem, config))
+
+
+def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
+    """-lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration (C, Z, Q).
+
+    Fragmentation: the share of the domain's GPU time left idle, by GPUs that the share does not use and while
+    its own stages fill and drain (without the second, more stages are always better, and the agents unlearn
+    the planner's). T_comm_intra: tensor-parallel all-reduces of a block and boundaries between the share's
+    own stages, as a share of the stage's forward time.
+    """
+    t, job = problem.tables, problem.estimator.job
+    result = np.zeros(t.pp.shape)
+    for c, knob in enumerate(problem.knobs):
+        message = float(job.message_bytes(knob.micro_batch))
+        for k in range(problem.k):
+            z, y, domain = problem.class_of[k], problem.kind_of[k], problem.estimator.cluster.domains[k]
+            for q, (tp, pp) in enumerate(problem.choices[c][z]):
+                reduce_s = 2 * all_reduce_s(
+                    message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s)
+                )
+                blocks = problem.n - 2
+                forward = float(t.forward[c, y, q, -1])
+                inner = (
+                    float((t.inner_occupancy_ns[c, y, q] + t.inner_latency_ns[c, y, q])[: pp - 1].sum()) / 1e9
+                )
+                share = (reduce_s * blocks + inner) / forward
+                filled = knob.micro_batches / (knob.micro_batches + pp - 1)
+                idle = 1 - knob.dp * tp * pp / problem.free[k] * filled
+                result[c, z, q] = (
+                    -config.lower.lambda_fragmentation * idle - config.lower.lambda_communication * share
+                )
+    return result
+
+
+# -- clusters that nobody owns
+
+MODELS = (("llama2-7b", 32, 4), ("llama2-13b", 64, 8), ("llama2-70b", 128, 16), ("llama2-70b", 256, 16))
+"""(model, global batch, GPUs of a domain) of made-up clusters."""
+
+
+def invented(seed: int, number: int) -> Setup:
+    """Made-up cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms that vary and sometimes
+    change level.
+    """
+    rng = generator(seed, f"invented-{number}")
+    size = int(rng.integers(2, 9))
+    model, batch, gpus = MODELS[int(rng.integers(len(MODELS)))]
+    counts = [gpus * int(rng.choice([1, 1, 1, 2])) for _ in range(size)]
+    period = float(rng.choice([60, 120, 300]))
+    scenario = Scenario.model_validate(
+        {
+            "name": f"invented-{number}",
+            "model": model,
+            "job": {"global_batch": batch, "micro_batches": [1, 2], "zero": 1},
+            "cluster": {
+                "hardware": {
+                    "gpu": "a100-80",
+                    "gpus_per_node": min(8, gpus),
+                    "intra_node_bps": 2.4e12,
+                    "inter_node_bps": 2e11,
+                    "intra_node_latency_s": 3e-6,
+                    "inter_node_latency_s": 8e-6,
+                    "usd_per_gpu_hour": 5.0,
+                },
+                "domains": [{"name": f"d{k}", "gpus": n} for k, n in enumerate(counts)],
+                "usd_per_gb": {
+                    "default": 0.02,
+                    "sources": {f"d{k}": float(rng.choice([0.02, 0.05, 0.09, 0.14])) for k in range(size)},
+                },
+            },
+            "wan": {"dataset": "invented", "streams": 1, "cap_bps": 1e11, "default_rtt_s": 0.1},
+            "control": {"period_s": period, "horizons_s": [0, 60, 120, 300, 600, 1800]},
+        }
+    )
+    wan, filters = _links(rng, size, 200 * period)
+    return assemble(scenario, wan, window="all", seed=seed, filters=filters)
+
+
+def _links(rng: np.random.Generator, size: int, seconds: float) -> tuple[WanTrace, LinkParameters]:
+    """Links between random points, slower over distance, with OU noise and a few lasting changes of level."""
+    place = rng.uniform(0, 1, (size, 2))
+    rich = np.exp(rng.normal(0, 0.3, size))
+    tau, sd = float(np.exp(rng.uniform(np.log(120), np.log(3600)))), float(rng.uniform(0.03, 0.25))
+    level = float(np.exp(rng.uniform(np.log(0.6e9), np.log(5e9))))
+    end_ns, series, mu, late = to_ns(seconds), {}, [], []
+    for i in range(size):
+        for j in range(size):
+            if i == j:
+                continue
+            distance = float(np.hypot(*(place[i] - place[j]))) + 0.03
+            bps = float(
+                np.clip(
+                    level * np.sqrt(rich[i] * rich[j]) / np.sqrt(distance / 0.4) * np.exp(rng.normal(0, 0.2)),
+                    2e8,
+                    1e10,
+                )
+            )
+            times, factor = ou_factor(Noise(clip=0.9, sd=sd, tau_s=tau, step_s=60), end_ns, rng)
+            for at in rng.uniform(0, seconds, rng.poisson(0.3)):
+                factor = np.where(
+                    times >= to_ns(float(at)), factor * float(rng.choice([0.3, 0.5, 2.0])), factor
+                )
+            latency = 0.003 + 0.1 * distance
+            values = np.maximum(bps * factor, 1e6)
+            series[i, j] = LinkSeries(times, values, np.full(len(times), latency))
+            mu.append(np.log(bps))
+            late.append(np.log(latency))
+    names = tuple(f"d{k}" for k in range(size))
+    filters = LinkParameters(
+        OuParameters.of(np.array(mu), tau_s=tau, sd=max(sd, 0.02), r=1e-4),
+        OuParameters.of(np.array(late), tau_s=600, sd=0.05, r=1e-4),
+    )
+    return trace(names, series, end_ns), filters

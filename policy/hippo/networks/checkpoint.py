@@ -1,0 +1,208 @@
+"""One file per checkpoint, named by its SHA-256; loaded without executing anything, refused when damaged.
+
+`hippo-<digest>.pt` holds the weights, the configuration they were trained with, what they were trained on
+and, in a training state, optimisers and progress. Random generators are derived by name from (seed,
+iteration), so the iteration number is their state.
+"""
+
+import hashlib
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from ingest.core import durable
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.networks.lower_agent import CHOICE, LowerAgent
+from policy.hippo.networks.observation import EDGE, GLOBAL, KNOB, NODE
+from policy.hippo.networks.upper_agent import LAYER, UpperAgent
+
+SCHEMA = "twin.hippo/1"
+NAME = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Trained agents. `training` is None in a checkpoint made for use, else what resuming needs."""
+
+    config: HiPpoConfig
+    upper: dict[str, Any]
+    lower: dict[str, Any]
+    provenance: dict[str, Any]  # code version, scenarios and trace digests, seed, score; JSON values
+    training: dict[str, Any] | None = field(default=None)
+
+    def agents(self) -> tuple[UpperAgent, LowerAgent]:
+        """The networks with these weights, ready to decide."""
+        upper, lower = build(self.config)
+        upper.load_state_dict(self.upper)
+        lower.load_state_dict(self.lower)
+        return upper.eval(), lower.eval()
+
+
+def build(config: HiPpoConfig) -> tuple[UpperAgent, LowerAgent]:
+    """New networks; their first weights depend on the configuration's seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return UpperAgent(config.gnn), LowerAgent()
+
+
+def architecture(config: HiPpoConfig) -> dict[str, Any]:
+    """What must agree for weights to fit."""
+    sizes = {"node": NODE, "edge": EDGE, "global": GLOBAL, "knob": KNOB, "layer": LAYER, "choice": CHOICE}
+    gnn = config.gnn.model_dump(mode="json", exclude={"dense"})
+    return {"gnn": gnn, "features": sizes}
+
+
+def to_bytes(checkpoint: Checkpoint) -> bytes:
+    """The content of a checkpoint file; equal checkpoints give equal bytes."""
+    header = {
+        "schema": SCHEMA,
+        "architecture": architecture(checkpoint.config),
+        "config": checkpoint.config.model_dump(mode="json"),
+        "provenance": checkpoint.provenance,
+    }
+    payload = {
+        "header": json.dumps(header, sort_keys=True),
+        "upper": dict(checkpoint.upper),
+        "lower": dict(checkpoint.lower),
+        "training": checkpoint.training,
+    }
+    stream = io.BytesIO()
+    torch.save(payload, stream)
+    return stream.getvalue()
+
+
+def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
+    """Write `checkpoint` into `folder` under its digest and return its path; saving it again changes
+    nothing.
+    """
+    data = to_bytes(checkpoint)
+    path = folder / f"hippo-{hashlib.sha256(data).hexdigest()[:digits]}.pt"
+    durable.put(path, data, idempotent=True)
+    return path
+
+
+def publish(checkpoint: Checkpoint, out: Path) -> Path:
+    """Write a checkpoint for use as `out/<digest>/hippo-<digest>.pt`."""
+    data = to_bytes(checkpoint)
+    name = hashlib.sha256(data).hexdigest()
+    return save(checkpoint, out / name)
+
+
+def install(path: Path, out: Path) -> str:
+    """Copy a checkpoint file into `out` under its whole digest and return that; twice changes nothing."""
+    name, data = digest(path), path.read_bytes()
+    durable.put(out / name / f"hippo-{name}.pt", data, idempotent=True)
+    return name
+
+
+def locate(path: Path) -> Path:
+    """The checkpoint file at `path`: itself, or the one inside a folder that `publish` made.
+
+    Raises:
+        NotFoundError: no such file, or not exactly one in the folder.
+    """
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("hippo-*.pt"))
+    if len(found) != 1:
+        raise NotFoundError(f"{path}: expected one checkpoint hippo-<digest>.pt, found {len(found)}")
+    return found[0]
+
+
+def code_version() -> str:
+    """What the code was: SHA-256 (first 16 hex digits) over the sources of this package."""
+    state = hashlib.sha256()
+    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
+        state.update(source.name.encode() + source.read_bytes())
+    return f"hippo-{state.hexdigest()[:16]}"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 (hex) of a checkpoint file.
+
+    Raises:
+        NotFoundError: there is no such file. InputError: the name does not carry a digest. DamageError: the
+        content is not what the name says.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"checkpoint {path} does not exist: run `twin train`, or name another file")
+    named = NAME.fullmatch(path.name)
+    if not named:
+        raise InputError(
+            f"{path}: a checkpoint is called hippo-<digest>.pt, which is how damage shows; rename it back"
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not found.startswith(named.group(1)):
+        raise DamageError(
+            f"{path}: damaged: its digest is {found[:16]}..., its name says {named.group(1)[:16]}...; "
+            "restore the file or train again"
+        )
+    return found
+
+
+def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
+    """Read a checkpoint after checking its digest; `expect` also demands that configuration's architecture.
+
+    Raises:
+        NotFoundError, InputError, DamageError: see `digest`. InputError: not one of our checkpoints.
+        UsageError: made for another architecture.
+    """
+    digest(path)
+    payload, header = _content(path)
+    try:
+        config = HiPpoConfig.model_validate(header["config"])
+    except ValidationError as error:
+        raise InputError(
+            f"{path}: made by another version, whose settings this one does not know; train again: {error}"
+        ) from error
+    for wanted, source in (
+        (architecture(config), "this version"),
+        (expect and architecture(expect), "the configuration"),
+    ):
+        if wanted and wanted != header["architecture"]:
+            raise UsageError(
+                f"{path}: made for another architecture: {_differences(header['architecture'], wanted)} "
+                f"({source}); train a new checkpoint, or use the configuration it was made with"
+            )
+    return Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
+
+
+def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The payload and its header, nothing executed.
+
+    Raises:
+        InputError: whatever else the file holds. Unpickling garbage can raise nearly anything.
+    """
+    try:
+        payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+    except Exception as error:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
+    parts = ("header", "upper", "lower", "training")
+    if not isinstance(payload, dict) or not all(name in payload for name in parts):
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: it lacks one of {', '.join(parts)}")
+    try:
+        header = json.loads(payload["header"])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header is no JSON: {error}") from error
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if schema != SCHEMA:
+        raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
+    if missing := [name for name in ("config", "architecture", "provenance") if name not in header]:
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header lacks {', '.join(missing)}")
+    return payload, header
+
+
+def _differences(have: dict[str, Any], want: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{part}.{key} is {have.get(part, {}).get(key)!r}, needed {value!r}"
+        for part, values in want.items()
+        for key, value in values.items()
+        if have.get(part, {}).get(key) != value
+    )

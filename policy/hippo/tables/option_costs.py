@@ -1,0 +1,138 @@
+"""What one way to fill a domain costs: seconds and room of the stages of (tp, pp) under a knob.
+
+Everything comes from the Estimator's own stage model; `policy.hippo.problem` makes tables of it.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
+from twin.core import placement
+from twin.costs import tied_embeddings as tied
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan, Share
+from twin.core.layer_split import stage_layers
+from twin.costs.stage_costs import StageCosts, slots
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Common to all domains of a plan."""
+
+    dp: int
+    micro_batch: int
+    micro_batches: int
+
+
+class OptionCosts:
+    """Costs of `pp` stages of `tp` GPUs in domain `k` under a knob."""
+
+    def __init__(self, estimator: Estimator):
+        self._estimator, self._model, self._n = estimator, estimator._model, estimator.n_layers
+
+    def layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
+        """Forward and backward seconds of the first 0..N layers, (2, N + 1)."""
+        position = slots((k,), ((tp, 1),))[0]
+        forward, backward = self._model._layer_prefix(position, self._sketch(k, tp, 1, knob, 1))[:2]
+        return np.stack([forward, backward])
+
+    def collectives(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
+        """Seconds of a stage's gradient collectives, affine in the parameters of its GPUs: (2, 2, pp), see
+        `Tables.collective`. Nothing to do where dp is 1.
+        """
+        if knob.dp == 1:
+            return np.zeros((2, 2, pp))
+        sketch = self._sketch(k, tp, pp, knob, 1)
+        shape = self._layout(k, tp, pp, knob)
+        held = np.array([0.0, 1e9])
+        seconds = [self._model.collectives_s(held, slot, sketch, shape) for slot in slots((k,), ((tp, pp),))]
+        ends = np.array(seconds)  # (pp, 2, 2): stage, reduce or gather, without and with parameters
+        return np.stack([ends[:, :, 0], (ends[:, :, 1] - ends[:, :, 0]) / held[1]], axis=-1).transpose(
+            1, 2, 0
+        )
+
+    def update(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
+        """Seconds of the optimiser for each parameter of a GPU, (pp,)."""
+        costs = self._costs(k, tp, pp, knob, np.array([[0, self._n]]))
+        result: Float = costs.update_s[:, 0] / (_stage_parameters(self._estimator, self._n, pp) / tp)
+        return result
+
+    def fabric(self, k: int, tp: int, pp: int, knob: Knob) -> Int:
+        """Occupancy and latency of the boundaries inside a share, ns (2, pp - 1)."""
+        domain, size = self._estimator.cluster.domains[k], self._estimator.job.message_bytes(knob.micro_batch)
+        layout = placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
+        rows = [
+            (
+                size / tp * BITS_PER_BYTE / (domain.inter_node_bps if far else domain.intra_node_bps),
+                domain.inter_node_latency_s if far else domain.intra_node_latency_s,
+            )
+            for far in layout.crosses
+        ]
+        ns: Int = np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
+        return ns
+
+    def tied(self, k: int, tp: int, pp: int, knob: Knob) -> int:
+        """What the first and the last stage of a share that holds the whole model exchange, ns."""
+        size = tied.step_bytes(self._estimator.job, pp)
+        if not size:
+            return 0
+        domain, around = self._estimator.cluster.domains[k], self._layout(k, tp, pp, knob).around
+        bps = domain.inter_node_bps if around else domain.intra_node_bps
+        latency = domain.inter_node_latency_s if around else domain.intra_node_latency_s
+        return tied.STEPS * (to_ns(transmission_s(size / tp, bps)) + to_ns(latency))
+
+    def capacity(self, k: int, tp: int, knob: Knob, flights: int) -> Int:
+        """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or
+        without the
+        embedding and the head. Memory is affine in the micro-batches in flight."""
+        memory = self._estimator.cluster.domains[k].gpu.memory_bytes
+        n = self._n
+        counts = np.arange(1, n)
+        starts = {(0, 0): np.ones_like(counts), (1, 0): np.zeros_like(counts), (0, 1): n - counts}
+        result = np.zeros((flights, 2, 2), np.int64)
+        flight = np.arange(1, flights + 1)[:, None]
+        for (first, last), start in starts.items():
+            cuts = np.stack([start, start + counts], axis=1)[: n - 2 if (first, last) == (0, 0) else None]
+            one, two = (self._costs(k, tp, 1, knob, cuts, flight=f).peak_bytes[0] for f in (1, 2))
+            fits = one + (flight - 1) * (two - one) <= memory
+            result[:, first, last] = np.where(fits.all(1), fits.shape[1], fits.argmin(1))
+        whole = np.array([[0, n]])
+        one, two = (self._costs(k, tp, 1, knob, whole, flight=f).peak_bytes[0] for f in (1, 2))
+        result[:, 1, 1] = np.where((one + (flight - 1) * (two - one) <= memory)[:, 0], n, 0)
+        return result
+
+    def _costs(self, k: int, tp: int, pp: int, knob: Knob, cuts: Int, flight: int = 1) -> StageCosts:
+        """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches: a probe of memory."""
+        sketch = self._sketch(k, tp, pp, knob, flight)
+        layout = self._layout(k, tp, pp, knob)
+        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
+
+    def _layout(self, k: int, tp: int, pp: int, knob: Knob) -> placement.Layout:
+        domain = self._estimator.cluster.domains[k]
+        return placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
+
+    def _sketch(self, k: int, tp: int, pp: int, knob: Knob, flight: int) -> Plan:
+        job = self._estimator.job
+        return Plan(
+            (Share(k, pp, tp, pp, placement.packed(knob.dp, tp, pp)),),
+            knob.dp,
+            knob.micro_batch,
+            flight,
+            schedule="gpipe",
+            p2p=job.p2p,
+            recompute=job.recompute,
+            zero=job.zero,
+        )
+
+
+def _stage_parameters(estimator: Estimator, layers: int, pp: int) -> Float:
+    """Parameters of each of `pp` stages of a model of `layers` layers."""
+    parameters = [float(layer.parameters) for layer in estimator.job.model.layers()]
+    edges = np.concatenate([[0], np.cumsum(stage_layers(pp, layers, True, True))])
+    return np.array([sum(parameters[a:b]) for a, b in pairwise(edges)])

@@ -1,0 +1,290 @@
+"""One cluster, model and set of living GPUs, tabulated: what may be chosen and what each choice would cost.
+
+Everything comes from the Estimator's own stage model, so a plan timed here (`policy.hippo.timing`) is timed
+as the Estimator would; a test holds the two together. Index names: c knob, y kind of domain, z class of
+domains, q inner configuration, j stage inside a share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ingest.core.errors import InfeasibleError, UsageError
+from ingest.core.units import GB
+from policy.hippo.networks.lower_agent import CHOICE
+from policy.hippo.tables.masks import Masks, Space, merge_classes
+from policy.hippo.tables.option_costs import Knob, OptionCosts
+from twin.core import placement
+from twin.costs import tied_embeddings as tied
+from twin.estimate.estimator import Estimator
+from twin.core.plan import Plan
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+LEAST_USE = 0.5
+"""Inner configurations that leave more than this share of a domain's GPUs idle are not offered."""
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """P plans as numbers, in pipeline order; -1 and 0 pad up to K shares."""
+
+    knob: Int  # (P,)
+    count: Int  # (P,) shares
+    domain: Int  # (P, K)
+    layers: Int  # (P, K)
+    choice: Int  # (P, K)
+
+    def __len__(self) -> int:
+        return len(self.knob)
+
+    def take(self, index: Int | Sequence[int]) -> "Codes":
+        """The plans `index`."""
+        at = np.asarray(index, dtype=np.int64)
+        return Codes(self.knob[at], self.count[at], self.domain[at], self.layers[at], self.choice[at])
+
+    def key(self, row: int) -> tuple[int, ...]:
+        """Identity of one plan."""
+        n = int(self.count[row])
+        return (
+            int(self.knob[row]),
+            *self.domain[row, :n].tolist(),
+            *self.layers[row, :n].tolist(),
+            *self.choice[row, :n].tolist(),
+        )
+
+
+def concatenate(parts: Sequence[Codes]) -> Codes:
+    """Several lists of plans as one."""
+    return Codes(
+        *(
+            np.concatenate([getattr(p, n) for p in parts])
+            for n in ("knob", "count", "domain", "layers", "choice")
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Seconds, as prefix sums over layers, and fabric costs; see `policy.hippo.timing`."""
+
+    kind_of: Int  # (K,)
+    class_of: Int  # (K,)
+    pp: Int  # (C, Z, Q)
+    forward: Float  # (C, Y, Q, N + 1)
+    backward: Float  # (C, Y, Q, N + 1)
+    collective: Float  # (2, 2, C, Y, Q, J): the two of `collectives_s`, each fixed and per parameter
+    update_per_parameter: Float  # (C, Y, Q, J)
+    inner_occupancy_ns: Int  # (C, Y, Q, J)
+    inner_latency_ns: Int  # (C, Y, Q, J)
+    parameters: Float  # (N + 1,) prefix sum of parameters per layer, one tensor rank's share is / tp
+    tp: Int  # (C, Z, Q)
+    micro_batches: Int  # (C,)
+    message_bytes: Float  # (C,) one activation of all dp pipelines
+    tied_bytes: Float  # (C,) a step of the exchange for a tied embedding between two domains
+    tied_inside_ns: Int  # (C, Y, Q) the whole exchange inside a share
+
+
+class Problem:
+    """What the agents choose from on one cluster; `free_gpus` are those alive per domain.
+
+    Raises:
+        InfeasibleError: nothing fits. UsageError: the job runs under a schedule that the tables do not know.
+    """
+
+    def __init__(self, estimator: Estimator, free_gpus: Sequence[int] | None = None):
+        if estimator.job.schedule not in ("1f1b", "gpipe"):
+            raise UsageError(
+                f"hippo plans under schedule 1f1b or gpipe, not {estimator.job.schedule}: change job.schedule"
+                " in the scenario, or take a policy that asks the twin about every plan, such as mpc"
+            )
+        self.estimator, cluster = estimator, estimator.cluster
+        self.free = tuple(free_gpus) if free_gpus is not None else tuple(d.gpus for d in cluster.domains)
+        self.k, self.n = cluster.size, estimator.n_layers
+        kinds = [
+            (d.gpu.name, free, d.gpus_per_node, d.intra_node_bps, d.inter_node_bps)
+            for d, free in zip(cluster.domains, self.free, strict=True)
+        ]
+        self._members = sorted(set(kinds))
+        self.kind_of = np.array([self._members.index(kind) for kind in kinds], dtype=np.int64)
+        groups = merge_classes(kinds)
+        self.class_of = np.empty(self.k, dtype=np.int64)
+        for z, group in enumerate(groups):
+            self.class_of[group] = z
+        self._example = [kinds.index(kind) for kind in self._members]
+        self._inner: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.knobs = self._knobs(groups)
+        if not self.knobs:
+            raise InfeasibleError("no parallel sizes suit the GPUs and the global batch")
+        self.choices = [[self._inner[c.dp, z] for z in range(len(groups))] for c in self.knobs]
+        self.tables, space = self._tabulate(len(groups))
+        self.masks = Masks(space)
+        self.knob_mask = self.masks.knobs()
+        if not self.knob_mask.any():
+            raise InfeasibleError(
+                f"no plan fits {estimator.job.model.name} into {sum(self.free)} GPUs of {self.k} domains; "
+                "add GPUs, take a smaller model or allow a smaller micro-batch"
+            )
+        self.choice_table = self._choice_table()
+        self._usd_per_gb = np.array(cluster.usd_per_gb)
+
+    @property
+    def open_knobs(self) -> tuple[bool, ...]:
+        """Whether the model fits under each knob (C,)."""
+        return tuple(bool(fits) for fits in self.knob_mask)
+
+    # -- what may be chosen
+
+    def _knobs(self, groups: Sequence[Sequence[int]]) -> list[Knob]:
+        job, found = self.estimator.job, []
+        for dp in range(1, max(self.free) + 1):
+            for z, group in enumerate(groups):
+                legal = [set(self._legal(k, dp)) for k in group]
+                self._inner[dp, z] = sorted(set.intersection(*legal), reverse=True)
+            if not any(self._inner[dp, z] for z in range(len(groups))):
+                continue
+            for size in sorted(job.micro_batches_allowed):
+                m = job.micro_batches(dp, size)
+                if m is not None:
+                    found.append(Knob(dp, size, m))
+        return found
+
+    def _legal(self, k: int, dp: int) -> list[tuple[int, int]]:
+        free = self.free[k]
+        return [
+            (tp, pp)
+            for tp, pp in self.estimator.local_choices(k, dp)
+            if LEAST_USE * free <= dp * tp * pp <= free
+        ]
+
+    def encode(self, plan: Plan) -> Codes | None:
+        """The plan as numbers; None where it lies outside of what is offered here (then nothing is wrong)."""
+        knob = [c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)]
+        other = plan.routes or plan.sync or plan.extra_warmup or plan.schedule != self.estimator.job.schedule
+        if not knob or other:
+            return None
+        domain, layers, choice = (np.zeros((1, self.k), dtype=np.int64) for _ in range(3))
+        domain[:] = -1
+        for i, share in enumerate(plan.shares):
+            inner = self.choices[knob[0]][self.class_of[share.domain]]
+            packed = share.gpus == placement.packed(plan.dp, share.tp, share.pp)
+            if (share.tp, share.pp) not in inner or not packed:
+                return None
+            domain[0, i], layers[0, i] = share.domain, share.layers
+            choice[0, i] = inner.index((share.tp, share.pp))
+        return Codes(np.array(knob[:1]), np.array([len(plan.shares)]), domain, layers, choice)
+
+    def plan(self, codes: Codes, row: int) -> Plan:
+        """Plan number `row`, packed as `Estimator.make` does."""
+        n, c = int(codes.count[row]), int(codes.knob[row])
+        order = [int(k) for k in codes.domain[row, :n]]
+        inner = [
+            self.choices[c][self.class_of[k]][q] for k, q in zip(order, codes.choice[row, :n], strict=True)
+        ]
+        counts = [int(x) for x in codes.layers[row, :n]]
+        knob = self.knobs[c]
+        return self.estimator.make(order, counts, knob.dp, inner, knob.micro_batch, extra_warmup=0)
+
+    # -- what it costs
+
+    def _tabulate(self, classes: int) -> tuple[Tables, Space]:
+        c_, y_ = len(self.knobs), len(self._members)
+        q_ = max(len(inner) for row in self.choices for inner in row)
+        j_ = max(pp for row in self.choices for inner in row for _, pp in inner)
+        pp, tp = np.zeros((c_, classes, q_), np.int64), np.zeros((c_, classes, q_), np.int64)
+        seconds = np.zeros((2, c_, y_, q_, self.n + 1))
+        collective, update = np.zeros((2, 2, c_, y_, q_, j_)), np.zeros((c_, y_, q_, j_))
+        fabric, tied_inside = np.zeros((2, c_, y_, q_, j_), np.int64), np.zeros((c_, y_, q_), np.int64)
+        most = max(k.micro_batches for k in self.knobs)
+        gpipe = self.estimator.job.schedule == "gpipe"
+        flights = most if gpipe else min(most, j_ * self.k)
+        capacity = np.full((c_, classes, q_, flights, 2, 2), self.n, np.int64)
+        costs = OptionCosts(self.estimator)
+        for c, knob in enumerate(self.knobs):
+            for y, k in enumerate(self._example):
+                z = self.class_of[k]
+                for q, (t, p) in enumerate(self.choices[c][z]):
+                    tp[c, z, q], pp[c, z, q] = t, p
+                    seconds[:, c, y, q] = costs.layer_seconds(k, t, knob)
+                    collective[:, :, c, y, q, :p] = costs.collectives(k, t, p, knob)
+                    update[c, y, q, :p] = costs.update(k, t, p, knob)
+                    fabric[:, c, y, q, : p - 1] = costs.fabric(k, t, p, knob)
+                    tied_inside[c, y, q] = costs.tied(k, t, p, knob)
+                    fits = costs.capacity(k, t, knob, flights)
+                    capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
+        parameters = np.array([float(layer.parameters) for layer in self.estimator.job.model.layers()])
+        m = np.array([k.micro_batches for k in self.knobs], dtype=np.int64)
+        size = [float(self.estimator.job.message_bytes(k.micro_batch) * k.dp) for k in self.knobs]
+        prefix = np.concatenate([[0.0], np.cumsum(parameters)])
+        tables = Tables(
+            self.kind_of,
+            self.class_of,
+            pp,
+            seconds[0],
+            seconds[1],
+            collective,
+            update,
+            fabric[0],
+            fabric[1],
+            prefix,
+            tp,
+            m,
+            np.array(size),
+            np.array([float(tied.step_bytes(self.estimator.job, 2) * k.dp) for k in self.knobs]),
+            tied_inside,
+        )
+        return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
+
+    # -- what the networks see of it
+
+    def _choice_table(self) -> NDArray[np.float32]:
+        """Constant features of every inner configuration: (C, Z, Q, CHOICE - 4)."""
+        tables = self.tables
+        out = np.zeros((*tables.pp.shape, CHOICE - 4), dtype=np.float32)
+        for c, knob in enumerate(self.knobs):
+            fastest = min(
+                float(tables.forward[c, y, q, -1]) / tables.pp[c, self.class_of[k], q]
+                for y, k in enumerate(self._example)
+                for q in range(len(self.choices[c][self.class_of[k]]))
+            )
+            for z, inner in enumerate(self.choices[c]):
+                k = int(np.flatnonzero(self.class_of == z)[0])
+                for q, (tp, pp) in enumerate(inner):
+                    used = knob.dp * tp * pp
+                    pace = float(tables.forward[c, self.kind_of[k], q, -1]) / pp / fastest
+                    out[c, z, q] = [
+                        np.log2(tp) / 3,
+                        np.log2(pp) / 3,
+                        used / self.free[k],
+                        np.log(pace),
+                        pp / knob.micro_batches,
+                    ]
+        return out
+
+    def usd(self, codes: Codes) -> Float:
+        """Egress in USD of one iteration of each plan, (P,)."""
+        usd, t = np.empty(len(codes)), self.tables
+        _usd(
+            codes.knob, codes.count, codes.domain, t.message_bytes, t.tied_bytes, t.micro_batches,
+            self._usd_per_gb, usd,
+        )  # fmt: skip
+        return usd
+
+
+@njit(cache=True, nogil=True)
+def _usd(knob, count, domain, message_bytes, tied_bytes, micro_batches, usd_per_gb, out):  # type: ignore[no-untyped-def]
+    """Price of what every boundary between domains sends there and back, and of a tied embedding."""
+    for p in range(len(out)):
+        c, n, price = knob[p], count[p], 0.0
+        for i in range(n - 1):
+            a, b = domain[p, i], domain[p, i + 1]
+            price += usd_per_gb[a, b] + usd_per_gb[b, a]
+        total = price * (message_bytes[c] * micro_batches[c])
+        if n > 1:
+            a, b = domain[p, 0], domain[p, n - 1]
+            total += (usd_per_gb[a, b] + usd_per_gb[b, a]) * (tied.STEPS * tied_bytes[c])
+        out[p] = total / GB

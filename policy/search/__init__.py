@@ -1,0 +1,1 @@
+"""policy/search: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,285 @@
+"""Is a run what it claims to be? Its files, its books, its computation, and no decision knew the future."""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.progress import SILENT, Progress
+from ingest.core.units import NS_PER_S
+from policy.core import registry
+from replay.audit import logged_decisions as decisions, explain
+from replay.store import world_reconstruction as past_world, run_index as runs
+from replay.run import runner
+from replay.audit.conservation import Books
+from replay.audit.logged_decisions import Recorded
+from replay.log.events import Event
+from replay.store.run_header import from_payload
+from replay.log.run_log import RunReader
+from replay.store.decision_codec import decision_to_json, digest
+from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
+from twin.scenario.prepare import Setup
+from twin.traces.wan_trace import LinkSeries, WanTrace
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault; `check` is chain, conservation, observation, re-execution or look-ahead."""
+
+    check: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The verdict: `ok` if nothing was found; notes are circumstances, not faults."""
+
+    run_id: str
+    digest: str | None
+    chain_head: str | None
+    events: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+    def to_json(self) -> Json:
+        """The object of `twin audit --json`."""
+        return {
+            "schema": "twin.audit/1",
+            "run": self.run_id,
+            "ok": self.ok,
+            "findings": [{"check": f.check, "problem": f.problem} for f in self.findings],
+            "notes": list(self.notes),
+            "digest": self.digest,
+            "chain_head": self.chain_head,
+            "events": self.events,
+        }
+
+
+def audit(
+    store: Path,
+    run_id: str,
+    *,
+    chain_head: str | None = None,
+    since: int = 0,
+    progress: Progress = SILENT,
+) -> AuditReport:
+    """Check a run of the store; findings are returned, not raised.
+
+    `chain_head`, kept elsewhere when the run ended, detects a rewritten or shortened history. With `since`
+    the whole chain is checked, but only the events from that number on: quick, for a run audited before.
+
+    Raises:
+        NotFoundError: no such run. UsageError: no chain head, or no event from `since` on.
+    """
+    if chain_head is not None and not re.fullmatch("[0-9a-f]{64}", chain_head):
+        raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
+    reader = RunReader(runs.folder(store, run_id))
+    damage = [Finding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
+    if damage:  # nothing that a damaged log says is worth computing with
+        return AuditReport(run_id, None, None, 0, tuple(damage), ())
+    if since:
+        read = f"events before {since} were not read and nothing was executed again; without --since both are"
+        found = reader.contents()
+        if since >= found.end:
+            raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
+        return AuditReport(run_id, found.chain[-1].stream, found.head, found.end - since, (), (read,))
+    header = from_payload(reader.header())
+    findings = [Finding("observation", problem) for problem in observations(reader.events())]
+    notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
+    count = sum(1 for _ in reader.events())
+    if header.policy not in registry.POLICIES:
+        notes.append(f"a log of {header.policy}: it is checked, not executed again")
+    else:
+        findings += [Finding("conservation", problem) for problem in Books().check(reader.events())]
+        again, circumstances = executions(store, reader, progress)
+        findings += again
+        notes += circumstances
+    return AuditReport(run_id, reader.digest(), reader.chain_head(), count, tuple(findings), tuple(notes))
+
+
+def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[Finding], list[str]]:
+    """Findings and notes of computing the run again, once as it was and once with another future.
+
+    What was ingested since is passed over; where the measurements themselves are other ones there is nothing
+    to compute it from, which says nothing about the log.
+    """
+    run_id, header = reader.run_dir.name, from_payload(reader.header())
+    try:
+        stage, differences = runner.restage(store, header, reader.events())
+    except NotFoundError as error:
+        return [], [f"not executed again: {error}"]
+    if remeasured := past_world.remeasured(stage.setup, header):
+        return [], [f"not executed again: {past_world.told(remeasured, header)}"]
+    notes = [f"executed again although {difference}" for difference in differences]
+    try:
+        repeat(stage, reader, progress=progress)
+    except DivergenceError as error:
+        because = f" ({differences[0]})" if differences else ""
+        return [Finding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
+    cut = middle_decision(reader.events())
+    if cut is None:
+        return [], notes
+    stage, _ = runner.restage(store, header, reader.events())
+    changed = replace(stage, setup=other_future(stage.setup, cut.sim_ns))
+    try:
+        repeat(changed, reader, until=cut.seq, progress=progress)
+    except DivergenceError as error:
+        what = f"event {error.seq} depends on what happened after {cut.sim_ns} ns: {error.what}"
+        return [Finding("look-ahead", f"{run_id}: {what}")], notes
+    return [], notes
+
+
+def repeat(
+    stage: runner.Stage, reader: RunReader, *, until: int | None = None, progress: Progress = SILENT
+) -> int:
+    """Compute a run again and compare it with its log, up to event `until`; returns how many events agree.
+
+    Raises:
+        DivergenceError: the first event that differs.
+    """
+    compare = Compare(reader.run_dir.name, reader.events(), until=until, partial=not reader.finished)
+    with suppress(Reached):
+        runner.play(stage, compare, progress)
+    return compare.compared
+
+
+def middle_decision(events: Iterable[Event]) -> Event | None:
+    """The `decided` event in the middle of the run: as much past as future."""
+    made = [replace(event, payload={}) for event in events_of(events, "decided")]
+    return made[len(made) // 2] if made else None
+
+
+def other_future(setup: Setup, after_ns: int) -> Setup:
+    """The same world up to and including `after_ns`; after that every link is another one."""
+    series = {pair: _diverted(link, after_ns) for pair, link in setup.wan.series.items()}
+    wan: WanTrace = replace(setup.wan, series=series)
+    return replace(setup, wan=wan)
+
+
+def _diverted(link: LinkSeries, after_ns: int) -> LinkSeries:
+    known = link.times_ns <= after_ns
+    later = ~known & (link.times_ns > after_ns + 1)
+    held = link.bandwidth_bps[link.index(after_ns)]
+    return LinkSeries(
+        np.concatenate([link.times_ns[known], [after_ns + 1], link.times_ns[later]]),
+        np.concatenate([link.bandwidth_bps[known], [held / 2], link.bandwidth_bps[later][::-1] / 3]),
+        np.concatenate(
+            [link.latency_s[known], [2 * link.latency_s[link.index(after_ns)]], link.latency_s[later]]
+        ),
+    )
+
+
+def observations(events: Iterable[Event]) -> list[str]:
+    """What is wrong with the recorded views: a digest that does not fit, a time not the decision's."""
+    problems = []
+    for number, event in enumerate(events_of(events, "decided")):
+        said = event.payload
+        if said["number"] != number:
+            problems.append(f"event {event.seq} is decision {said['number']}, counted {number}")
+        if digest(said["observation"]) != said["observation_digest"]:
+            problems.append(f"event {event.seq}: the observation is not the one its digest was made of")
+        if said["observation"]["now_ns"] != event.sim_ns:
+            problems.append(f"event {event.seq}: the view is of {said['observation']['now_ns']} ns")
+    return problems
+
+
+def events_of(events: Iterable[Event], kind: str) -> Iterable[Event]:
+    """Only the events of one type."""
+    return (event for event in events if event.type == kind)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionAudit:
+    """One decision, complete: what was seen and answered, whether it is reproduced, what came of it."""
+
+    run_id: str
+    number: int
+    recorded: Json  # the `decided` payload: observation, forecast, candidates, mask, choice
+    wall: Json
+    checkpoint: str | None
+    reproduced: bool
+    difference: str | None
+    explanation: explain.Explanation
+    aftermath: Json
+
+    def to_json(self) -> Json:
+        """The object of `twin audit --decision N --json`."""
+        return {
+            "schema": "twin.decision/1",
+            "run": self.run_id,
+            "number": self.number,
+            "ok": self.reproduced,
+            "difference": self.difference,
+            "recorded": self.recorded,
+            "wall": self.wall,
+            "checkpoint": self.checkpoint,
+            "explanation": self.explanation.to_json(),
+            "aftermath": self.aftermath,
+        }
+
+
+def decision(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> DecisionAudit:
+    """Audit decision `number` of a run: made again alone from the recorded views, explained, and followed up.
+
+    Raises:
+        NotFoundError: no such run or decision. DamageError: the log is damaged.
+    """
+    recorded = decisions.find(store, run_id, number)
+    stage = decisions.stage_of(store, run_id)
+    # A fallback is no answer of the policy, and of a what-if the first decisions are another policy's.
+    foreign = recorded.event.payload["fallback"] or number < (stage.header.branch or {}).get("decision", 0)
+    what = None if foreign else _made_again(stage, recorded)
+    return DecisionAudit(
+        run_id=run_id,
+        number=number,
+        recorded=recorded.event.payload,
+        wall=recorded.event.wall,
+        checkpoint=stage.header.checkpoint,
+        reproduced=what is None,
+        difference=what,
+        explanation=explain.of_recorded(stage, recorded, progress),
+        aftermath=aftermath(recorded),
+    )
+
+
+def _made_again(stage: runner.Stage, recorded: Recorded) -> str | None:
+    """What differs when the run's policy answers the recorded view once more; None if nothing does."""
+    made = decisions.again(stage, recorded).ask(recorded.view)
+    event = recorded.event
+    again = {**event.payload, **decision_to_json(made)}
+    return difference(event, event.sim_ns, event.type, again, event.job)
+
+
+def aftermath(recorded: Recorded) -> Json:
+    """What really happened until the next decision: the move's price, the iterations, what was lost."""
+    applied = [e.payload for e in events_of(recorded.after, "plan_applied")]
+    done = [e.payload for e in events_of(recorded.after, "iteration_done")]
+    lost = [e.payload for e in events_of(recorded.after, "time_lost")]
+    iterations = sum(d["count"] for d in done)
+    spent_ns = sum(count * ns for d in done for count, ns in d["durations"])
+    return {
+        "predicted_iter_s": recorded.event.payload["predicted_iter_s"],
+        "mean_iter_s": spent_ns / NS_PER_S / iterations if iterations else None,
+        "iterations": iterations,
+        "tokens": sum(d["tokens"] for d in done),
+        "pause_s": sum(a["pause_ns"] for a in applied) / NS_PER_S,
+        "moved_bytes": sum(size for a in applied for _, _, size in a["moved_bytes"]),
+        "lost_s": sum(entry["lost_ns"] for entry in lost) / NS_PER_S,
+        "egress_usd": sum(entry["egress_usd"] for entry in (*applied, *done, *lost)),
+        "events": [e.type for e in recorded.after if e.type not in ("link_observed", "state_estimated")],
+    }

@@ -1,0 +1,175 @@
+"""Time, tokens, bytes, GPU seconds, energy and money of a run add up: checked from its events alone."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ingest.core.units import GB, NS_PER_S
+from replay.log.events import Event
+
+Json = dict[str, Any]
+RELATIVE = 1e-9
+"""Tolerance of floating-point sums (USD, J); integers must agree exactly."""
+
+
+class Books:
+    """Double entry: what each event claims against what follows from the others.
+
+    Of several jobs each has books of its own, from its submission to its end; their sums are the run's.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._at_ns = 0  # the run is accounted for up to here
+        self._tokens_per_iteration: int | None = None
+        self._prices: Json = {}
+        self._domains: list[Json] = []
+        self._gpus: list[int] = []
+        self._ended = False
+        self._jobs: dict[str, Books] = {}
+        self._sums: dict[str, float] = dict.fromkeys(FLOATS + INTEGERS, 0)
+        self._links: dict[str, dict[str, int]] = {"wan_bytes": {}, "moved_bytes": {}}
+
+    def check(self, events: Iterable[Event]) -> list[str]:
+        """All mismatches of a finished run, each naming the event."""
+        for event in events:
+            books = self._jobs.setdefault(event.job, self._branch(event)) if event.job else self
+            handler = getattr(books, f"_on_{event.type}", None)
+            if handler is not None:
+                handler(event, event.payload)
+        return self.problems
+
+    def _branch(self, event: Event) -> "Books":
+        """Books of one job, which begin with `event`."""
+        books = Books()
+        books.problems, books._domains, books._prices = self.problems, self._domains, self._prices
+        books._gpus, books._at_ns = [0] * len(self._domains), event.sim_ns
+        return books
+
+    def _on_job_finished(self, event: Event, finished: Json) -> None:
+        self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+        self._ended = True
+
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        cluster = started["scenario"]["cluster"]
+        self._domains = [{**cluster["hardware"], **_given(domain)} for domain in cluster["domains"]]
+        self._prices = cluster["usd_per_gb"]
+        self._gpus = [0] * len(self._domains)
+
+    def _on_plan_applied(self, event: Event, applied: Json) -> None:
+        self._gpus = list(applied["gpus"])
+        self._tokens_per_iteration = None  # local SGD counts an iteration for less
+        placed = [0] * len(self._domains)
+        for share in applied["plan"]["shares"]:
+            placed[share["domain"]] = len(share["gpus"])
+        self._expect(event, "gpus", applied["gpus"], placed)
+        self._interval(event, applied["started_ns"], applied["pause_ns"])
+        self._expect(event, "end of the pause", event.sim_ns, applied["started_ns"] + applied["pause_ns"])
+        self._charges(event, applied, applied["pause_ns"])
+        self._sums["pause_ns"] += applied["pause_ns"]
+
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
+        length_ns = sum(count * ns for count, ns in done["durations"])
+        self._expect(event, "count", done["count"], sum(count for count, _ in done["durations"]))
+        self._interval(event, done["start_ns"], length_ns)
+        if self._tokens_per_iteration is None:
+            self._tokens_per_iteration = done["tokens"] // done["count"]
+        self._expect(event, "tokens", done["tokens"], done["count"] * self._tokens_per_iteration)
+        for k, (compute_ns, active_ns) in enumerate(zip(done["compute_ns"], done["active_ns"], strict=True)):
+            self._expect(event, f"active_ns of domain {k}", active_ns, length_ns if self._gpus[k] else 0)
+            if compute_ns > active_ns:
+                self._say(event, f"domain {k} computed {compute_ns} ns in {active_ns} ns")
+        self._charges(event, done, length_ns)
+        for name in ("tokens", "gpu_compute_ns"):
+            self._sums[name] += done[name]
+        self._sums["iterations"] += done["count"]
+        self._sums["iteration_ns"] += length_ns
+
+    def _on_time_lost(self, event: Event, lost: Json) -> None:
+        self._interval(event, lost["start_ns"], lost["lost_ns"])
+        self._gpus = list(lost.get("gpus") or self._gpus)
+        self._charges(event, lost, lost["lost_ns"] if lost["gpu_ns"] else 0)
+        self._sums["lost_ns"] += lost["lost_ns"]
+
+    def _on_state_copied(self, event: Event, copied: Json) -> None:
+        self._expect(event, "end of the copy", event.sim_ns, copied["start_ns"] + copied["copied_ns"])
+        self._charges(event, copied, 0)
+
+    def _on_work_lost(self, event: Event, lost: Json) -> None:
+        self._on_gpu_failed(event, lost)
+
+    def _on_gpu_failed(self, event: Event, failed: Json) -> None:
+        self._sums["tokens"] -= failed["lost_tokens"]
+        self._sums["iterations"] -= failed["lost_iterations"]
+
+    def _on_run_finished(self, event: Event, finished: Json) -> None:
+        totals = finished["totals"]
+        for name, books in self._jobs.items():
+            books._balance(event, totals["jobs"][name])
+            self._join(books)
+        self._balance(event, totals)
+
+    def _join(self, books: "Books") -> None:
+        """Take the sums of a job into those of the run."""
+        for name, value in books._sums.items():
+            self._sums[name] += value
+        for name, sums in self._links.items():
+            for link, size in books._links[name].items():
+                sums[link] = sums.get(link, 0) + size
+
+    def _balance(self, event: Event, totals: Json) -> None:
+        """Hold the sums against the totals that the run claims."""
+        if not self._jobs and not self._ended:
+            self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+        for name in INTEGERS:
+            self._expect(event, f"totals.{name}", totals[name], self._sums[name])
+        for name in FLOATS:
+            self._close(event, f"totals.{name}", totals[name], self._sums[name])
+        for name, sums in self._links.items():
+            self._expect(event, f"totals.{name}", totals[name], dict(sorted(sums.items())))
+
+    def _charges(self, event: Event, payload: Json, held_ns: int) -> None:
+        """GPU time and money of GPUs held for `held_ns`, egress of the bytes sent, energy not negative."""
+        self._expect(event, "gpu_ns", payload["gpu_ns"], held_ns * sum(self._gpus))
+        prices = (domain["usd_per_gpu_hour"] for domain in self._domains)
+        hourly = sum(n * price for n, price in zip(self._gpus, prices, strict=True))
+        self._close(event, "gpu_usd", payload["gpu_usd"], hourly * held_ns / NS_PER_S / 3600)
+        self._close(event, "egress_usd", payload["egress_usd"], self._egress_usd(payload))
+        for name in FLOATS:
+            self._sums[name] += payload[name]
+        self._sums["gpu_ns"] += payload["gpu_ns"]
+        for name, sums in self._links.items():
+            for i, j, size in payload.get(name, ()):
+                sums[f"{i}>{j}"] = sums.get(f"{i}>{j}", 0) + size
+
+    def _egress_usd(self, payload: Json) -> float:
+        sent = [*payload.get("wan_bytes", ()), *payload.get("moved_bytes", ())]
+        return math.fsum(size / GB * self._price(i, j) for i, j, size in sent)
+
+    def _price(self, i: int, j: int) -> float:
+        source, target = self._domains[i]["name"], self._domains[j]["name"]
+        by_source = self._prices["sources"].get(source, self._prices["default"])
+        return float(self._prices["pairs"].get(f"{source} > {target}", by_source))
+
+    def _interval(self, event: Event, start_ns: int, length_ns: int) -> None:
+        self._expect(event, "start of its interval", start_ns, self._at_ns)
+        self._at_ns = start_ns + length_ns
+
+    def _expect(self, event: Event, what: str, claimed: Any, due: Any) -> None:
+        if claimed != due:
+            self._say(event, f"{what} is {claimed}, the other events make it {due}")
+
+    def _close(self, event: Event, what: str, claimed: float, due: float) -> None:
+        if not math.isclose(claimed, due, rel_tol=RELATIVE, abs_tol=1e-12):
+            self._say(event, f"{what} is {claimed}, the other events make it {due}")
+
+    def _say(self, event: Event, what: str) -> None:
+        self.problems.append(f"event {event.seq} ({event.type}): {what}")
+
+
+INTEGERS = ("tokens", "iterations", "iteration_ns", "pause_ns", "lost_ns", "gpu_ns", "gpu_compute_ns")
+FLOATS = ("egress_usd", "gpu_usd", "energy_j")
+
+
+def _given(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}

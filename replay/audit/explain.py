@@ -1,0 +1,273 @@
+"""Why a decision was taken: what was compared, what bound it, what others would do, what would tip it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.core.errors import InfeasibleError
+from ingest.core.progress import SILENT, Progress
+from ingest.core.units import GBPS, NS_PER_S
+from policy.core.objective import Objective, Outcome
+from policy.core.protocol import Decision
+from policy.control.relayed_times import time_ns
+from policy.baselines.static import base_plan
+from replay.audit import logged_decisions as decisions
+from replay.run import runner
+from replay.audit.logged_decisions import Recorded, Rehearsal
+from replay.store.decision_codec import plan_from_json
+from twin.estimate.estimator import DEAD, Estimator
+from twin.core.plan import Plan
+from twin.core.view import View
+
+Json = dict[str, Any]
+
+REACH = 4.0
+"""A tipping point is looked for between 1/4 and 4 times the filtered bandwidth."""
+PROBES = 3
+"""Bandwidths tried on each side, from the near one on, before bisection: factors 4^(1/3) = 1.59, 4^(2/3), 4
+and their inverses."""
+PRECISION = 0.01
+"""Relative width at which bisection stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tipping:
+    """A bandwidth of one link at which the answer changes, everything else as it was seen: the first one that
+    `PROBES` find. A change that is taken back between two of them stays unseen."""
+
+    link: tuple[int, int]
+    seen_bps: float
+    threshold_bps: float
+    direction: str  # "above" or "below": the answer is another one on that side of the threshold
+    answer: str  # what the policy would answer there
+
+    def sentence(self, names: tuple[str, ...]) -> str:
+        """For people: would hold if B(a->b) > 2.1 Gb/s."""
+        source, target = (names[k] for k in self.link)
+        sign = ">" if self.direction == "above" else "<"
+        return (
+            f"would {self.answer} if B({source}->{target}) {sign} {self.threshold_bps / GBPS:.3g} Gb/s "
+            f"(seen: {self.seen_bps / GBPS:.3g})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that can be said about one decision."""
+
+    run_id: str
+    number: int
+    at_s: float
+    trigger: str
+    reasons: Json  # what set it off, with the details that the world gave
+    action: str
+    reason: str
+    fallback: str | None
+    chosen: str | None  # the plan in force afterwards
+    binding: str | None  # what bounds its iteration time under the seen links
+    candidates: tuple[Json, ...]
+    reward: Json  # expected components for the plan in force afterwards
+    baselines: dict[str, Json]
+    tipping: tuple[Tipping, ...]
+    tipping_text: tuple[str, ...]
+    traffic_bytes: tuple[tuple[float, ...], ...]  # (K, K) per iteration of the plan in force afterwards
+    domains: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """The object of `twin audit --decision N --json`, without the record itself."""
+        return {
+            "run": self.run_id,
+            "number": self.number,
+            "at_s": self.at_s,
+            "trigger": self.trigger,
+            "reasons": self.reasons,
+            "action": self.action,
+            "reason": self.reason,
+            "fallback": self.fallback,
+            "chosen": self.chosen,
+            "binding": self.binding,
+            "candidates": list(self.candidates),
+            "reward": self.reward,
+            "baselines": self.baselines,
+            "tipping": [
+                {
+                    "src": self.domains[t.link[0]],
+                    "dst": self.domains[t.link[1]],
+                    "seen_bps": t.seen_bps,
+                    "threshold_bps": t.threshold_bps,
+                    "direction": t.direction,
+                    "answer": t.answer,
+                    "text": text,
+                }
+                for t, text in zip(self.tipping, self.tipping_text, strict=True)
+            ],
+            "traffic_bytes": [list(row) for row in self.traffic_bytes],
+            "domains": list(self.domains),
+        }
+
+
+def explain(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> Explanation:
+    """Explain decision `number` of a run from its log.
+
+    Raises:
+        NotFoundError: no such run or decision, or its data set or checkpoint is gone.
+    """
+    recorded = decisions.find(store, run_id, number)
+    return of_recorded(decisions.stage_of(store, run_id), recorded, progress)
+
+
+def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SILENT) -> Explanation:
+    """`explain` where the decision and its stage are at hand."""
+    said, view = recorded.event.payload, recorded.view
+    estimator = stage.context.estimator
+    names = tuple(domain.name for domain in stage.setup.cluster.domains)
+    after = plan_from_json(said["plan"]) or view.plan
+    links = links_of(estimator, after, view.plan)
+    tipping = tipping_points(decisions.again(stage, recorded), view, links, progress)
+    estimate = estimator.iteration(after, view.forecast.links(), view.slowdown) if after else None
+    traffic = np.zeros((len(names), len(names))) if estimate is None else estimate.wan_bytes
+    return Explanation(
+        run_id=recorded.run_id,
+        number=said["number"],
+        at_s=recorded.event.sim_ns / NS_PER_S,
+        trigger=view.trigger,
+        reasons=dict(recorded.trigger.payload.get("reasons", {})),
+        action=said["action"],
+        reason=said["reason"],
+        fallback=said["fallback"],
+        chosen=None if after is None else str(after),
+        binding=None if estimate is None else estimate.binding,
+        candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
+        reward=reward(stage, view, after),
+        baselines={
+            name: _ask(stage, one, view) for name, one in decisions.baselines(stage, recorded).items()
+        },
+        tipping=tipping,
+        tipping_text=tuple(point.sentence(names) for point in tipping),
+        traffic_bytes=tuple(tuple(float(size) for size in row) for row in traffic),
+        domains=names,
+    )
+
+
+def reward(stage: runner.Stage, view: View, plan: Plan | None) -> Json:
+    """The components of the objective that the plan promises under the seen links, `static` as the base.
+
+    Moving is not part of it: what a move costs stands beside it, as seconds until training goes on.
+    """
+    nothing: Json = {"efficiency": None, "utilisation": None, "cost": None, "total": None, "move_s": None}
+    base = base_plan(stage.context.estimator, view)
+    if plan is None or base is None:
+        return nothing
+    own, other = _outcome(stage, view, plan), _outcome(stage, view, base)
+    if not (np.isfinite(own.iter_s) and np.isfinite(other.iter_s)):
+        return nothing
+    parts = {
+        name: Objective(weights, other).value(own)
+        for name, weights in (("efficiency", (1, 0, 0)), ("utilisation", (0, 1, 0)), ("cost", (0, 0, 1)))
+    }
+    move_s = stage.context.estimator.move(view.plan, plan, view.forecast.links()).seconds
+    total = Objective(stage.context.weights, other).value(own)
+    return {**parts, "total": total, "move_s": move_s if np.isfinite(move_s) else None}
+
+
+def _outcome(stage: runner.Stage, view: View, plan: Plan) -> Outcome:
+    estimator, links = stage.context.estimator, view.forecast.links()
+    estimate, iter_s = estimator.iteration(plan, links, view.slowdown), _iter_s(estimator, plan, view)
+    if iter_s is None or not np.isfinite(estimate.iter_s):
+        return Outcome(float("inf"), 0.0, estimate.usd)
+    return Outcome(iter_s, estimate.utilisation * estimate.iter_s / iter_s, estimate.usd)
+
+
+def tipping_points(
+    rehearsal: Rehearsal, view: View, links: list[tuple[int, int]], progress: Progress = SILENT
+) -> tuple[Tipping, ...]:
+    """For each link and direction the first bandwidth found at which the policy answers otherwise; see
+    `Tipping`."""
+    usual = answer(rehearsal.ask(view), view)
+    found = []
+    progress.start(len(links), "tipping points")
+    for link in links:
+        progress.advance()
+        for direction, sign in (("above", 1), ("below", -1)):
+            point = _tipping(rehearsal, view, link, usual, direction, sign)
+            if point is not None:
+                found.append(point)
+    return tuple(found)
+
+
+def _tipping(
+    rehearsal: Rehearsal, view: View, link: tuple[int, int], usual: str, direction: str, sign: int
+) -> Tipping | None:
+    def other(factor: float) -> bool:
+        return answer(rehearsal.ask(scaled(view, link, factor)), view) != usual
+
+    near, far = 1.0, None
+    for probe in range(1, PROBES + 1):
+        factor = REACH ** (sign * probe / PROBES)
+        if other(factor):
+            far = factor
+            break
+        near = factor
+    if far is None:
+        return None
+    near, far = bisect(other, near, far)
+    seen_bps = float(view.forecast.bandwidth_bps[0][link])
+    there = answer(rehearsal.ask(scaled(view, link, far)), view)
+    return Tipping(link, seen_bps, seen_bps * far, direction, there)
+
+
+def bisect(other: Callable[[float], bool], near: float, far: float) -> tuple[float, float]:
+    """Narrow [near, far], where `other` is false at `near` and true at `far`, to `PRECISION`."""
+    while abs(far / near - 1) > PRECISION:
+        middle = float(np.sqrt(near * far))
+        near, far = (near, middle) if other(middle) else (middle, far)
+    return near, far
+
+
+def scaled(view: View, link: tuple[int, int], factor: float) -> View:
+    """The view with one link's bandwidth multiplied, at the present and at every horizon."""
+    bandwidth = view.forecast.bandwidth_bps.copy()
+    bandwidth[:, link[0], link[1]] *= factor
+    return replace(view, forecast=replace(view.forecast, bandwidth_bps=bandwidth))
+
+
+def answer(decision: Decision, view: View) -> str:
+    """A decision in three words: hold, or turn or move to a plan."""
+    asked = runner.action(view.plan, decision.plan)
+    return "hold" if asked == "hold" else f"{asked} to {decision.plan}"
+
+
+def links_of(estimator: Estimator, *plans: Plan | None) -> list[tuple[int, int]]:
+    """Directed links that an iteration of any of these plans sends over, relays and rings of replicas
+    included, each once, in order."""
+    sent = sum(estimator.wan_bytes(plan) for plan in plans if plan is not None)
+    return [(int(i), int(j)) for i, j in np.argwhere(sent)]
+
+
+def _candidate(candidate: Json) -> Json:
+    return {**candidate, "plan": str(plan_from_json(candidate["plan"]))}
+
+
+def _ask(stage: runner.Stage, rehearsal: Rehearsal, view: View) -> Json:
+    """What a baseline would have answered, and how fast an iteration it expects afterwards."""
+    try:
+        decision = rehearsal.ask(view)
+    except InfeasibleError as error:
+        return {"answer": None, "problem": str(error), "reason": None, "iter_s": None}
+    plan = decision.plan or view.plan
+    return {
+        "answer": answer(decision, view),
+        "problem": None,
+        "reason": decision.reason,
+        "iter_s": _iter_s(stage.context.estimator, plan, view),
+    }
+
+
+def _iter_s(estimator: Estimator, plan: Plan | None, view: View) -> float | None:
+    if plan is None or estimator.problems(plan, view.free_gpus):
+        return None
+    ns = time_ns(estimator, plan, view.forecast.links(), view.slowdown)
+    return None if ns == DEAD else ns / NS_PER_S

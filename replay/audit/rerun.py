@@ -1,0 +1,77 @@
+"""A logged run computed again: equal in every byte, or where it first is not."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingest.core.progress import SILENT, Progress
+from ingest.core.units import to_ns
+from replay.run import runner
+from replay.store import run_index as runs
+from replay.log.events import Event
+from replay.store.run_header import from_payload
+from replay.log.run_log import RunReader
+from replay.store.event_sinks import Compare, DivergenceError, Reached
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A logged run computed again and compared event by event."""
+
+    run_id: str
+    compared: int  # events that agree
+    seq: int | None  # the first one that does not
+    difference: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Every event agrees in every byte that its digest is made of."""
+        return self.seq is None
+
+    def to_json(self) -> Json:
+        """The object of `twin replay --run RUN --json`."""
+        return {
+            "schema": "twin.rerun/1",
+            "run": self.run_id,
+            "equal": self.equal,
+            "events": self.compared,
+            "first_difference": None if self.equal else {"seq": self.seq, "what": self.difference},
+            "notes": list(self.notes),
+        }
+
+
+def again(store: Path, run_id: str, *, until_s: float | None = None, progress: Progress = SILENT) -> Rerun:
+    """Compute a logged run again and compare every event with the log, up to `until_s` of simulated time.
+
+    Raises:
+        NotFoundError: no such run, or its data set or checkpoint has left the store.
+        DamageError: the log itself is damaged.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    stage, differences = runner.restage(store, from_payload(reader.header()), reader.events())
+    last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
+    compare = Compare(run_id, reader.events(), until=last, partial=not reader.finished)
+    notes = [f"computed again although {difference}" for difference in differences]
+    if not reader.finished:
+        notes.append("the run is not finished; what is stored was compared")
+    try:
+        with suppress(Reached):
+            runner.play(stage, compare, progress)
+    except DivergenceError as error:
+        return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
+    return Rerun(run_id, compare.compared, None, None, tuple(notes))
+
+
+def last_event(events: Iterable[Event], until_ns: int) -> int:
+    """Number of the last event up to `until_ns`."""
+    last = 0
+    for event in events:
+        if event.sim_ns > until_ns:
+            break
+        last = event.seq
+    return last

@@ -1,0 +1,143 @@
+"""Signs the chain head of a run with an Ed25519 key, so that others can check who vouches for it.
+
+A signature is a small JSON file in `<store>/signatures`, beside the runs and not inside them. It names the
+run, its head, its digest and how many events it has; what it proves is checked with the public key and the
+files of the run: the head that was signed must be a link of the chain.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.core import durable
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from replay.store import run_index as runs
+from replay.log.events import canonical
+from replay.log.run_log import RunReader
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+FOLDER = "signatures"
+SCHEMA = "twin.signature/1"
+MAKE_KEY = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out public.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who vouches for what: the claim, the signer's public key and the signature over the claim (hex)."""
+
+    run: str
+    chain_head: str
+    digest: str
+    events: int
+    public_key: str
+    signature: str
+
+    def claim(self) -> bytes:
+        """The bytes that are signed."""
+        fields = {"schema": SCHEMA, "run": self.run, "chain_head": self.chain_head}
+        return canonical({**fields, "digest": self.digest, "events": self.events}).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in the file."""
+        return {
+            **json.loads(self.claim()),
+            "public_key": self.public_key,
+            "signature": self.signature,
+        }
+
+
+def path_of(store: Path, run_id: str) -> Path:
+    """Where the signature of a run is kept."""
+    return store / FOLDER / f"{run_id}.json"
+
+
+def sign(store: Path, run_id: str, key: Path) -> Signature:
+    """Sign the head of a run as it is stored now; the caller has audited it. An older signature is replaced.
+
+    Raises:
+        NotFoundError: no such run or key. InputError: the file holds no Ed25519 private key.
+        UsageError: `cryptography` is not installed.
+    """
+    reader = RunReader(runs.folder(store, run_id))
+    found = reader.contents()
+    private = _private(key)
+    claim = Signature(run_id, found.head, found.chain[-1].stream, found.end, "", "").claim()
+    public = private.public_key().public_bytes_raw().hex()
+    done = Signature(run_id, found.head, found.chain[-1].stream, found.end, public, private.sign(claim).hex())
+    durable.replace(path_of(store, run_id), canonical(done.to_json()).encode() + b"\n")
+    return done
+
+
+def verified(store: Path, run_id: str, key: Path) -> Signature:
+    """The signature of a run, made with the key whose public half is in the file `key` and not changed since.
+
+    That the run is the one that was signed is for the audit: its chain must hold `chain_head`.
+
+    Raises:
+        NotFoundError: there is no signature or no key. InputError: the file holds no Ed25519 public key.
+        DamageError: the signature is not one of this run by this key.
+        UsageError: `cryptography` is not installed.
+    """
+    path = path_of(store, run_id)
+    if not path.is_file():
+        raise NotFoundError(f"{path}: the run was not signed; `twin audit {run_id} --sign KEY` signs it")
+    public = _public(key)
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        fields = json.loads(path.read_bytes())
+        names = ("run", "chain_head", "digest", "events", "public_key", "signature")
+        found = Signature(*(fields[name] for name in names))
+        public.verify(bytes.fromhex(found.signature), found.claim())
+        if found.to_json() != fields or found.public_key != public.public_bytes_raw().hex():
+            raise ValueError("it says more than was signed")
+    except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = "made with another key, or changed" if isinstance(error, InvalidSignature) else str(error)
+        raise DamageError(f"{path}: not a signature by the key in {key} ({why})") from error
+    if found.run != run_id:
+        raise DamageError(f"{path}: is the signature of {found.run}")
+    return found
+
+
+def _private(path: Path) -> "Ed25519PrivateKey":
+    data = _read(path)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: not a PEM private key without a password ({error}); {MAKE_KEY}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{path}: not an Ed25519 key; {MAKE_KEY}")
+    return key
+
+
+def _public(path: Path) -> "Ed25519PublicKey":
+    data = _read(path)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(data)
+    except ValueError as error:
+        raise InputError(f"{path}: not a PEM public key ({error}); {MAKE_KEY}") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError(f"{path}: not an Ed25519 key; {MAKE_KEY}")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        import cryptography  # noqa: F401 - an optional extra
+    except ImportError:
+        raise UsageError("signatures need the extra: pip install 'twin[sign]'") from None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(
+            f"{path}: cannot be read ({error.strerror}); a key is made with: {MAKE_KEY}"
+        ) from error

@@ -1,0 +1,180 @@
+"""Events: typed, versioned, with one canonical text each; the digest of a run is over these texts alone.
+
+A type's name is a string we own. When a payload changes its meaning the version goes up and a function in
+`UPCAST` turns the older form into the newer one on reading; what is stored, and the digest over it, never
+changes.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from ingest.core.errors import DamageError
+from replay.log import payloads
+
+Json = dict[str, Any]
+
+MAX_INTEGER = 2**63 - 1
+"""Largest `seq` and `sim_ns` (Arrow int64)."""
+
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
+
+
+class EventError(ValueError):
+    """An event that must not be written: unknown type, field of the wrong kind, NaN. Our mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """A kind of event: its name, its current version, what its payload holds."""
+
+    name: str
+    version: int
+    payload: type[payloads.Payload]
+
+
+EVENT_TYPES: dict[str, EventType] = {
+    name: EventType(name, version, payload)
+    for name, version, payload in (
+        ("run_started", 1, payloads.RunStarted),
+        ("link_observed", 1, payloads.LinkObserved),
+        ("state_estimated", 1, payloads.StateEstimated),
+        ("triggered", 1, payloads.Triggered),
+        ("decided", 1, payloads.Decided),
+        ("plan_applied", 1, payloads.PlanApplied),
+        ("iteration_done", 1, payloads.IterationDone),
+        ("time_lost", 1, payloads.TimeLost),
+        ("state_copied", 1, payloads.StateCopied),
+        ("work_lost", 1, payloads.WorkLost),
+        ("link_failed", 1, payloads.LinkChanged),
+        ("link_restored", 1, payloads.LinkChanged),
+        ("gpu_failed", 1, payloads.GpuFailed),
+        ("gpu_repaired", 1, payloads.GpuRepaired),
+        ("domain_slowed", 1, payloads.DomainSlowed),
+        ("job_submitted", 1, payloads.JobChanged),
+        ("job_started", 1, payloads.JobChanged),
+        ("job_preempted", 1, payloads.JobChanged),
+        ("job_finished", 1, payloads.JobChanged),
+        ("job_failed", 1, payloads.JobChanged),
+        ("policy_updated", 1, payloads.PolicyUpdated),
+        ("retraining_step", 1, payloads.RetrainingStep),
+        ("policy_evaluated", 1, payloads.PolicyEvaluated),
+        ("policy_promoted", 1, payloads.PolicyJudged),
+        ("policy_rejected", 1, payloads.PolicyJudged),
+        ("policies_compared", 1, payloads.PoliciesCompared),
+        ("front_reached", 1, payloads.FrontReached),
+        ("regret_measured", 1, payloads.RegretMeasured),
+        ("noise_measured", 1, payloads.NoiseMeasured),
+        ("load_measured", 1, payloads.LoadMeasured),
+        ("run_finished", 1, payloads.RunFinished),
+    )
+}
+
+UPCAST: dict[tuple[str, int], Callable[[Json], Json]] = {}
+"""(type, version) -> function that turns a payload of that version into the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened. `wall` (wall-clock figures) is kept but not part of the run's digest."""
+
+    seq: int
+    sim_ns: int
+    type: str
+    version: int
+    job: str
+    payload: Json
+    wall: Json = field(default_factory=dict)
+
+
+def canonical(value: Any) -> str:
+    """The one text of a JSON value: sorted keys, no spaces, the shortest float that reads back equal.
+
+    Raises:
+        EventError: NaN, infinity, a lone surrogate, a key that is no string, or no JSON value at all.
+    """
+    try:
+        text = _ENCODE(value)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"not a JSON value: {error}") from error
+    return text
+
+
+def payload_text(payload: Json) -> str:
+    """The canonical text of a payload that `check` let through: the bytes of `canonical`, in a third of the
+    time where a field is all numbers.
+
+    Raises:
+        EventError: as `canonical`.
+    """
+    return "{" + ",".join([f'"{name}":{_field_text(payload[name])}' for name in sorted(payload)]) + "}"
+
+
+def _field_text(value: Any) -> str:
+    """Numbers alone as pydantic writes them: its floats are the same shortest digits as Python's, and look
+    the same unless either has an exponent (an `e`, or five digits behind `0.`)."""
+    if type(value) in (int, float, list):
+        try:
+            fast = to_json(value, inf_nan_mode="strings")
+        except ValueError:
+            return canonical(value)  # says what is wrong with it
+        if not (b'"' in fast or b"e" in fast or b"0.0000" in fast):  # text, objects, booleans; exponents
+            return fast.decode()
+    return canonical(value)
+
+
+def check(name: str, payload: Json) -> EventType:
+    """The type `name`, after making sure that `payload` fits it.
+
+    Raises:
+        EventError: unknown type, or a field that is missing, unknown or of the wrong kind.
+    """
+    kind = EVENT_TYPES.get(name)
+    if kind is None:
+        raise EventError(f"{name}: no such event type; known: {', '.join(EVENT_TYPES)}")
+    try:
+        kind.payload.__pydantic_validator__.validate_python(payload)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise EventError(f"{name}: {faults}") from error
+    return kind
+
+
+def line(seq: int, sim_ns: int, name: str, version: int, job: str, payload: str) -> bytes:
+    """The bytes of one event in the digest; `payload` is its canonical text."""
+    quoted = json.dumps(job, ensure_ascii=False) if job else '""'
+    head = f'{{"job":{quoted},"payload":'
+    return f'{head}{payload},"seq":{seq},"sim_ns":{sim_ns},"type":"{name}","version":{version}}}\n'.encode()
+
+
+def upcast(name: str, version: int, payload: Json, where: str) -> tuple[int, Json]:
+    """The payload in the current version of its type, however old it is.
+
+    Raises:
+        DamageError: an unknown type, or a version that this program is too old for; `where` names the file.
+    """
+    kind = EVENT_TYPES.get(name)
+    if kind is None or not 1 <= version <= kind.version:
+        raise DamageError(
+            f"{where}: event type {name!r} version {version} is unknown to this version of twin; "
+            "read it with the version that wrote it or a later one"
+        )
+    while version < kind.version:
+        payload = UPCAST[name, version](payload)
+        version += 1
+    return version, payload
+
+
+def describe() -> str:
+    """Documentation of every event type, generated from the definitions."""
+    parts = []
+    for kind in EVENT_TYPES.values():
+        parts.append(f"{kind.name} (version {kind.version}): {(kind.payload.__doc__ or '').strip()}")
+        fields = kind.payload.model_fields
+        parts += [f"    {name:20} {field.description}" for name, field in fields.items()]
+    return "\n".join(parts)

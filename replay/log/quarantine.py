@@ -1,0 +1,97 @@
+"""Moves aside what does not belong to a run or is damaged, deletes nothing, and says what it moved.
+
+What is left is a whole beginning of the run: from the first damaged segment on all later ones go too, because
+they no longer follow from anything. A run that was compacted has no such beginning: all its files go.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.core.durable import DISK, Disk, Lock, make_directory, move
+from ingest.core.errors import NotFoundError
+from replay.log import recovery, verification
+from replay.log.segment_index import MERGED, RECORD
+from replay.log.segment import COMMITTED
+from replay.log.verification import Finding
+
+FOLDER = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where the files of a run went, each with the reason."""
+
+    run_id: str
+    folder: Path | None
+    files: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The object of `twin audit --quarantine --json`."""
+        files = [{"file": finding.file, "reason": finding.problem} for finding in self.files]
+        return {
+            "schema": "twin.quarantine/1",
+            "run": self.run_id,
+            "folder": None if self.folder is None else str(self.folder),
+            "files": files,
+        }
+
+
+def quarantine(run_dir: Path, *, disk: Disk = DISK) -> Moved:
+    """Move what is wrong in a run's directory to `<store>/quarantine/<run>-<number>`.
+
+    Raises:
+        NotFoundError: there is no such run.
+        LockedError: its writer lives.
+        StorageError: the disk refused; what was moved before is in the folder, nothing is lost.
+    """
+    if not run_dir.is_dir():
+        raise NotFoundError(f"{run_dir}: no such run")
+    with Lock(run_dir / recovery.LOCK):
+        findings = verification.verify(run_dir)
+        condemned = _condemned(recovery.names(run_dir), findings)
+        if not condemned:
+            return Moved(run_dir.name, None, ())
+        folder = _new_folder(run_dir, disk)
+        for finding in condemned:
+            move(run_dir / finding.file, folder / finding.file, disk=disk)
+    return Moved(run_dir.name, folder, condemned)
+
+
+def _condemned(present: Sequence[str], findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The files to move, each once and with its reason, in the order of their names."""
+    problems: dict[str, str] = {}
+    for finding in findings:
+        problems.setdefault(finding.file, finding.problem)
+    damaged = sorted(name for name in problems if _owned(name))
+    reasons = {name: problems[name] for name in present if name in problems}
+    if any(name == RECORD or MERGED.fullmatch(name) for name in damaged):
+        damaged = [""]  # before every name: all of the run
+    for name in present:
+        if damaged and _owned(name) and _number(name) >= _number(damaged[0]):
+            reasons.setdefault(
+                name, f"does not follow from anything without {damaged[0] or 'the rest of it'}"
+            )
+    return tuple(Finding(name, reason) for name, reason in sorted(reasons.items()))
+
+
+def _owned(name: str) -> bool:
+    """Whether the name is one that a writer or a compaction gives."""
+    return name == RECORD or COMMITTED.fullmatch(name) is not None or MERGED.fullmatch(name) is not None
+
+
+def _number(name: str) -> int:
+    """First sequence number in a name; -1: none."""
+    digits = re.match(r"[0-9]{20}", name)
+    return int(digits[0]) if digits else -1
+
+
+def _new_folder(run_dir: Path, disk: Disk) -> Path:
+    """A folder that was not there before, so that nothing in quarantine is ever replaced."""
+    place = run_dir.parent.parent / FOLDER
+    number = 1
+    while (place / f"{run_dir.name}-{number}").exists():
+        number += 1
+    make_directory(place / f"{run_dir.name}-{number}", disk=disk)
+    return place / f"{run_dir.name}-{number}"

@@ -1,0 +1,335 @@
+"""The log of a run: a directory of segments that one process appends to and anybody reads.
+
+Writing: events are kept until 5,000 are there or a second has passed, then committed as one segment; what
+`flush` returned survives kill -9 and a power cut. Going on after a crash is re-execution: the run is computed
+again from its start, every event is compared with the stored one, and only what lies past the stored end is
+written.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from ingest.core.durable import DISK, Disk, Lock, make_directory
+from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
+from replay.log import recovery, segment, verification
+from replay.log.segment_index import Contents
+from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
+from replay.log.recovery import recover
+from replay.log.segment import FileDamageError, Manifest
+from replay.log.running_digests import Row, Streams
+from replay.log.verification import Finding
+
+__all__ = ["FLUSH_EVENTS", "FLUSH_S", "Event", "Finding", "RunReader", "RunWriter", "recover"]
+
+FLUSH_EVENTS = 5_000
+FLUSH_S = 1.0
+Json = dict[str, Any]
+
+
+class RunWriter:
+    """Appends the events of one run; made by `create` or `open`; as a context manager it flushes."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        lock: Lock,
+        stored: Contents,
+        disk: Disk,
+        flush_events: int,
+        flush_s: float,
+    ):
+        self.run_dir = run_dir
+        self._lock, self._disk = lock, disk
+        self._flush_events, self._flush_s = flush_events, flush_s
+        self._stored = _stored_rows(run_dir, stored)
+        self._stored_end, self._final, self._head = stored.end, stored.final, stored.head
+        self._through = Streams()
+        self._repeated: list[Row] = []  # stored rows that were made again and are not in `_through` yet
+        self._pending: list[Row] = []
+        self._next = 0
+        self._last_ns = 0
+        self._flushed_at = time.monotonic()
+        self._stopped = ""  # why nothing may be written any more
+
+    @classmethod
+    def create(
+        cls, run_dir: Path, *, disk: Disk = DISK, flush_events: int = FLUSH_EVENTS, flush_s: float = FLUSH_S
+    ) -> Self:
+        """A writer for a new run.
+
+        Raises:
+            ExistsError: the directory is there already; it is never written into.
+        """
+        if run_dir.exists():
+            raise ExistsError(f"{run_dir}: exists already; resume it or choose another name")
+        make_directory(run_dir, disk=disk)
+        return cls(run_dir, _lock(run_dir), Contents((), ()), disk, flush_events, flush_s)
+
+    @classmethod
+    def open(
+        cls, run_dir: Path, *, disk: Disk = DISK, flush_events: int = FLUSH_EVENTS, flush_s: float = FLUSH_S
+    ) -> Self:
+        """A writer that resumes a run: the caller appends everything again from the first event.
+
+        Left-overs of an interrupted commit are removed first. Stored events are compared, not written. A
+        finished run may be opened too: then nothing is written at all.
+
+        Raises:
+            NotFoundError: there is no such run.
+            LockedError: another process writes to it.
+            DamageError: something in the directory is not as it was written.
+        """
+        if not run_dir.is_dir():
+            raise NotFoundError(f"{run_dir}: no such run")
+        lock = _lock(run_dir)
+        try:
+            recovery.sweep(run_dir, disk)
+            return cls(run_dir, lock, recovery.walk(run_dir), disk, flush_events, flush_s)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next event is one that is stored already."""
+        return self._next < self._stored_end
+
+    @property
+    def durable_through(self) -> int:
+        """Last sequence number that survives a power cut; -1 before the first commit."""
+        return (self._pending[0][0] if self._pending else max(self._next, self._stored_end)) - 1
+
+    def append(
+        self,
+        sim_ns: int,
+        type: str,  # noqa: A002 - the name of the column
+        payload: Json,
+        *,
+        job: str = "",
+        wall: Json | None = None,
+    ) -> int:
+        """Add an event and return its sequence number; the first one (`run_started`) is committed at once.
+
+        Raises:
+            EventError: the payload does not fit the type.
+            DamageError: on resume, the stored event is another one; the message names its number.
+            StorageError: the disk refused, now or before: the writer does not go on after that.
+        """
+        seq = self._add(sim_ns, type, payload, job, wall)
+        late = time.monotonic() - self._flushed_at >= self._flush_s
+        if seq == 0 or len(self._pending) >= self._flush_events or late:
+            self.flush()
+        return seq
+
+    def flush(self) -> int:
+        """Commit what is pending; returns the last durable sequence number."""
+        return self._commit(final=False)
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> tuple[str, str]:
+        """End the run with `run_finished` and return (digest, chain head), 64 hex digits each.
+
+        `sim_ns` is the end of the simulated time; by default that of the last event.
+        """
+        self._add(self._last_ns if sim_ns is None else sim_ns, "run_finished", {"totals": totals}, "", wall)
+        if self.replaying or (self._next == self._stored_end and not self._final):
+            raise DamageError(
+                f"{self.run_dir}: event {self._next - 1} ends the run, but more than that is stored"
+            )
+        self._commit(final=True)
+        self._final = True
+        return self._through.stream, self._head
+
+    def close(self) -> None:
+        """Commit what is pending, unless a write failed before, and let go of the run."""
+        try:
+            if not self._stopped:
+                self.flush()
+        finally:
+            self._stopped = self._stopped or "the writer is closed"
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _add(self, sim_ns: int, name: str, payload: Json, job: str, wall: Json | None) -> int:
+        self._refuse()
+        kind = check(name, payload)
+        if not self._last_ns <= sim_ns <= MAX_INTEGER:
+            raise EventError(
+                f"{name}: time {sim_ns} ns is before the last event's {self._last_ns} ns or too large"
+            )
+        seq, text = self._next, payload_text(payload)
+        row = (seq, sim_ns, name, kind.version, job, text, canonical(wall) if wall else "{}")
+        if self.replaying:
+            self._compare(row)
+        elif self._final:
+            raise DamageError(
+                f"{self.run_dir}: the run is finished; event {seq} ({name}) does not belong to it"
+            )
+        else:
+            self._pending.append(row)
+        self._next, self._last_ns = seq + 1, sim_ns
+        return seq
+
+    def _refuse(self) -> None:
+        if self._stopped:
+            raise StorageError(
+                f"{self.run_dir}: {self._stopped}; resume the run to go on from what is durable"
+            )
+
+    def _compare(self, row: Row) -> None:
+        stored = next(self._stored)
+        if stored[:6] != row[:6]:
+            raise DamageError(
+                f"{self.run_dir}: event {row[0]} is {stored[2]} at {stored[1]} ns in the log, computed again "
+                f"{row[2]} at {row[1]} ns with other content: code, traces or configuration have changed"
+            )
+        self._repeated.append(stored)  # with its own wall-clock figures: those are not made again
+        if len(self._repeated) >= FLUSH_EVENTS:
+            self._digest_repeated()
+
+    def _digest_repeated(self) -> None:
+        self._through.add(self._repeated)
+        self._repeated = []
+
+    def _commit(self, final: bool) -> int:
+        self._refuse()
+        self._digest_repeated()
+        if self._pending:
+            self._stopped = (
+                "a write failed before"  # until the commit is through: recovery sweeps half of one
+            )
+            self._through.add(self._pending)
+            manifest = segment.commit(
+                self.run_dir, self._pending, self._head, self._through, final=final, disk=self._disk
+            )
+            self._head, self._pending = manifest.hash, []
+            self._stopped = ""  # last: an interrupt before it must not commit the same events again
+        self._flushed_at = time.monotonic()
+        return self.durable_through
+
+
+class RunReader:
+    """Reads committed segments of a run; never blocks a writer and is never blocked.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+
+    def __init__(self, run_dir: Path):
+        if not run_dir.is_dir():
+            raise NotFoundError(f"{run_dir}: no such run")
+        self.run_dir = run_dir
+
+    def contents(self) -> Contents:
+        """The chain of committed segments, and the files that hold their events.
+
+        Raises:
+            DamageError: a manifest is missing, changed or does not follow from the one before.
+        """
+        return recovery.walk(self.run_dir)
+
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Manifests of all committed segments, chained from the first one."""
+        return self.contents().chain
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The events as stored, in Arrow tables (columns of `segment.SCHEMA`), digests checked."""
+        found = self.contents()
+        done = 0  # events given out
+        while done < found.end:
+            piece = next(piece for piece in found.pieces if piece.last_seq >= done)
+            try:
+                table = segment.read_rows(self.run_dir, piece)
+            except FileDamageError:
+                now = self.contents()
+                if now == found:
+                    raise
+                found = now  # compacted meanwhile: the rest is in other files
+                continue
+            yield table.slice(done - piece.first_seq)
+            done = piece.last_seq + 1
+
+    def events(self) -> Iterator[Event]:
+        """The events in order, payloads in their current version."""
+        for table in self.tables():
+            for row in segment.rows_of(table):
+                yield _event(row, self.run_dir)
+
+    def lines(self) -> Iterator[bytes]:
+        """The canonical line of every event: what the digest is over."""
+        for table in self.tables():
+            for row in segment.rows_of(table):
+                yield line(*row[:6])
+
+    def header(self) -> Json:
+        """Payload of `run_started`.
+
+        Raises:
+            NotFoundError: the run was killed before its first event was durable.
+        """
+        first = next(self.events(), None)
+        if first is None or first.type != "run_started":
+            raise NotFoundError(
+                f"{self.run_dir}: the run was stopped before anything was stored; start it again"
+            )
+        return first.payload
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.contents().final
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical event stream: the identity of the run, whatever its segments."""
+        through = Streams()
+        for table in self.tables():
+            through.add_table(table)
+        return through.stream
+
+    def chain_head(self) -> str:
+        """SHA-256 of the last manifest: whoever keeps it can detect any later rewrite.
+
+        Compaction does not change it.
+        """
+        return self.contents().head
+
+    def verify(self, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
+        """Everything in the directory that is not as it was written; empty = intact.
+
+        With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole
+        chain is checked, of the events those from `since` on.
+        """
+        return verification.verify(self.run_dir, chain_head, since=since)
+
+
+def _lock(run_dir: Path) -> Lock:
+    return Lock(run_dir / recovery.LOCK)
+
+
+def _stored_rows(run_dir: Path, stored: Contents) -> Iterator[Row]:
+    tables = (segment.read_rows(run_dir, piece) for piece in stored.pieces)
+    return chain.from_iterable(map(segment.rows_of, tables))
+
+
+def _event(row: Row, run_dir: Path) -> Event:
+    seq, sim_ns, name, version, job, payload, wall = row
+    where = f"{run_dir} event {seq}"
+    try:
+        fields, clock = json.loads(payload), json.loads(wall)
+    except (ValueError, RecursionError) as error:
+        raise DamageError(f"{where}: the payload is not JSON ({error})") from error
+    version, fields = upcast(name, version, fields, where)
+    return Event(seq, sim_ns, name, version, job, fields, clock)

@@ -1,0 +1,290 @@
+"""One segment of a run: a Parquet file of events and the manifest that makes it exist.
+
+Commit order: data, then manifest, each temp -> fsync -> link -> fsync of the directory
+(`ingest.durable.put`). A flipped bit in a Parquet file is mostly read as wrong data without an error, so the
+SHA-256 in the manifest is the integrity, and each manifest holds the hash of the one before: a chain.
+"""
+
+import hashlib
+import json
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.core.durable import DISK, Disk, put
+from ingest.core.errors import DamageError
+from replay.log.events import MAX_INTEGER, canonical
+from replay.log.running_digests import Row, Streams
+
+COMMITTED = re.compile(r"([0-9]{20})\.(parquet|json)")
+"""Names of committed files; matched in full, so that no temporary file is ever taken for one."""
+SCHEMA_NAME = "twin.segment/2"
+OLDER_SCHEMA = "twin.segment/1"
+"""Read, no longer written: a manifest without `walls`."""
+GENESIS = "0" * 64
+"""`previous` of the first manifest."""
+WORTH_COMPRESSING = 32
+"""Events of a segment from which on compression is worth its time."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("sim_ns", pa.int64(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("version", pa.int32(), nullable=False),
+        pa.field("job", pa.string(), nullable=False),
+        pa.field("payload", pa.string(), nullable=False),  # canonical JSON
+        pa.field("wall", pa.string(), nullable=False),  # JSON, outside the digest
+    ]
+)
+
+
+class FileDamageError(DamageError):
+    """Damage to one file of a run: `file` is its name, `problem` what is wrong with it."""
+
+    def __init__(self, path: Path, problem: str):
+        super().__init__(f"{path}: {problem}")
+        self.file, self.problem = path.name, problem
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A Parquet file of events: its name, what is in it, and the file that vouches for its digest."""
+
+    data_name: str
+    first_seq: int
+    last_seq: int
+    size_bytes: int
+    sha256: str
+    voucher: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a segment holds; `final` ends the run.
+
+    `stream` is the run's digest through `last_seq`, `walls` the same over the wall-clock texts.
+    """
+
+    first_seq: int
+    last_seq: int
+    rows: int
+    size_bytes: int
+    sha256: str
+    previous: str
+    stream: str
+    final: bool
+    walls: str | None
+    schema: str = SCHEMA_NAME
+
+    @property
+    def data_name(self) -> str:
+        """Name of the Parquet file."""
+        return f"{self.first_seq:020d}.parquet"
+
+    @property
+    def name(self) -> str:
+        """Name of the manifest."""
+        return f"{self.first_seq:020d}.json"
+
+    @property
+    def piece(self) -> Piece:
+        """The data file of this segment."""
+        return Piece(self.data_name, self.first_seq, self.last_seq, self.size_bytes, self.sha256, self.name)
+
+    def fields(self) -> dict[str, object]:
+        """The fields of its schema version."""
+        names = [name for name in self.__slots__ if name != "walls" or self.walls is not None]
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, object]) -> "Manifest | None":
+        """The manifest with these fields; None if they are not those of a manifest."""
+        try:
+            manifest = cls(**{"walls": None, **fields})  # type: ignore[arg-type]  # checked next
+        except TypeError:
+            return None
+        return manifest if _sound(manifest) and manifest.fields().keys() == fields.keys() else None
+
+    def text(self) -> bytes:
+        """The only bytes that a manifest file with these contents may hold.
+
+        `check` is the SHA-256 of all other fields, so that a changed manifest is known as such by itself.
+        """
+        fields = self.fields()
+        check = hashlib.sha256(canonical(fields).encode()).hexdigest()
+        return canonical({**fields, "check": check}).encode() + b"\n"
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the manifest's bytes: the chain's link, and its head if this is the last."""
+        return hashlib.sha256(self.text()).hexdigest()
+
+
+_FIELDS = {
+    "first_seq": int,
+    "last_seq": int,
+    "rows": int,
+    "size_bytes": int,
+    "sha256": str,
+    "previous": str,
+    "stream": str,
+    "final": bool,
+    "schema": str,
+}
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def commit(
+    run_dir: Path, rows: Sequence[Row], previous: str, through: Streams, *, final: bool, disk: Disk = DISK
+) -> Manifest:
+    """Make `rows` (at least one, in order) the next segment; durable when this returns.
+
+    `through` are the digests of the log up to and with these rows.
+
+    Raises:
+        ExistsError: somebody else committed this segment.
+        StorageError: the disk refused; at most a data file without a manifest is left behind.
+    """
+    data = encode(rows)
+    first, last = rows[0][0], rows[-1][0]
+    sha256 = hashlib.sha256(data).hexdigest()
+    manifest = Manifest(
+        first, last, len(rows), len(data), sha256, previous, through.stream, final, through.walls
+    )
+    put(run_dir / manifest.data_name, data, disk=disk)
+    put(run_dir / manifest.name, manifest.text(), disk=disk)
+    return manifest
+
+
+def encode(rows: Sequence[Row]) -> bytes:
+    """Rows as the bytes of a Parquet file."""
+    columns = list(zip(*rows, strict=True))
+    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return encode_table(table)
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """A table of `SCHEMA` as the bytes of a Parquet file.
+
+    A few events are left as they are: to compress each column would take longer than all the rest, and what
+    such a file weighs is its own description. Compaction compresses them.
+    """
+    sink = pa.BufferOutputStream()
+    compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
+    dictionaries, statistics = ["type", "version", "job"], ["seq", "sim_ns"]
+    pq.write_table(
+        table, sink, compression=compression, use_dictionary=dictionaries, write_statistics=statistics
+    )
+    return bytes(sink.getvalue())
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in `path`, checked on its own.
+
+    Raises:
+        DamageError: `path` is no regular file or not exactly what `commit` writes under this name.
+        FileNotFoundError: there is no such file.
+    """
+    data = read_file(path)
+    try:
+        fields = json.loads(data)
+        del fields["check"]  # what it must be follows from the others
+        manifest = Manifest.of_fields(fields)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        manifest = None
+    if manifest is None or manifest.text() != data or manifest.name != path.name:
+        raise FileDamageError(path, "not a manifest that was written under this name; the file was changed")
+    return manifest
+
+
+def _sound(manifest: Manifest) -> bool:
+    """Every field of the right kind and the numbers in agreement."""
+    for name, kind in _FIELDS.items():
+        if type(getattr(manifest, name)) is not kind:
+            return False
+    digests = [manifest.sha256, manifest.previous, manifest.stream]
+    if manifest.schema == SCHEMA_NAME:
+        digests.append(manifest.walls or "")
+    return (
+        manifest.schema in (SCHEMA_NAME, OLDER_SCHEMA)
+        and isinstance(manifest.walls, str if manifest.schema == SCHEMA_NAME else type(None))
+        and 0 <= manifest.first_seq <= manifest.last_seq <= MAX_INTEGER
+        and manifest.rows == manifest.last_seq - manifest.first_seq + 1
+        and manifest.size_bytes > 0
+        and all(_HEX.fullmatch(digest) for digest in digests)
+    )
+
+
+def checked(run_dir: Path, piece: Piece) -> Path:
+    """Path of a data file, its size and digest checked; for engines that read the file themselves.
+
+    Raises:
+        DamageError: the file is missing, or has another length or digest.
+    """
+    _read_data(run_dir, piece)
+    return run_dir / piece.data_name
+
+
+def read_rows(run_dir: Path, piece: Piece) -> pa.Table:
+    """The events of a data file in the columns of `SCHEMA`, its size and digest checked first.
+
+    Raises:
+        DamageError: the file is missing, has another length or digest, or holds something else than events.
+    """
+    path = run_dir / piece.data_name
+    data = _read_data(run_dir, piece)
+    try:
+        # One thread: a segment is small, and starting others costs more than reading it.
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FileDamageError(path, f"not a Parquet file of events ({error})") from error
+    numbers = range(piece.first_seq, piece.last_seq + 1)
+    fits = table.schema.equals(SCHEMA) and table.num_rows == len(numbers)
+    if not fits or not np.array_equal(table.column("seq").to_numpy(), np.arange(numbers.start, numbers.stop)):
+        raise FileDamageError(path, f"does not hold the events {piece.first_seq} to {piece.last_seq}")
+    return table
+
+
+def _read_data(run_dir: Path, piece: Piece) -> bytes:
+    path = run_dir / piece.data_name
+    try:
+        data = read_file(path)
+    except FileNotFoundError:
+        raise FileDamageError(path, f"missing, though its manifest {piece.voucher} is there") from None
+    if len(data) != piece.size_bytes:
+        raise FileDamageError(path, f"{len(data)} bytes, its manifest says {piece.size_bytes}")
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise FileDamageError(
+            path, f"the content was changed (its SHA-256 is not the one in {piece.voucher})"
+        )
+    return data
+
+
+def rows_of(table: pa.Table) -> Iterator[Row]:
+    """The rows of a segment as tuples."""
+    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file; a link, a directory or a device in its place is damage.
+
+    Raises:
+        DamageError: it is no regular file, or the disk cannot read it.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise FileDamageError(path, "not a regular file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileDamageError(path, f"cannot be read ({error.strerror})") from error

@@ -1,0 +1,1 @@
+"""replay/metrics: say what comes in, what goes out, where to start reading."""

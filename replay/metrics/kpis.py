@@ -1,0 +1,237 @@
+"""Every key figure of chapter 6.2, computed in this one place from the events of a run alone."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.units import NS_PER_S
+from replay.metrics.percentile_billing import BillingMeter
+from replay.log.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Kpis:
+    """Key figures of one run. `None` where a run has no value, for example no token was trained."""
+
+    wall_s: float
+    tokens: int
+    iterations: int
+    time_per_token_s: float | None  # moving and waiting included
+    mean_iteration_s: float | None
+    utilisation: float | None  # compute seconds / wall seconds of the domains while they are in the plan
+    utilisation_owned: float | None  # GPU compute seconds / wall seconds of every GPU of the cluster
+    egress_usd: float
+    usd_per_token: float | None  # egress; the GPUs are owned whatever is decided
+    gpu_usd: float  # of the GPUs that plans held
+    energy_j: float
+    joule_per_token: float | None
+    wan_bytes: int  # between domains, for training
+    moved_bytes: int  # between domains, for changes of plan
+    wan_p95_bps: float  # 95th percentile over five-minute intervals, summed over sending domains
+    decisions: int
+    moves: int  # changes of plan after the first that training stood still for
+    turns: int  # changes of free knobs: it did not
+    fallbacks: int
+    late: int  # decisions over the deadline
+    paused_s: float  # training stood still for a change of plan
+    lost_s: float  # abandoned, failed, waiting, or unfinished at the horizon
+    present_s: float  # from submission to the end, summed over jobs; the run for a job alone
+    queued_s: float  # from submission to the first GPUs, summed over jobs; 0 for a job alone
+    load_stability: (
+        float  # 1 - seconds without progress for the scheduler's reasons / seconds of jobs in the run
+    )
+    decision_p50_s: float | None
+    decision_p99_s: float | None
+    decision_max_s: float | None
+    coordination_max_s: float | None  # trigger to validated plan, control plane
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        return asdict(self)
+
+
+def of_events(events: Iterable[Event]) -> Kpis:
+    """The key figures of a run from its events, in one pass."""
+    fold = Fold()
+    for event in events:
+        fold.add(event)
+    return fold.kpis()
+
+
+SCHEDULER_REASONS = frozenset({"abandoned", "moving", "preempted"})
+"""Reasons of `time_lost` that a scheduler causes; failures and the horizon are not its doing. Waiting is
+where a more urgent job took the GPUs; for the first ones it is the queue's: `queued_s`."""
+
+
+class Fold:
+    """Sums over the events of a run, one event at a time; memory grows with decisions only."""
+
+    def __init__(self) -> None:
+        self._end_ns = 0
+        self._gpus_owned = 0
+        self._in_plan: dict[str, tuple[int, ...]] = {}  # of each job
+        self._since_ns: dict[str, int] = {}  # submission of the jobs that are there
+        self._preempted: set[str] = set()
+        self._present_ns = self._queued_ns = 0
+        self._iterations = self._tokens = self._training_ns = 0
+        self._compute_ns = self._gpu_compute_ns = self._active_ns = 0
+        self._paused_ns = self._lost_ns = self._scheduler_ns = 0
+        self._wan_bytes = self._moved_bytes = 0
+        self._egress_usd = self._gpu_usd = self._energy_j = 0.0
+        self._rates = BillingMeter()
+        self._decisions = self._moves = self._turns = self._fallbacks = self._late = 0
+        self._latency_s: list[float] = []
+        self._coordination_s: list[float] = []
+        self._take: dict[str, Callable[[Event], None]] = {
+            "run_started": self._run_started,
+            "decided": self._decided,
+            "plan_applied": self._plan_applied,
+            "iteration_done": self._iteration_done,
+            "time_lost": self._time_lost,
+            "gpu_failed": self._work_lost,
+            "work_lost": self._work_lost,
+            "state_copied": self._state_copied,
+            "job_submitted": self._job_submitted,
+            "job_preempted": self._job_preempted,
+            "job_finished": self._job_finished,
+        }
+
+    def add(self, event: Event) -> None:
+        """Take one event in; a type that carries no figure only moves the clock."""
+        self._end_ns = max(self._end_ns, event.sim_ns)
+        take = self._take.get(event.type)
+        if take is not None:
+            take(event)
+
+    def _run_started(self, event: Event) -> None:
+        domains = event.payload["scenario"]["cluster"]["domains"]
+        self._gpus_owned = sum(domain["gpus"] for domain in domains)
+
+    def _job_submitted(self, event: Event) -> None:
+        self._since_ns[event.job] = event.sim_ns
+
+    def _job_preempted(self, event: Event) -> None:
+        self._preempted.add(event.job)
+
+    def _job_finished(self, event: Event) -> None:
+        self._present_ns += event.sim_ns - self._since_ns.pop(event.job)
+
+    def _decided(self, event: Event) -> None:
+        self._decisions += 1
+        self._fallbacks += event.payload["fallback"] is not None
+        self._late += bool(event.wall.get("late"))
+        if "latency_s" in event.wall:
+            self._latency_s.append(event.wall["latency_s"])
+            self._coordination_s.append(event.wall["coordination_s"])
+
+    def _plan_applied(self, event: Event) -> None:
+        applied = event.payload
+        if event.job in self._in_plan:
+            self._moves += applied["pause_ns"] > 0
+            self._turns += applied["pause_ns"] == 0
+        self._in_plan[event.job] = tuple(share["domain"] for share in applied["plan"]["shares"])
+        self._preempted.discard(event.job)
+        self._paused_ns += applied["pause_ns"]
+        self._scheduler_ns += applied["pause_ns"]
+        self._active_ns += applied["pause_ns"] * len(self._in_plan[event.job])
+        self._moved_bytes += _bytes(applied["moved_bytes"])
+        self._charge(applied)
+        self._rates.add(applied["started_ns"], event.sim_ns, applied["moved_bytes"])
+
+    def _iteration_done(self, event: Event) -> None:
+        done = event.payload
+        length_ns = sum(count * ns for count, ns in done["durations"])
+        self._iterations += done["count"]
+        self._tokens += done["tokens"]
+        self._training_ns += length_ns
+        self._compute_ns += sum(done["compute_ns"])
+        self._gpu_compute_ns += done["gpu_compute_ns"]
+        self._active_ns += sum(done["active_ns"])
+        self._wan_bytes += _bytes(done["wan_bytes"])
+        self._charge(done)
+        self._rates.add(done["start_ns"], done["start_ns"] + length_ns, done["wan_bytes"])
+
+    def _time_lost(self, event: Event) -> None:
+        lost = event.payload
+        end_ns = lost["start_ns"] + lost["lost_ns"]
+        self._lost_ns += lost["lost_ns"]
+        waited = lost["lost_ns"] if lost["reason"] == "waiting" else 0
+        self._queued_ns += waited if event.job and event.job not in self._in_plan else 0
+        self._scheduler_ns += waited if event.job in self._preempted else 0
+        self._scheduler_ns += lost["lost_ns"] if lost["reason"] in SCHEDULER_REASONS else 0
+        self._active_ns += lost["lost_ns"] * len(self._in_plan.get(event.job, ()))
+        self._wan_bytes += _bytes(lost["wan_bytes"])
+        self._moved_bytes += _bytes(lost["moved_bytes"])
+        self._charge(lost)
+        self._rates.add(lost["start_ns"], end_ns, [*lost["wan_bytes"], *lost["moved_bytes"]])
+
+    def _state_copied(self, event: Event) -> None:
+        copied = event.payload
+        self._moved_bytes += _bytes(copied["moved_bytes"])
+        self._charge(copied)
+        self._rates.add(copied["start_ns"], copied["start_ns"] + copied["copied_ns"], copied["moved_bytes"])
+
+    def _work_lost(self, event: Event) -> None:
+        self._tokens -= event.payload["lost_tokens"]  # trained again later: not counted twice
+
+    def _charge(self, payload: dict[str, Any]) -> None:
+        self._egress_usd += payload["egress_usd"]
+        self._gpu_usd += payload["gpu_usd"]
+        self._energy_j += payload["energy_j"]
+
+    def kpis(self) -> Kpis:
+        """The figures so far."""
+        wall_s = self._end_ns / NS_PER_S
+        latency_s = np.array(self._latency_s)
+        return Kpis(
+            wall_s=wall_s,
+            tokens=self._tokens,
+            iterations=self._iterations,
+            time_per_token_s=_ratio(wall_s, self._tokens),
+            mean_iteration_s=_ratio(self._training_ns / NS_PER_S, self._iterations),
+            utilisation=_ratio(self._compute_ns, self._active_ns),
+            utilisation_owned=_ratio(self._gpu_compute_ns, self._gpus_owned * self._end_ns),
+            egress_usd=self._egress_usd,
+            usd_per_token=_ratio(self._egress_usd, self._tokens),
+            gpu_usd=self._gpu_usd,
+            energy_j=self._energy_j,
+            joule_per_token=_ratio(self._energy_j, self._tokens),
+            wan_bytes=self._wan_bytes,
+            moved_bytes=self._moved_bytes,
+            wan_p95_bps=self._rates.p95_bps(self._end_ns),
+            decisions=self._decisions,
+            moves=self._moves,
+            turns=self._turns,
+            fallbacks=self._fallbacks,
+            late=self._late,
+            paused_s=self._paused_ns / NS_PER_S,
+            lost_s=self._lost_ns / NS_PER_S,
+            present_s=self._job_ns() / NS_PER_S,
+            queued_s=self._queued_ns / NS_PER_S,
+            load_stability=1.0 - (_ratio(self._scheduler_ns, self._job_ns()) or 0.0),
+            decision_p50_s=_quantile(latency_s, 0.50),
+            decision_p99_s=_quantile(latency_s, 0.99),
+            decision_max_s=_quantile(latency_s, 1.0),
+            coordination_max_s=_quantile(np.array(self._coordination_s), 1.0),
+        )
+
+    def _job_ns(self) -> int:
+        """Time that jobs spent in the run, from submission to their end; all of it for a job alone."""
+        if not self._since_ns and not self._present_ns:
+            return self._end_ns
+        return self._present_ns + sum(self._end_ns - since for since in self._since_ns.values())
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator > 0 else None
+
+
+def _quantile(values: NDArray[np.float64], q: float) -> float | None:
+    return float(np.quantile(values, q)) if len(values) else None
+
+
+def _bytes(links: list[list[int]]) -> int:
+    return sum(size for _, _, size in links)

@@ -1,0 +1,1 @@
+"""replay/report: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,1 @@
+"""replay/run: say what comes in, what goes out, where to start reading."""

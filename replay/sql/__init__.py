@@ -1,0 +1,1 @@
+"""replay/sql: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,138 @@
+"""Views of runs as a whole: what they were, their jobs, and how policies were trained and judged in them."""
+
+from replay.sql.sql_view import RUN, SEQ, TIME, View
+
+BOUNDS = View(
+    "bounds",
+    "the first or the last event of a run",
+    (RUN, ("seq", ""), ("sim_ns", ""), ("type", ""), ("payload", "")),
+    "SELECT run, seq, sim_ns, type, payload FROM parsed_events WHERE type IN ('run_started', 'run_finished')",
+)
+"""Not for users: what `runs` is made of."""
+
+_LINK_CHANGES = """
+    nullif(array_to_string(list_transform(from_json(s.p.scenario->'$.link_changes', '[{"src":"VARCHAR",
+    "dst":"VARCHAR","bandwidth_factor":"VARCHAR","latency_factor":"DOUBLE","at_s":"VARCHAR","for_s":"VARCHAR",
+    "both_ways":"BOOLEAN"}]'), lambda c: c.src || CASE WHEN c.both_ways THEN ' <> ' ELSE ' > ' END || c.dst ||
+    ' = ' || c.bandwidth_factor || coalesce(' @ ' || c.at_s, '') || coalesce(' + ' || c.for_s, '') ||
+    CASE WHEN c.latency_factor = 1 THEN '' ELSE ', latency x ' || c.latency_factor END), '; '), '')"""
+"""Of `s.p.scenario`: every change in the form of `--link`, its latency behind it if that changes too."""
+
+_TOTALS = """
+    (SELECT *, CASE WHEN t.iterations IS NOT NULL THEN coalesce(t.lost_iterations, 0) END AS lost,
+    list_sum(list_transform(CASE WHEN len(jobs) > 0 THEN jobs ELSE [t.plans] END,
+    lambda n: n - (n > 0)::BIGINT))::BIGINT AS moves
+    FROM (SELECT run, sim_ns, from_json(payload->'$.totals.jobs.*.plans', '["BIGINT"]') AS jobs,
+    from_json(payload->'$.totals', '{"tokens":"BIGINT","iterations":"BIGINT","lost_iterations":"BIGINT",
+    "plans":"BIGINT","turns":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
+    FROM bounds WHERE type = 'run_finished'))"""
+"""Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans, and
+turns among them (NULL in logs made before turns were told apart)."""
+
+RUNS = View(
+    "runs",
+    "a run",
+    (
+        RUN,
+        ("scenario", "name of the scenario"),
+        ("policy", "name of the policy"),
+        ("seed", "seed of all its generators"),
+        ("engine", "kernel or des"),
+        ("window", "part of the trace: train, validate, test, all, or from when to when"),
+        ("dataset", "WAN data set if not the scenario's own"),
+        ("checkpoint", "digest of the policy's checkpoint"),
+        ("config_digest", "SHA-256 of the resolved configuration"),
+        ("branch_of", "of a what-if: the run that it leaves; NULL: a run of its own"),
+        ("link_changes", "links that are other ones than measured, as --link has them; NULL: none"),
+        ("weights", "of the objective, as --weights has them: efficiency, utilisation, cost"),
+        ("domains", "names of the domains in their order"),
+        ("finished", "whether it came to its end"),
+        ("horizon_s", "simulated seconds, of finished runs"),
+        ("tokens", "tokens trained, of finished runs"),
+        ("iterations", "complete iterations, those that were lost later too, of finished runs"),
+        ("lost_iterations", "of these, iterations that failures and preemptions took back"),
+        ("moves", "changes of plan after the first that training stood still for, each job's own in a queue"),
+        (
+            "turns",
+            "changes of free knobs, which stop nothing; NULL in old logs, which count them as moves",
+        ),
+        ("egress_usd", "price of the bytes between domains, of finished runs"),
+        ("gpu_usd", "price of the GPU time held, of finished runs"),
+        ("events", "events stored"),
+        ("segments", "segments stored"),
+        ("stored_bytes", "bytes of its segments"),
+        ("digest", "SHA-256 over the events stored so far; the identity of a finished run"),
+        ("chain_head", "SHA-256 of its last manifest"),
+    ),
+    """
+    SELECT m.run, s.p.scenario->>'$.name', s.p.policy, s.p.seed, s.p.engine, s.p."window", s.p.dataset,
+    s.p.checkpoint, s.p.config_digest, s.p.branch->>'$.run', """
+    + _LINK_CHANGES
+    + """,
+    (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
+    (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost,
+    f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd, m.events, m.segments,
+    m.stored_bytes, m.digest, m.chain_head
+    FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
+    "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
+    "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s
+    USING (run) LEFT JOIN """
+    + _TOTALS
+    + """ f USING (run) """,
+)
+
+JOBS = View(
+    "jobs",
+    "a change of a job's state; in a run without a queue the run itself is the one job",
+    (
+        RUN,
+        SEQ,
+        TIME,
+        ("job", "name of the job; empty: the only one"),
+        ("state", "submitted, started, preempted, finished or failed"),
+        ("reason", "why"),
+        ("gpus", "GPUs held per domain after it"),
+    ),
+    """
+    SELECT run, seq, sim_ns / 1e9, job, state, p.reason, p.gpus FROM (SELECT run, seq, sim_ns, job,
+    substr(type, 5) AS state, from_json(payload, '{"reason":"VARCHAR","gpus":["BIGINT"]}') AS p
+    FROM parsed_events
+    WHERE type IN ('job_submitted', 'job_started', 'job_preempted', 'job_finished', 'job_failed') UNION ALL
+    SELECT run, seq, sim_ns, job, CASE type WHEN 'run_started' THEN 'started' ELSE 'finished' END,
+    {'reason': 'the run', 'gpus': NULL::BIGINT[]} FROM parsed_events
+    WHERE type IN ('run_started', 'run_finished') AND run NOT IN (SELECT run FROM parsed_events
+    WHERE type = 'run_started' AND (json_array_length(payload->'$.scenario.jobs') > 0
+    OR (payload->>'$.scenario.arrivals') IS NOT NULL)))
+    """,
+)
+
+TRAINING = View(
+    "training",
+    "a step of training or of a retraining, an evaluation or a judgement of a policy",
+    (
+        RUN,
+        SEQ,
+        ("event", "updated, evaluated, promoted, rejected; due, collected, trained, switched, interrupted"),
+        ("stage", "stage of training, of updates"),
+        ("number", "number of the update"),
+        ("steps", "environment steps so far"),
+        ("figures", "metrics or scores by name"),
+        ("role", "champion or challenger, of evaluations"),
+        ("checkpoint", "digest of the checkpoint"),
+        ("champion", "digest of the champion before, of judgements"),
+        ("reason", "why, of judgements"),
+        ("low", "lower end of the 95 % interval of the paired difference"),
+        ("high", "upper end of it"),
+        ("details", "cause, data, what was switched, JSON text, of steps of a retraining"),
+    ),
+    """
+    SELECT run, seq, coalesce(p.step, substr(type, 8)), p.stage, p."update", p.steps,
+    coalesce(p.metrics, p.scores), p.role, p.checkpoint, p.champion, p.reason, p."interval"[1],
+    p."interval"[2], p.details FROM (SELECT run, seq, type, from_json(payload, '{"stage":"VARCHAR",
+    "update":"BIGINT","steps":"BIGINT","metrics":"MAP(VARCHAR,DOUBLE)","scores":"MAP(VARCHAR,DOUBLE)",
+    "role":"VARCHAR","checkpoint":"VARCHAR","champion":"VARCHAR","reason":"VARCHAR","interval":["DOUBLE"],
+    "step":"VARCHAR","details":"JSON"}') AS p FROM parsed_events WHERE type IN ('policy_updated',
+    'policy_evaluated', 'policy_promoted', 'policy_rejected', 'retraining_step'))
+    """,
+)

@@ -1,0 +1,1 @@
+"""replay/store: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,188 @@
+"""Which checkpoint is in use: files in the store named by their digests, a pointer to the active one."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import policy.hippo
+from ingest.core import durable
+from ingest.core.errors import DamageError, NotFoundError
+from policy.core import registry
+from replay.log.events import canonical
+from replay.store.run_index import CHECKPOINTS
+
+POINTER = "active.json"
+SCHEMA = "twin.active/1"
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
+FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
+
+
+def active(store: Path) -> str | None:
+    """Digest of the promoted checkpoint; None before the first promotion."""
+    return _pointer(store).get("checkpoint")
+
+
+def in_use(store: Path) -> str | None:
+    """Digest of the checkpoint that runs take unless told otherwise: the promoted one, else the one that
+    comes with the project; None where there is neither.
+
+    Raises:
+        DamageError, InputError: it is not what its name says.
+    """
+    current, kept = active(store), _shipped(store)
+    if current is not None:
+        return verified(path_of(store, current))
+    return None if kept is None else verified(kept)
+
+
+def history(store: Path) -> tuple[str, ...]:
+    """Digests of every promoted checkpoint, the oldest first; the last one is active."""
+    return tuple(_pointer(store).get("history", ()))
+
+
+def promote(store: Path, digest: str) -> None:
+    """Make a stored checkpoint the active one, atomically, after checking its bytes; nothing happens to the
+    one that is active already.
+
+    Raises:
+        NotFoundError: the store does not hold it. DamageError: it is not what was written.
+    """
+    digest = verified(path_of(store, digest))
+    if digest != active(store):
+        _point(store, (*history(store), digest))
+
+
+def previous(store: Path) -> str:
+    """Digest of what was in use before the active checkpoint, after checking its bytes: the one promoted
+    before it, else the one that comes with the project.
+
+    Raises:
+        NotFoundError: nothing was promoted, or none comes with the project. DamageError: it is damaged.
+    """
+    promoted = history(store)
+    if not promoted:
+        raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
+    before = path_of(store, promoted[-2]) if len(promoted) > 1 else _shipped(store)
+    if before is None:
+        raise NotFoundError(f"{store / POINTER}: nothing was in use before, nothing to go back to")
+    return verified(before)
+
+
+def replaced(store: Path) -> str | None:
+    """Digest of what `rollback` would return to; None where there is no way back."""
+    try:
+        return previous(store)
+    except NotFoundError:
+        return None
+
+
+def rollback(store: Path) -> str:
+    """Return to what was in use before, atomically; returns its digest. Of the checkpoint that comes with the
+    project nothing points to: it is in use where nothing was promoted.
+
+    Raises:
+        NotFoundError, DamageError: as `previous`.
+    """
+    digest, past = previous(store), history(store)[:-1]
+    if past:
+        _point(store, past)
+    else:
+        durable.remove(store / POINTER)
+    return digest
+
+
+def stored(store: Path) -> tuple[Path, ...]:
+    """Checkpoint files of the store and, after them, the one that comes with the project."""
+    kept = store / CHECKPOINTS
+    folders = sorted(kept.iterdir()) if kept.is_dir() else []
+    folders = [folder for folder in folders if folder.is_dir() and DIGEST.fullmatch(folder.name)]
+    shipped = Path(policy.hippo.__file__).with_name("shipped")
+    return tuple(
+        path
+        for folder in [*folders, *([shipped] if shipped.is_dir() else [])]
+        for path in sorted(folder.iterdir())
+        if FILE.fullmatch(path.name)
+    )
+
+
+def path_of(store: Path, digest: str) -> Path:
+    """The checkpoint file that `digest`, or a unique beginning of it, names.
+
+    Raises:
+        NotFoundError: none or more than one fits.
+    """
+    named = [(path, FILE.fullmatch(path.name)) for path in stored(store)]
+    fitting = {m[1]: path for path, m in reversed(named) if m and _same(m[1], digest)}
+    longest = max(fitting, key=len, default="")
+    # A file may be named by a shorter digest than another copy of it, or than the one that a log recorded.
+    if not fitting or not all(longest.startswith(name) for name in fitting):
+        many = f"{len(fitting)} checkpoints begin so" if fitting else "no such checkpoint"
+        raise NotFoundError(f"{store / CHECKPOINTS}: {digest}: {many}; `twin policies` lists what is there")
+    return fitting[longest]
+
+
+def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
+    """Digest of the checkpoint that a run of policy `name` uses; None for a policy that is not learned.
+
+    It is the named one (a digest, a beginning of one, or a file, which is copied into the store), else the
+    active one, else the one that comes with the project.
+
+    Raises:
+        NotFoundError: there is none. DamageError, InputError: it is not what its name says.
+    """
+    entry = registry.POLICIES.get(name)
+    if entry is None or not entry.learned:
+        return None
+    if checkpoint is not None:
+        path = Path(checkpoint)
+        return _adopted(store, path) if path.is_file() else verified(path_of(store, checkpoint))
+    used = in_use(store)
+    if used is None:
+        raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
+    return used
+
+
+def verified(path: Path) -> str:
+    """Digest of a checkpoint file whose bytes are what its name says.
+
+    Raises:
+        DamageError, InputError, NotFoundError: see `policy.hippo.checkpoint.digest`.
+    """
+    from policy.hippo.networks import checkpoint  # imports torch
+
+    return checkpoint.digest(path)
+
+
+def _shipped(store: Path) -> Path | None:
+    """The checkpoint that comes with the project."""
+    return next((path for path in stored(store) if path.parent.name == "shipped"), None)
+
+
+def _same(name: str, digest: str) -> bool:
+    return name.startswith(digest) or digest.startswith(name)
+
+
+def _adopted(store: Path, path: Path) -> str:
+    """Copy a checkpoint from elsewhere, so that its runs can be computed again."""
+    from policy.hippo.networks import checkpoint  # imports torch
+
+    return checkpoint.install(path, store / CHECKPOINTS)
+
+
+def _pointer(store: Path) -> dict[str, Any]:
+    path = store / POINTER
+    if not path.exists():
+        return {}
+    try:
+        value = json.loads(path.read_bytes())
+        if value["schema"] != SCHEMA or value["checkpoint"] != value["history"][-1]:
+            raise ValueError("not an active-checkpoint pointer")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise DamageError(f"{path}: damaged ({error}); delete it and promote a checkpoint again") from error
+    return dict(value)
+
+
+def _point(store: Path, past: tuple[str, ...]) -> None:
+    value = {"schema": SCHEMA, "checkpoint": past[-1], "history": list(past)}
+    durable.replace(store / POINTER, canonical(value).encode())

@@ -1,0 +1,145 @@
+"""Views, plans and decisions as JSON and back, exactly, so that a logged decision can be made again alone."""
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policy.core.protocol import Candidate, Decision
+from replay.log.events import canonical
+from twin.core.plan import Plan, Share, Sync, to_json
+from twin.core.view import Forecast, View
+
+Json = dict[str, Any]
+
+
+def digest(value: Any) -> str:
+    """SHA-256 (64 hex digits) of the canonical text of `value`."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def plan_to_json(plan: Plan | None) -> Json | None:
+    """A plan as JSON; None stays None."""
+    return None if plan is None else to_json(plan)
+
+
+def plan_from_json(value: Json | None) -> Plan | None:
+    """The plan that `plan_to_json` wrote."""
+    if value is None:
+        return None
+    shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
+    routes = tuple(tuple(route) for route in value.get("routes", ()))
+    sync = Sync(**value["sync"]) if value.get("sync") else None
+    return Plan(**{**value, "shares": shares, "routes": routes, "sync": sync})
+
+
+def view_to_json(view: View) -> Json:
+    """A view as JSON: infinite numbers (the diagonal of the bandwidth) become null, all others are exact."""
+    forecast = view.forecast
+    return {
+        "now_ns": int(view.now_ns),
+        "trigger": view.trigger,
+        "horizons_s": _numbers(forecast.horizons_s),
+        "bandwidth_bps": _numbers(forecast.bandwidth_bps),
+        "sd_log": _numbers(forecast.sd_log),
+        "widths": _numbers(forecast.widths),
+        "latency_s": _numbers(forecast.latency_s),
+        "plan": plan_to_json(view.plan),
+        "free_gpus": [int(n) for n in view.free_gpus],
+        "slowdown": _numbers(view.slowdown),
+        "since_move_s": _number(float(view.since_move_s)),
+        "tokens": float(view.tokens),
+        **({"job": view.job} if view.job else {}),
+    }
+
+
+def view_from_json(value: Json) -> View:
+    """The view that `view_to_json` wrote, equal in every bit."""
+    forecast = Forecast(
+        _array(value["horizons_s"]),
+        _array(value["bandwidth_bps"]),
+        _array(value["sd_log"]),
+        _array(value["latency_s"]),
+        *([_array(value["widths"])] if "widths" in value else []),  # older logs have none
+    )
+    since = value["since_move_s"]
+    return View(
+        now_ns=value["now_ns"],
+        trigger=value["trigger"],
+        forecast=forecast,
+        plan=plan_from_json(value["plan"]),
+        free_gpus=tuple(value["free_gpus"]),
+        slowdown=_array(value["slowdown"]),
+        since_move_s=math.inf if since is None else since,
+        tokens=value["tokens"],
+        job=value.get("job", ""),
+    )
+
+
+def decision_to_json(decision: Decision) -> Json:
+    """What a policy answered: plan (None = hold), reason, candidates, probability, mask, extra."""
+    return {
+        "plan": plan_to_json(decision.plan),
+        "reason": decision.reason,
+        "candidates": [_candidate(candidate) for candidate in decision.candidates],
+        "predicted_iter_s": _optional(decision.predicted_iter_s),
+        "log_probability": _optional(decision.log_probability),
+        "mask": [bool(open_) for open_ in decision.mask],
+        "fallback": decision.fallback,
+        "extra": decision.extra,
+    }
+
+
+def decision_from_json(value: Json) -> Decision:
+    """The decision that `decision_to_json` wrote, but for the sign of infinite figures: they read as inf."""
+    return Decision(
+        plan=plan_from_json(value["plan"]),
+        reason=value["reason"],
+        candidates=tuple(_candidate_from_json(candidate) for candidate in value["candidates"]),
+        predicted_iter_s=value["predicted_iter_s"],
+        log_probability=value["log_probability"],
+        mask=tuple(value["mask"]),
+        fallback=value["fallback"],
+        extra=value["extra"],
+    )
+
+
+def _candidate_from_json(value: Json) -> Candidate:
+    plan = plan_from_json(value["plan"])
+    assert plan is not None
+    figures = ("score", "iter_s", "utilisation", "usd")
+    return Candidate(plan, *(math.inf if value[name] is None else value[name] for name in figures))
+
+
+def _candidate(candidate: Candidate) -> Json:
+    return {
+        "plan": plan_to_json(candidate.plan),
+        "score": _number(candidate.score),
+        "iter_s": _number(candidate.iter_s),
+        "utilisation": _number(candidate.utilisation),
+        "usd": _number(candidate.usd),
+    }
+
+
+def _optional(value: float | None) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _number(value: float) -> float | None:
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("a NaN has no place in an event")
+    return number if math.isfinite(number) else None
+
+
+def _numbers(array: NDArray[np.float64]) -> list[Any]:
+    return [_numbers(row) if row.ndim else _number(row) for row in np.asarray(array, dtype=np.float64)]
+
+
+def _array(value: list[Any]) -> NDArray[np.float64]:
+    # None becomes NaN in float64; the only value written as null is infinity.
+    array = np.array(value, dtype=np.float64)
+    array[np.isnan(array)] = np.inf
+    return array

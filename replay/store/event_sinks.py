@@ -1,0 +1,172 @@
+"""Where the events of a run go: into a log, or against one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from ingest.core.errors import DamageError
+from replay.log.events import EVENT_TYPES, Event, canonical
+from replay.log.run_log import RunWriter
+
+Json = dict[str, Any]
+Totals = tuple[str, str]
+"""(digest, chain head) of a finished run."""
+
+
+class Sink(Protocol):
+    """Takes the events of a run in order; a `RunWriter` is one."""
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """One more event; `wall` holds wall-clock figures, outside the digest. Returns its number."""
+        ...
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """The last event, `run_finished`."""
+        ...
+
+
+class Record:
+    """A new log whose directory appears with the first decision: a run that cannot start leaves nothing."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._waiting: list[tuple[int, str, Json, str, Json | None]] = []
+        self._writer: RunWriter | None = None
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """Keep the event until the first decision is made, then write through."""
+        if self._writer is not None:
+            return self._writer.append(sim_ns, kind, payload, job=job, wall=wall)
+        self._waiting.append((sim_ns, kind, payload, job, wall))
+        if kind == "decided":
+            self._writer = RunWriter.create(self._run_dir)
+            for at_ns, type_, fields, whose, clock in self._waiting:
+                self._writer.append(at_ns, type_, fields, job=whose, wall=clock)
+            self._writer.flush()  # from here on the run can be resumed
+        return len(self._waiting) - 1
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """End the log."""
+        assert self._writer is not None, "a world ends only after its first decision"
+        return self._writer.finish(totals, sim_ns=sim_ns, wall=wall)
+
+    def close(self) -> None:
+        """Keep what is there and let go, also after a failure."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class Collect:
+    """Keeps the events of a run in memory; writes nothing."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """Keep one event."""
+        version = EVENT_TYPES[kind].version
+        self.events.append(Event(len(self.events), sim_ns, kind, version, job, payload, wall or {}))
+        return len(self.events) - 1
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """Keep the last event."""
+        assert sim_ns is not None
+        self.append(sim_ns, "run_finished", {"totals": totals})
+        return "", ""
+
+
+class DivergenceError(DamageError):
+    """A re-execution does not reproduce the log; `seq` is the first event that differs."""
+
+    def __init__(self, run: str, seq: int, what: str) -> None:
+        super().__init__(f"{run}: event {seq} differs from its re-execution: {what}")
+        self.seq = seq
+        self.what = what
+
+
+class Compare:
+    """Compares a re-execution with the stored events of a run, one by one; writes nothing."""
+
+    def __init__(
+        self, run: str, stored: Iterator[Event], *, until: int | None = None, partial: bool = False
+    ) -> None:
+        self._run = run
+        self._stored = stored
+        self._until = until
+        self._partial = partial  # the log may end before the run does
+        self.compared = 0
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """Compare one event.
+
+        Raises:
+            DivergenceError: it is not the stored one.
+            Reached: it was the last one of interest, or nothing more is stored of a run that has not ended.
+        """
+        event = next(self._stored, None)
+        if event is None and self._partial:
+            raise Reached
+        if event is None:
+            raise DivergenceError(
+                self._run, self.compared, f"the log ends here, the re-execution goes on with {kind}"
+            )
+        what = difference(event, sim_ns, kind, payload, job)
+        if what is not None:
+            raise DivergenceError(self._run, event.seq, what)
+        self.compared += 1
+        if event.seq == self._until:
+            raise Reached
+        return event.seq
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """Compare the last event; the log must end with it."""
+        assert sim_ns is not None
+        self.append(sim_ns, "run_finished", {"totals": totals})
+        event = next(self._stored, None)
+        if event is not None:
+            raise DivergenceError(
+                self._run, event.seq, f"the log goes on with {event.type}, the re-execution has ended"
+            )
+        return "", ""
+
+
+class Reached(Exception):  # noqa: N818 - a signal, not an error
+    """The event up to which a comparison was asked for has been compared."""
+
+
+def difference(event: Event, sim_ns: int, kind: str, payload: Json, job: str = "") -> str | None:
+    """What differs between a stored event and a new one; None if nothing does."""
+    if event.type != kind:
+        return f"type is {event.type}, was made again as {kind}"
+    if event.sim_ns != sim_ns:
+        return f"{kind} at {event.sim_ns} ns, was made again at {sim_ns} ns"
+    if event.job != job:
+        return f"{kind} of job {event.job!r}, was made again for {job!r}"
+    if canonical(event.payload) == canonical(payload):
+        return None
+    return f"{kind}: {_first_difference(event.payload, payload, 'payload')}"
+
+
+def _first_difference(old: Any, new: Any, where: str) -> str:
+    """Where two values differ that do."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        alone = min(old.keys() ^ new.keys(), default=None)
+        if alone is not None:
+            return f"{where}.{alone} is only in the {'log' if alone in old else 're-execution'}"
+        key = next(key for key in sorted(old) if canonical(old[key]) != canonical(new[key]))
+        return _first_difference(old[key], new[key], f"{where}.{key}")
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        if len(old) != len(new):
+            return f"{where} has {len(old)} entries, made again {len(new)}"
+        pairs = enumerate(zip(old, new, strict=True))
+        index = next(index for index, (a, b) in pairs if canonical(a) != canonical(b))
+        return _first_difference(old[index], new[index], f"{where}[{index}]")
+    return f"{where} is {canonical(old)[:80]}, made again {canonical(new)[:80]}"

@@ -1,0 +1,150 @@
+"""The first event of a run: everything that the rest follows from, and how to start again from it."""
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from replay.store.decision_codec import digest
+from twin.scenario.prepare import Scenario
+from twin.settings.window import Part, Seen, Span, Window
+
+Engine = Literal["kernel", "des"]
+
+STARTED = "started_epoch_ns"
+"""Among the wall-clock facts of the first event: when the run was first started; resuming leaves it."""
+
+PACKAGES = ("ingest", "twin", "policy", "replay")
+
+
+@cache
+def code_version() -> dict[str, str]:
+    """Version of the distribution and SHA-256 over the sources of its packages."""
+    total = hashlib.sha256()
+    root = Path(__file__).resolve().parents[2]
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
+            total.update(path.relative_to(root).as_posix().encode() + b"\0")
+            total.update(hashlib.sha256(path.read_bytes()).digest())
+    try:
+        version = metadata.version("twin")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        version = "source"
+    return {"version": version, "sources": total.hexdigest()}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The recipe of a run. Runs with equal headers have equal digests."""
+
+    world: Mapping[str, Any]  # `Setup.header()`: resolved scenario, data set, window, seed, trace digests
+    policy: str
+    engine: Engine
+    checkpoint: str | None  # digest; the files lie in the store under this name
+    enforce_deadline: bool
+    code: Mapping[str, str] = field(default_factory=code_version)
+    branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision", "window_ns"}, see `whatif`
+    part_of: str | None = None  # the retraining that this run is an evaluation of
+
+    @property
+    def seed(self) -> int:
+        """Seed of every generator of the run."""
+        return int(self.world["seed"])
+
+    @property
+    def window(self) -> Part:
+        """Which part of the series is run."""
+        if "span" in self.world:
+            return Span(**self.world["span"])
+        return cast(Window, self.world["window"])
+
+    @property
+    def window_ns(self) -> int:
+        """How long the window is; a what-if may end before it does, and then says so."""
+        return int((self.branch or {}).get("window_ns", self.world["end_ns"]))
+
+    @property
+    def seen(self) -> Seen:
+        """The series that the run was made from."""
+        return Seen(int(self.world["origin_epoch_ns"]), self.window_ns, self.world["traces"]["source"])
+
+    @property
+    def config_digest(self) -> str:
+        """SHA-256 of what the user chose: neither code nor traces are part of it."""
+        chosen = ("scenario", "window", "seed")
+        config = {name: self.world[name] for name in chosen}
+        own: dict[str, Any] = {
+            "policy": self.policy,
+            "engine": self.engine,
+            "checkpoint": self.checkpoint,
+            "enforce_deadline": self.enforce_deadline,
+        }
+        if isinstance(self.window, Span):
+            own |= {"from_ns": self.window.from_ns, "to_ns": self.window.to_ns}
+        if self.branch is not None:
+            own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
+        return digest({**config, **own})
+
+    def payload(self) -> dict[str, Any]:
+        """Payload of `run_started`."""
+        return {
+            **self.world,
+            "policy": self.policy,
+            "engine": self.engine,
+            "checkpoint": self.checkpoint,
+            "enforce_deadline": self.enforce_deadline,
+            "config_digest": self.config_digest,
+            "code": dict(self.code),
+            **({} if self.branch is None else {"branch": dict(self.branch)}),
+            **({} if self.part_of is None else {"part_of": self.part_of}),
+        }
+
+    def scenario(self) -> Scenario:
+        """The resolved scenario as an object again."""
+        # From JSON text: strict models take lists for tuples only there.
+        return Scenario.model_validate_json(json.dumps(self.world["scenario"]))
+
+
+def from_payload(payload: Mapping[str, Any]) -> Header:
+    """The header that `Header.payload` wrote."""
+    own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
+    derived, later = "config_digest", ("branch", "part_of")
+    world = {name: value for name, value in payload.items() if name not in (*own, derived, *later)}
+    return Header(
+        world,
+        **{name: payload[name] for name in own},
+        branch=payload.get("branch"),
+        part_of=payload.get("part_of"),
+    )
+
+
+def environment() -> dict[str, str]:
+    """Interpreter, libraries and processor; kept beside the header but outside the digest."""
+    libraries = {name: _version(name) for name in ("numpy", "numba", "simpy", "torch", "torch-geometric")}
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "cpus": str(os.cpu_count() or 0),
+        **libraries,
+    }
+
+
+def opening() -> dict[str, Any]:
+    """Wall-clock facts of a run's first event: where it runs, and since when (ns since the epoch, UTC)."""
+    return {"environment": environment(), STARTED: time.time_ns()}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "absent"

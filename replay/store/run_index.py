@@ -1,0 +1,111 @@
+"""The runs of a store: their names, their places, and how to find one by what people type."""
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ingest.core.errors import NotFoundError, TwinError
+from replay.store.run_header import STARTED
+from replay.log.run_log import RunReader
+
+CHECKPOINTS = "checkpoints"
+RUNS = "runs"
+LATEST = "latest"
+BENCH = "bench"
+"""Stands for the policy in logs that hold what a benchmark found."""
+
+
+def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
+    """The runs whose ids `new_id` made for these values, in order of their numbers."""
+    base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
+    numbered = re.compile(re.escape(base) + r"(?:-(\d+))?")
+    found = [(int(m[1] or 1), run) for run in all_ids(store) if (m := numbered.fullmatch(run))]
+    return tuple(run for _, run in sorted(found))
+
+
+def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
+    """`<scenario>-<policy>-s<seed>-<8 hex of the resolved config>`, with -2, -3, ... where it exists."""
+    base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
+    name, number = base, 1
+    while (store / RUNS / name).exists():
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def all_ids(store: Path) -> tuple[str, ...]:
+    """Every run in the store, by name."""
+    folder = store / RUNS
+    if not folder.is_dir():
+        return ()
+    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+
+
+def find(store: Path, name: str, *, branches: bool = True) -> str:
+    """The run that `name` means: its id, or a unique beginning of it, or `latest`.
+
+    The latest is the newest run that is no log of a benchmark and, without `branches`, no what-if.
+
+    Raises:
+        NotFoundError: no run or more than one fits.
+    """
+    ids = all_ids(store)
+    if name in ids:
+        return name
+    if name == LATEST and ids:
+        newest_first = reversed(by_start(store, ids))
+        found = next((run for run in newest_first if _is_meant(store, run, branches)), None)
+        if found is None:
+            only = f"every run in {store / RUNS} is a what-if or a log of a benchmark"
+            raise NotFoundError(f"{LATEST}: {only}; type the name of one")
+        return found
+    fitting = [run for run in ids if run.startswith(name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise NotFoundError(
+            f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
+        )
+    known = ", ".join(ids[:5]) or "none yet"
+    raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+
+
+def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
+    """These runs in the order in which they were first started, by name where that is the same.
+
+    To resume, compact or copy a run does not move it. A run that keeps no start (of older versions, or
+    damaged) counts from when the oldest of its files was last changed.
+    """
+    return tuple(sorted(ids, key=lambda run: (_started_ns(folder(store, run)), run)))
+
+
+def _started_ns(run_dir: Path) -> int:
+    """When a run was first started, ns since the epoch."""
+    try:
+        first = next(RunReader(run_dir).tables(), None)
+        kept = None if first is None else json.loads(first["wall"][0].as_py()).get(STARTED)
+    except (TwinError, ValueError):
+        kept = None
+    if isinstance(kept, int):
+        return kept
+    changed = [run_dir.stat().st_mtime_ns]
+    for path in run_dir.iterdir():
+        with suppress(FileNotFoundError):  # compacted meanwhile
+            changed.append(path.lstat().st_mtime_ns)
+    return min(changed)
+
+
+def _is_meant(store: Path, run: str, branches: bool) -> bool:
+    """Whether `latest` may mean it; it may if it cannot be read, so that nobody passes over damage unseen."""
+    try:
+        header = RunReader(folder(store, run)).header()
+    except TwinError:
+        return True
+    return header["policy"] != BENCH and (branches or "branch" not in header)
+
+
+def folder(store: Path, run: str) -> Path:
+    """Directory of a run."""
+    return store / RUNS / run

@@ -1,0 +1,137 @@
+"""Retraining by the clock: a persistent schedule that survives restarts and never runs two at a time."""
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from ingest.core.durable import make_directory
+from ingest.core.errors import LockedError, UsageError
+from replay.training import drift, retrain
+from twin.scenario import prepare as scenarios
+
+SCHEDULE = "schedule.sqlite"
+JOB = "retrain"
+SCHEDULED = "replay.training.schedule:scheduled"
+WATCHED = "replay.training.schedule:watched"
+LOOK = "10m"
+"""How often a watch for drift looks."""
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+"""As crontab counts them."""
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def every(text: str) -> IntervalTrigger:
+    """The trigger of "90s", "30m", "6h" or "1d".
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no interval: write a number and s, m, h or d, for example 6h")
+    length = timedelta(**{UNITS[match[2]]: int(match[1])})
+    return IntervalTrigger(seconds=int(length.total_seconds()), timezone="UTC")
+
+
+def cron(text: str) -> CronTrigger:
+    """The trigger of a crontab line, in UTC.
+
+    Raises:
+        UsageError: not five fields of a crontab.
+    """
+    *fields, weekdays = text.split() or [""]
+    try:
+        return CronTrigger.from_crontab(" ".join([*fields, _named(weekdays)]), timezone="UTC")
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
+
+
+def _named(weekdays: str) -> str:
+    """The fifth field of a crontab line by names: there 0 and 7 are Sunday, in APScheduler 0 is Monday.
+
+    Raises:
+        ValueError: a day after 7.
+    """
+
+    def listed(part: str) -> str:
+        days, slash, step = part.partition("/")
+        ends = ("0-6" if days == "*" and slash else days).split("-")
+        if not all(end.isdecimal() for end in ends) or (slash and not step.isdecimal()):
+            return part  # names and *, which mean the same there
+        first, last = int(ends[0]), int(ends[-1])
+        if not first <= last <= 7:
+            raise ValueError(f"weekdays {part!r}: from 0 (Sunday) to 7 (Sunday again), ascending")
+        last = 6 if slash and len(ends) == 1 else last
+        return ",".join(WEEKDAYS[day % 7] for day in range(first, last + 1, int(step or 1)))
+
+    return ",".join(listed(part) for part in weekdays.split(","))
+
+
+def scheduler(
+    store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
+) -> BackgroundScheduler:
+    """A paused scheduler whose one job is kept in the store.
+
+    Missed times coalesce into one run, however late it is; `max_instances` 1 and the lock of `retrain.once`
+    keep two from running at a time. A restart with the same trigger and scenario keeps the time that was due.
+    """
+    make_directory(store)
+    made = BackgroundScheduler(
+        jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{store.resolve() / SCHEDULE}")},
+        executors={"default": ThreadPoolExecutor(1)},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone="UTC",
+        daemon=True,
+    )
+    made.start(paused=True)
+    arguments = [str(store.resolve()), scenario, dataset]
+    known = made.get_job(JOB)
+    same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
+    if known is None or not same or list(known.args) != arguments or task == WATCHED:
+        first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # a watch looks at once
+        made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True, **first)
+    return made
+
+
+def scheduled(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
+    """What the schedule calls; another retraining under way makes this one superfluous: None.
+
+    A failure is told by who follows the schedule and does not end it.
+    """
+    with suppress(LockedError):
+        return retrain.once(
+            Path(store), scenarios.load(scenario), dataset=dataset, cause={"cause": "schedule"}
+        )
+    return None
+
+
+def watched(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
+    """What a watch for drift calls: retrains once for each drift, and is quiet while it lasts: None."""
+    with suppress(LockedError):  # a retraining is under way: whether it was enough, the next look tells
+        return on_drift(Path(store), scenarios.load(scenario), dataset=dataset)
+    return None
+
+
+def on_drift(
+    store: Path, scenario: scenarios.Scenario, *, dataset: str | None = None, **options: Any
+) -> retrain.RetrainResult | None:
+    """Retrain if the newest run of the scenario shows a drift that nobody has acted on; else None.
+
+    `options` are those of `retrain.once`.
+    """
+    found = drift.due(store, scenario.name)
+    if found is None:
+        return None
+    cause = {"cause": "drift", **found.to_json()}
+    done = retrain.once(store, scenario, dataset=dataset, cause=cause, **options)
+    drift.told(store, scenario.name, found)
+    return done

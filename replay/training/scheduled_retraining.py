@@ -1,0 +1,135 @@
+"""A schedule of retrainings that somebody follows: what comes, what came, what failed, and the way out."""
+
+import logging
+import signal
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from apscheduler import events
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from ingest.core import durable
+from ingest.core.errors import LockedError, TwinError
+from replay.training import schedule
+from replay.training.retrain import RetrainResult
+from twin.scenario import prepare as scenarios
+
+LOCK = "schedule.lock"
+AT_ONCE = timedelta(seconds=2)
+TOLD = (
+    events.EVENT_JOB_SUBMITTED
+    | events.EVENT_JOB_MAX_INSTANCES
+    | events.EVENT_JOB_EXECUTED
+    | events.EVENT_JOB_ERROR
+)
+
+
+class Teller:
+    """Tells what becomes of the one job of a schedule; `show` is given what retrainings found."""
+
+    def __init__(
+        self,
+        made: BackgroundScheduler,
+        tell: Callable[[str], object],
+        show: Callable[[RetrainResult], object],
+    ) -> None:
+        self._made, self._tell, self._show = made, tell, show
+        self._turn = Lock()
+        self.under_way = 0  # -1: it ended before its begin was told
+        self.due = self._next()
+
+    def __call__(self, event: Any) -> None:
+        """One event of the scheduler: of its own thread, or of the one that retrains."""
+        with self._turn:
+            if event.code == events.EVENT_JOB_SUBMITTED:
+                self._began()
+            elif event.code == events.EVENT_JOB_MAX_INSTANCES:
+                self.due = self._next()
+                self._tell("the one before is still under way: this one is left out")
+            else:
+                self._ended(event)
+
+    def coming(self) -> str:
+        """When the next one is due."""
+        missed = self.due < datetime.now(UTC) - AT_ONCE
+        return ("missed, so now: " if missed else "next: ") + _second(self.due)
+
+    def _next(self) -> datetime:
+        job = self._made.get_job(schedule.JOB)
+        return job.next_run_time if job else self.due  # a scheduler that ends has no jobs any more
+
+    def _began(self) -> None:
+        self.due = self._next()
+        self.under_way += 1
+        self._tell(f"{_second(datetime.now(UTC))}: begins" if self.under_way else self.coming())
+
+    def _ended(self, event: Any) -> None:
+        # The scheduler is not asked here: where it shuts down it waits for this very thread.
+        if event.code == events.EVENT_JOB_ERROR:
+            self._tell(_failure(event.exception))
+        elif event.retval is None:
+            self._tell("nothing to do: no new drift, or another retraining is under way")
+        else:
+            self._show(event.retval)
+        self.under_way -= 1
+        if not self.under_way:
+            self._tell(self.coming())
+
+
+def follow(
+    store: Path,
+    trigger: BaseTrigger,
+    *,
+    scenario: str,
+    dataset: str | None = None,
+    task: str = schedule.SCHEDULED,
+    tell: Callable[[str], object] = lambda text: None,
+    show: Callable[[RetrainResult], object] = lambda result: None,
+) -> None:
+    """Retrain whenever `trigger` says so, until interrupted; a retraining under way is finished first.
+
+    `scenario` is a name or the path of a YAML file. A second interrupt ends the process at once: the next
+    retraining settles what was left.
+
+    Raises:
+        NotFoundError, UsageError: the scenario or its data set cannot be loaded.
+        LockedError: somebody follows a schedule of this store already.
+    """
+    scenarios.prepare(scenarios.load(scenario), store, dataset=dataset)  # a mistake is told now, not at night
+    with _alone(store):
+        made = schedule.scheduler(store, trigger, scenario=scenario, dataset=dataset, task=task)
+        logging.getLogger("apscheduler").addHandler(logging.NullHandler())  # the teller says it in our words
+        teller = Teller(made, tell, show)
+        made.add_listener(teller, TOLD)
+        tell(f"{teller.coming()}; Ctrl-C ends it")
+        made.resume()
+        try:
+            Event().wait()
+        finally:
+            if teller.under_way > 0:
+                tell("ends when what is under way is done; Ctrl-C again ends it now")
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            made.shutdown()
+
+
+def _alone(store: Path) -> durable.Lock:
+    try:
+        return durable.Lock(store / LOCK)
+    except LockedError as error:
+        raise LockedError(f"a schedule of this store is followed already: {error}") from error
+
+
+def _second(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _failure(error: BaseException) -> str:
+    """A failure in the user's hands in one line, one of ours with all that helps to find it."""
+    if isinstance(error, TwinError):
+        return f"failed: {error}"
+    return "failed: " + "".join(traceback.format_exception(error)).rstrip()

@@ -1,0 +1,1 @@
+"""twin/calibration: say what comes in, what goes out, where to start reading."""

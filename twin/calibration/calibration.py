@@ -1,0 +1,201 @@
+"""A calibration: constants fitted to a lake, kept in its store, and used in place of the built-in ones.
+
+`<store>/calibrations/<digest>.json` is never overwritten; `<store>/calibration.json` is the one in use.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.core import durable
+from ingest.core.errors import DamageError, ExistsError, NotFoundError
+from twin.costs import energy
+from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
+from twin.core.domain import Domain, GpuType
+from twin.calibration.least_squares import Fit
+from twin.core.plan import Recompute
+from twin.core.transformer import Transformer
+
+SCHEMA = "twin.calibration/1"
+LABEL = re.compile(r"(gpt|llama)-h(\d+)-a(\d+)-kv(\d+)-f(\d+)-s(\d+)")
+WAIT_ACTIVITY = 0.15
+"""SM activity of a GPU that waits in a collective: some 20 of 132 SMs."""
+
+Blocks = Mapping[str, Mapping[str, list[list[float]]]]
+"""GPU model -> label of a block -> [micro-batch, forward seconds, backward seconds]."""
+
+
+def shape_of(label: str) -> Transformer | None:
+    """The block that `twin profile` calls `label`, None for any other label."""
+    found = LABEL.fullmatch(label or "")
+    if found is None:
+        return None
+    h, a, kv, f, s = (int(size) for size in found.groups()[1:])
+    gpt = found[1] == "gpt"
+    return Transformer(label, 1, h, a, kv, f, not gpt, s, 51200, bias=gpt, layer_norm=gpt)
+
+
+def label_of(model: Transformer) -> str:
+    """The label under which `twin profile` stores a block of `model`."""
+    kind = "llama" if model.gated else "gpt"
+    return f"{kind}-h{model.hidden}-a{model.heads}-kv{model.kv_heads}-f{model.ffn}-s{model.seq}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """Fits by GPU model and name, and measured blocks; made from the lake `lake_digest`."""
+
+    lake_digest: str
+    gpus: Mapping[str, Mapping[str, Fit]]
+    blocks: Blocks
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema `twin.calibration/1`."""
+        fits = {
+            kind: {name: fit.to_json() for name, fit in found.items()} for kind, found in self.gpus.items()
+        }
+        return {"schema": SCHEMA, "lake_digest": self.lake_digest, "gpus": fits, "blocks": self.blocks}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return hashlib.sha256(self._bytes()).hexdigest()
+
+    def _bytes(self) -> bytes:
+        return (json.dumps(self.to_json(), sort_keys=True, allow_nan=False) + "\n").encode()
+
+    def save(self, store: Path) -> Path:
+        """Keep the calibration under its digest and make it the one in use."""
+        folder = store / "calibrations"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.digest}.json"
+        with suppress(ExistsError):  # the same content under the same name
+            durable.put(path, self._bytes())
+        durable.replace(store / "calibration.json", self._bytes())
+        return path
+
+    def __call__(
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
+    ) -> LayerTimes:
+        """Layer times: a measured block where there is one, else the model with fitted rates.
+
+        A block counts as measured for its own shape, tp 1, half precision and fused attention, and between
+        the smallest and the largest micro-batch of the profile.
+        """
+        fitted = self.gpus.get(domain.gpu.name, {})
+        times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted))
+        block = self._measured(model, domain.gpu, tp, micro_batch)
+        if block is None:
+            return times
+        forward, backward = times.forward_s.copy(), times.backward_s.copy()
+        forward[1:-1] = block[0]
+        backward[1:-1] = block[1] + (block[0] if recompute == "full" else 0.0)
+        return LayerTimes(forward, backward)
+
+    def _measured(
+        self, model: Transformer, device: GpuType, tp: int, micro_batch: int
+    ) -> tuple[float, float] | None:
+        rows = self.blocks.get(device.name, {}).get(label_of(model))
+        if not rows or tp != 1 or model.attention != "flash" or model.dtype not in ("bf16", "fp16"):
+            return None
+        sizes, forward, backward = np.array(rows).T
+        if not sizes[0] <= micro_batch <= sizes[-1]:
+            return None
+        return float(np.interp(micro_batch, sizes, forward)), float(np.interp(micro_batch, sizes, backward))
+
+    def site(self, domain: Domain, keep_links: bool = False) -> Domain:
+        """`domain` with the fitted links inside its nodes and the fitted power.
+
+        A network between nodes belongs to a site, not to a GPU model: its fit is printed, never assumed.
+        `keep_links`: the user has said how fast they are.
+        """
+        fitted = self.gpus.get(domain.gpu.name, {})
+        changed: dict[str, Any] = {}
+        fit = fitted.get("intra-node all-reduce")
+        if fit is not None and fit.better and not keep_links:
+            changed["intra_node_bps"] = fit.values["bandwidth_bps"]
+            changed["intra_node_latency_s"] = fit.values["alpha_s"]
+        if "power" in fitted:
+            changed["gpu"] = _powered(domain.gpu, fitted["power"])
+        return replace(domain, **changed)
+
+
+def _powered(device: GpuType, fit: Fit) -> GpuType:
+    """The GPU whose busy and waiting power (`twin.energy`) are those of the fitted curve."""
+    values = fit.values
+    busy = values["idle_w"] + values["slope_w"] * values["busy_activity"]
+    wait = values["idle_w"] + values["slope_w"] * WAIT_ACTIVITY
+    span = (busy - wait) / (energy.BUSY_FRACTION - energy.WAIT_FRACTION)
+    idle = wait - energy.WAIT_FRACTION * span
+    return replace(device, idle_w=idle, peak_w=idle + span)
+
+
+def rates_from(device: GpuType, fitted: Mapping[str, Fit]) -> Rates:
+    """The built-in rates with what was fitted better in their place."""
+    rates = built_in_rates(device)
+    fitted = {name: fit for name, fit in fitted.items() if fit.better}
+    if "product" in fitted:
+        values = fitted["product"].values
+        rates = replace(rates, matmul=min(values["efficiency"], 1.0), start_s=values["start_s"])
+    if "fp8" in fitted:
+        rates = replace(rates, fp8=min(fitted["fp8"].values["efficiency"], 1.0))
+    if {"attention forward", "attention backward"} <= fitted.keys():
+        both = [fitted[f"attention {way}"].values["efficiency"] for way in ("forward", "backward")]
+        rates = replace(rates, flash=(min(both[0], 1.0), min(both[1], 1.0)))
+    floors = [fitted.get(f"host {way}") for way in ("forward", "backward")]
+    if floors[0] is not None and floors[1] is not None:
+        host = Host(floors[0].values["floor_s"], floors[1].values["floor_s"], rates.host.collective_s)
+        rates = replace(rates, host=host)
+    return rates
+
+
+def load(store: Path) -> Calibration | None:
+    """The calibration in use in `store`, None where there is none.
+
+    Raises:
+        DamageError: the file is not a calibration.
+    """
+    path = store / "calibration.json"
+    return _read(path) if path.is_file() else None
+
+
+def find(store: Path, which: str) -> Calibration:
+    """The calibration of `store` that `which` names: its digest or the beginning of it, or `latest`.
+
+    Raises:
+        NotFoundError: there is none, or more than one. DamageError: the file is not a calibration.
+    """
+    if which == "latest":
+        newest = load(store)
+        if newest is None:
+            raise NotFoundError(f"{store} holds no calibration: run `twin calibrate`, or drop `calibration`")
+        return newest
+    paths = sorted((store / "calibrations").glob("*.json"))
+    found = [path for path in paths if which and path.stem.startswith(which)]
+    if len(found) != 1:
+        known = ", ".join(path.stem[:12] for path in paths) or "none"
+        raise NotFoundError(
+            f"{len(found) or 'no'} calibrations of {store} begin with {which!r}; there are: {known} "
+            "(`twin calibrate` makes one, `latest` takes the newest)"
+        )
+    return _read(found[0])
+
+
+def _read(path: Path) -> Calibration:
+    try:
+        body = json.loads(path.read_bytes())
+        if body.get("schema") != SCHEMA:
+            raise ValueError(f"its schema is {body.get('schema')!r}, not {SCHEMA}")
+        gpus = {
+            kind: {name: Fit(**fit) for name, fit in found.items()} for kind, found in body["gpus"].items()
+        }
+        return Calibration(body["lake_digest"], gpus, body["blocks"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamageError(f"{path}: not a calibration ({error}); run `twin calibrate` again") from error

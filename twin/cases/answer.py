@@ -1,0 +1,163 @@
+"""The answer to one case: its time and interval, memory, utilisation, traffic, money, energy, what binds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ingest.core.units import GB, NS_PER_S, to_s
+from twin.cases import case_timing
+from twin.pipeline import critical_cycle as cycle, kernel
+from twin.costs import energy, tied_embeddings as tied
+from twin.cases.case import Case
+from twin.costs.layer_compute import ComputeModel, layer_times
+from twin.core.domain import Domain
+from twin.pipeline.kernel import DEAD
+from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
+from twin.pipeline.pipeline import Pipeline
+from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
+
+USD_PER_GB = 0.02
+"""Egress between regions of one continent (the price Sailor charges, SOSP 2025)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one iteration of a case costs; None where the case does not say enough (no model, no message
+    size).
+
+    `peak_mem_bytes` is what the allocator holds at its peak (`max_memory_allocated`); `fits` compares it,
+    with a margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
+    """
+
+    case: str
+    iter_s: float
+    iter_s_low: float
+    iter_s_high: float
+    peak_mem_bytes: int | None
+    fits: bool | None
+    utilisation: float
+    mfu: float | None
+    bubble_s: float
+    exposed_comm_s: float
+    wan_bytes: float | None
+    usd: float | None
+    energy_j: float
+    binding: str
+    basis: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Field by field."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explained:
+    """An answer and what it was made of: seconds per stage (S,) and per boundary (S - 1,)."""
+
+    answer: Answer
+    timing: Pipeline
+    peak_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What an answer rests on: the compute model, the spread of its errors, fitted properties of a site."""
+
+    compute: ComputeModel = layer_times
+    residuals: Residuals = MODELS
+    source: str = "built-in constants"
+    site: Callable[[Domain, bool], Domain] | None = None
+
+
+BUILT_IN = Constants()
+
+
+def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
+    """Answer `case`.
+
+    Raises:
+        BadCellError: the case cannot run at all, for a reason found only now.
+    """
+    return explain(case, constants).answer
+
+
+def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
+    """Answer `case` and keep the timing it came from."""
+    if constants.site is not None:
+        said = "intra_node_bps" not in case.defaults or case.tp > case.site.gpus_per_node
+        case = replace(case, site=constants.site(case.site, said))
+    modelled = None if case.model is None else case_timing.modelled(case, constants.compute)
+    timing, update = case_timing.durations(case, modelled)
+    total = int(kernel.iteration_ns(timing)[0])
+    silent = replace(
+        timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
+    )
+    alone = int(kernel.iteration_ns(silent)[0])
+    peak = () if modelled is None else modelled.peak_bytes
+    return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
+
+
+def _describe(
+    case: Case, constants: Constants, timing: Pipeline, silent: Pipeline, total: int, alone: int,
+    peak: tuple[int, ...],
+) -> Answer:  # fmt: skip
+    assert total != DEAD
+    iter_s = to_s(total)
+    busy_s = (timing.busy_ns + silent.tail)[:, 0] / NS_PER_S
+    by_domain = [
+        float(np.mean([b for b, k in zip(busy_s, case.domains, strict=True) if k == domain])) / iter_s
+        for domain in dict.fromkeys(case.domains)
+    ]
+    residuals = SCHEDULE if case.measured.schedule_only else constants.residuals
+    low, high = residuals.interval(iter_s)
+    wan_bytes = _wan_bytes(case)
+    gpu = case.site.gpu
+    largest = max(peak) - WORKSPACE_BYTES if peak else None
+    return Answer(
+        case=case.label,
+        iter_s=iter_s,
+        iter_s_low=low,
+        iter_s_high=high,
+        peak_mem_bytes=largest,
+        fits=None if largest is None else needed_bytes(largest) <= gpu.memory_bytes,
+        utilisation=float(np.mean(by_domain)),
+        mfu=_mfu(case, iter_s),
+        bubble_s=to_s(alone) - float(np.mean(busy_s)),
+        exposed_comm_s=to_s(total - alone),
+        wan_bytes=wan_bytes,
+        usd=None if wan_bytes is None else wan_bytes / GB * USD_PER_GB,
+        energy_j=sum(energy.energy_j(gpu, case.tp * case.dp, float(busy), iter_s) for busy in busy_s),
+        binding=_binding(case, timing),
+        basis="measured stage times" if case.measured.schedule_only else constants.source,
+    )
+
+
+def _mfu(case: Case, iter_s: float) -> float | None:
+    """Model FLOPs (no recompute) over what the GPUs could do at most."""
+    if case.model is None:
+        return None
+    done = case.model.flops_per_sequence * case.global_batch
+    return float(done / (iter_s * case.gpus * case.site.gpu.peak_flops))
+
+
+def _wan_bytes(case: Case) -> float | None:
+    """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and once
+    less from the last stage back to the first; and what these two exchange for a tied embedding."""
+    across = case.chunks * sum(wan is not None for wan in case.wan)
+    across += (case.chunks - 1) * (case.around is not None)
+    if not across:
+        return 0.0
+    if case.message_bytes is None:
+        return None
+    tied_bytes = 0
+    if case.job is not None and case.around is not None and not case.measured.schedule_only:
+        tied_bytes = tied.STEPS * tied.step_bytes(case.job, case.pp)
+    return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
+
+
+def _binding(case: Case, timing: Pipeline) -> str:
+    found = cycle.binding(timing)
+    first, last = case.domains[found.first], case.domains[found.last]
+    return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"

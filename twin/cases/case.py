@@ -1,0 +1,104 @@
+"""One question to `twin estimate` without gaps; `twin.resolve` makes it from the cells of a row."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.core.units import BITS_PER_BYTE
+from twin.core.domain import Domain
+from twin.core.job import JobSpec
+from twin.core.plan import PointToPoint, Schedule
+from twin.core.transformer import Transformer
+
+Times = tuple[float, ...]
+Wan = tuple[tuple[float, float] | None, ...]
+"""Bits per second and one-way seconds of every boundary (S - 1,); None inside a domain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Pieces that override the models: per stage (S,), per boundary (S - 1,); None where not given."""
+
+    forward_s: Times | None
+    backward_s: Times | None
+    transfer_s: Times | None
+    latency_s: Times | None
+
+    @property
+    def schedule_only(self) -> bool:
+        """Forward and backward are known, so the answer is the makespan of the schedule alone."""
+        return self.forward_s is not None and self.backward_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question without gaps. `counts` are layers per stage, embedding and head among them.
+
+    `model` is None where measured stage times make it unnecessary, `message_bytes` where nothing says how
+    large an activation is.
+    """
+
+    label: str
+    site: Domain
+    model: Transformer | None
+    message_bytes: int | None
+    tp: int
+    pp: int
+    dp: int
+    micro_batch: int
+    micro_batches: int
+    counts: tuple[int, ...]
+    domains: tuple[int, ...]
+    wan: Wan
+    job: JobSpec | None
+    schedule: Schedule
+    chunks: int
+    p2p: PointToPoint
+    measured: Measured
+    defaults: tuple[str, ...]
+
+    @property
+    def around(self) -> tuple[float, float] | None:
+        """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain.
+
+        As slow as the slowest boundary; what was measured there goes before the columns.
+        """
+        across = [(b, *wan) for b, wan in enumerate(self.wan) if wan is not None]
+        if not across or self.domains[0] == self.domains[-1]:
+            return None
+        sent, late, bits = self.measured.transfer_s, self.measured.latency_s, 0.0
+        if self.message_bytes is not None:
+            bits = BITS_PER_BYTE * self.message_bytes * self.dp
+        return (
+            min(bits / sent[b] if bits and sent and sent[b] else bps for b, bps, _ in across),
+            max(late[b] if late else latency for b, _, latency in across),
+        )
+
+    @property
+    def gpus(self) -> int:
+        """tp x pp x dp."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences of one iteration."""
+        return self.dp * self.micro_batch * self.micro_batches
+
+
+def summary(case: Case) -> dict[str, Any]:
+    """The resolved case in the names of its columns, for `--explain`."""
+    shown: dict[str, Any] = {
+        "gpu_model": case.site.gpu.name, "gpus": case.gpus, "gpus_per_node": case.site.gpus_per_node,
+        "tp": case.tp, "pp": case.pp, "dp": case.dp, "micro_batch": case.micro_batch,
+        "micro_batches": case.micro_batches, "global_batch": case.global_batch,
+        "schedule": case.schedule, "chunks": case.chunks, "p2p": case.p2p,
+        "domains": "-".join(str(k) for k in case.domains),
+    }  # fmt: skip
+    if case.model is not None and case.job is not None:
+        model = case.model
+        shown |= {
+            "layers": model.blocks, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads,
+            "ffn": model.ffn, "vocab": model.vocab, "seq": model.seq, "dtype": model.dtype,
+            "attention": model.attention, "recompute": case.job.recompute, "zero": case.job.zero,
+            "cuts (with embedding and head)": "-".join(map(str, case.counts)),
+        }  # fmt: skip
+    return shown

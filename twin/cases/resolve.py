@@ -1,0 +1,233 @@
+"""From the cells of a row to a case without gaps: every default is taken here, and every contradiction found.
+
+Nothing is guessed silently: `Case.defaults` names the columns whose default was taken, `docs/estimate.md`
+says what they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ingest.core.errors import UsageError
+from twin.core import gpu_models as gpu
+from twin.cases.case import Case, Measured, Times
+from twin.cases.case_columns import BY_NAME, BadCellError, Cell
+from twin.core.domain import Domain
+from twin.core.job import JobSpec
+from twin.core.plan import Schedule
+from twin.cases.resolve_wan import domains_of, wan_of
+from twin.core.layer_split import stage_layers
+from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
+
+DEFAULT_SEQ = 2048
+DEFAULT_VOCAB = 51200
+"""GPT's 50,257 padded to a multiple of 1,024, as Megatron's published runs have it."""
+OLDER_THAN_AMPERE = ("V100", "RTX-2080", "TITAN")
+WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
+"""GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
+use fused attention."""
+BLOCKING = ("gpipe", "1f1b")
+
+
+def resolve(cells: Mapping[str, Cell]) -> Case:
+    """The case that `cells` describe.
+
+    Raises:
+        BadCellError: something is missing or contradicts itself; the message says how to repair it.
+    """
+    tp, pp, dp = _parallel(cells)
+    micro_batch, micro_batches = _batch(cells, dp)
+    measured = _measured(cells, pp)
+    kind = cells.get("gpu_model", "A100-80")
+    shaped = "hidden" in cells and "layers" in cells
+    model = _model(cells, kind) if shaped or not measured.schedule_only else None
+    schedule, chunks = _schedule(cells, pp, micro_batches)
+    p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
+    domains = domains_of(cells, pp, measured)
+    job = None
+    if model is not None:
+        job = JobSpec(
+            model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
+            cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
+        )  # fmt: skip
+    return Case(
+        label=cells.get("case", ""),
+        site=_site(cells, kind, tp * pp * dp, tp),
+        model=model,
+        message_bytes=_message_bytes(cells, micro_batch),
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches,
+        counts=_counts(cells, model, pp, chunks),
+        domains=domains,
+        wan=wan_of(cells, domains, measured),
+        job=job,
+        schedule=schedule,
+        chunks=chunks,
+        p2p=p2p,
+        measured=measured,
+        defaults=tuple(name for name in BY_NAME if name not in cells),
+    )
+
+
+def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
+    """tp, pp, dp, and that they use `gpus` exactly."""
+    tp = cells.get("tp", 1)
+    pp = cells.get("pp") or _stages_of_lists(cells)
+    gpus = cells.get("gpus")
+    if gpus is None:
+        return tp, pp, cells.get("dp", 1)
+    if "dp" not in cells and gpus % (tp * pp) == 0:
+        return tp, pp, gpus // (tp * pp)
+    used = tp * pp * cells.get("dp", 1)
+    if "dp" not in cells or used != gpus:
+        raise BadCellError(
+            "gpus", f"tp {tp} x pp {pp} x dp {cells.get('dp', '?')} do not use {gpus} GPUs; "
+            "change one of them or leave dp empty",
+        )  # fmt: skip
+    return tp, pp, cells["dp"]
+
+
+def _schedule(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> tuple[Schedule, int]:
+    """The schedule and its chunks; each implies the other."""
+    schedule: Schedule = cells.get("schedule", "interleaved" if cells.get("chunks", 1) > 1 else "1f1b")
+    chunks: int = cells.get("chunks", 2 if schedule == "interleaved" else 1)
+    if (schedule == "interleaved") != (chunks > 1):
+        raise BadCellError("chunks", f"{chunks} with {schedule}: interleaved has 2 or more, the others 1")
+    if chunks > 1 and (pp < 2 or micro_batches % pp):
+        raise BadCellError(
+            "schedule", f"interleaved runs a multiple of pp micro-batches over two or more stages, not "
+            f"{micro_batches} over {pp}; change pp or the batch",
+        )  # fmt: skip
+    return schedule, chunks
+
+
+def _stages_of_lists(cells: Mapping[str, Cell]) -> int:
+    """Stages that a list per stage or boundary implies, 1 without any."""
+    for name, more in (
+        ("stage_forward_s", 0), ("stage_backward_s", 0), ("cuts", 0), ("boundary_transfer_s", 1),
+        ("boundary_latency_s", 1),
+    ):  # fmt: skip
+        if name in cells and (more or len(cells[name]) > 1):
+            return len(cells[name]) + more
+    if len(cells.get("domains", ())) > 1:
+        return len(cells["domains"])
+    return 1
+
+
+def _batch(cells: Mapping[str, Cell], dp: int) -> tuple[int, int]:
+    """Micro-batch size and count."""
+    size, batch, given = cells.get("micro_batch", 1), cells.get("global_batch"), cells.get("micro_batches")
+    if batch is None:
+        if given is None:
+            raise BadCellError("global_batch", "give global_batch, or micro_batches")
+        return size, given
+    found, rest = divmod(batch, dp * size)
+    if rest or not found:
+        near = max(1, round(batch / (dp * size))) * dp * size
+        raise BadCellError(
+            "global_batch", f"{batch} is not a multiple of dp {dp} x micro_batch {size}; {near} is"
+        )
+    if given is not None and given != found:
+        raise BadCellError(
+            "micro_batches",
+            f"{given}, but global_batch {batch} / (dp {dp} x micro_batch {size}) is {found}; leave one empty",
+        )
+    return size, found
+
+
+def _message_bytes(cells: Mapping[str, Cell], micro_batch: int) -> int | None:
+    """One activation between stages of one pipeline."""
+    if "hidden" not in cells:
+        return None
+    element = BYTES_PER_ELEMENT[cells.get("dtype", "bf16")]
+    return int(micro_batch * cells.get("seq", DEFAULT_SEQ) * cells["hidden"] * element)
+
+
+def _spread(cells: Mapping[str, Cell], name: str, size: int, what: str) -> Times | None:
+    """A list of `size` entries; one value stands for all."""
+    values: Times | None = cells.get(name)
+    if values is None or len(values) == size:
+        return values
+    if len(values) != 1:
+        raise BadCellError(name, f"{len(values)} entries for {size} {what}")
+    return values * size
+
+
+def _measured(cells: Mapping[str, Cell], pp: int) -> Measured:
+    return Measured(
+        _spread(cells, "stage_forward_s", pp, "stages"),
+        _spread(cells, "stage_backward_s", pp, "stages"),
+        _spread(cells, "boundary_transfer_s", pp - 1, "boundaries"),
+        _spread(cells, "boundary_latency_s", pp - 1, "boundaries"),
+    )
+
+
+def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
+    """The Transformer of the row: its MLP and its key-value heads tell the family."""
+    for name in ("hidden", "layers"):
+        if name not in cells:
+            raise BadCellError(
+                name, f"{name} is missing; give it, or both stage_forward_s and stage_backward_s"
+            )
+    hidden = cells["hidden"]
+    heads = cells.get("heads", hidden // 128 if hidden % 128 == 0 else max(1, hidden // 64))
+    ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
+    gated = ffn != 4 * hidden
+    classic = not gated and kv_heads == heads
+    scores = classic and kind.startswith(WRITES_SCORES)
+    dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
+    try:
+        return Transformer(
+            "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
+            cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
+            learned_positions=classic, layer_norm=classic, tied=classic, dropout=classic,
+            attention=cells.get("attention", "materialised" if scores else "flash"),
+        )  # fmt: skip
+    except UsageError as error:
+        column = "kv_heads" if "kv_heads" in str(error) else "heads"
+        raise BadCellError(column, str(error).removeprefix("model case: ")) from None
+
+
+def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
+    """What every domain is made of; a tensor group that spans nodes talks at the network's speed."""
+    usual = gpu.fabric(kind)
+    per_node = cells.get("gpus_per_node", usual.gpus_per_node)
+    intra, inter = (
+        cells.get("intra_node_bps", usual.intra_node_bps),
+        cells.get("inter_node_bps", usual.inter_node_bps),
+    )
+    site = Domain(
+        "site", gpu.preset(kind), gpus, per_node, intra, inter,
+        usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
+    )  # fmt: skip
+    if tp <= per_node:
+        return site
+    return replace(site, intra_node_bps=min(intra, inter), intra_node_latency_s=usual.inter_node_latency_s)
+
+
+def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunks: int) -> tuple[int, ...]:
+    """Layers per stage, with embedding and head."""
+    cuts: tuple[int, ...] | None = cells.get("cuts")
+    if cuts is not None and len(cuts) != pp:
+        raise BadCellError("cuts", f"{len(cuts)} entries for {pp} stages")
+    if model is None:
+        return cuts or ()
+    if cuts is not None and sum(cuts) == model.blocks + 2:
+        return cuts
+    if cuts is not None and sum(cuts) != model.blocks:
+        raise BadCellError(
+            "cuts", f"the entries sum to {sum(cuts)}; the model has {model.blocks} layers "
+            f"({model.blocks + 2} with embedding and head)",
+        )  # fmt: skip
+    if cuts is None and model.blocks < pp:
+        raise BadCellError("pp", f"{model.blocks} layers cannot fill {pp} stages")
+    if chunks > 1 and min(cuts or (model.blocks // pp,)) < chunks:
+        raise BadCellError("chunks", f"{chunks} chunks in every stage are more than it has layers")
+    if cuts is None:
+        return stage_layers(pp, model.blocks + 2, True, True)
+    counts = list(cuts)
+    counts[0] += 1
+    counts[-1] += 1
+    return tuple(counts)

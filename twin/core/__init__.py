@@ -1,0 +1,1 @@
+"""twin/core: say what comes in, what goes out, where to start reading."""

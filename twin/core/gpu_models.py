@@ -1,0 +1,132 @@
+"""GPU models: dense peaks, memory, memory bandwidth and power, from the makers' data sheets.
+
+Peaks are dense (no sparsity) bf16/fp16 tensor rates with fp32 accumulation. The three GeForce/Titan entries
+follow the whitepapers' "FP16 tensor, FP32 accumulate" rows: GeForce cards run that at half rate. Products in
+fp32 run as TF32, half the bf16 rate; before Ampere on no tensor core (V100 15.7, Turing whitepaper: TITAN RTX
+16.3, RTX 2080 10.1 TFLOP/s).
+"""
+
+import re
+from dataclasses import dataclass
+
+from ingest.core.errors import UsageError
+from ingest.core.units import GIB, MIB
+from twin.core.domain import GpuType
+
+TERA = 1e12
+GIGA = 1e9
+
+
+def _gpu(
+    name: str,
+    teraflops: float,
+    fp32: float,
+    memory_bytes: int,
+    gigabytes_s: float,
+    idle_w: float,
+    peak_w: float,
+) -> GpuType:
+    return GpuType(name, teraflops * TERA, fp32 * TERA, memory_bytes, gigabytes_s * GIGA, idle_w, peak_w)
+
+
+# Data sheets: V100 (2018), A100 (2021), A40 (2021), H100 (2022), H200 (2024), GH200 (2023), GB200 NVL72
+# (2024, per GPU), whitepapers Turing TU102 and Ampere GA102. Idle power: DCGM of an H100 with a context
+# loaded 70-120 W (telemetry-h100-dcgm-10hz), A100 about 55 W (Acme Kalos, first decile); others in
+# proportion to the board.
+PRESETS: dict[str, GpuType] = {
+    gpu.name: gpu
+    for gpu in (
+        _gpu("V100-16", 125.0, 15.7, 16 * GIB, 900, 40, 300),
+        _gpu("V100-32", 125.0, 15.7, 32 * GIB, 900, 40, 300),
+        _gpu("A100-40", 312.0, 156.0, 40 * GIB, 1555, 55, 400),
+        _gpu("A100-80", 312.0, 156.0, 80 * GIB, 2039, 55, 400),
+        _gpu("A100-PCIE-80", 312.0, 156.0, 80 * GIB, 1935, 50, 300),
+        _gpu("A40", 149.7, 74.8, 48 * GIB, 696, 30, 300),
+        _gpu("H100", 989.4, 494.7, 81_559 * MIB, 3350, 75, 700),
+        _gpu("H200", 989.4, 494.7, 141 * 10**9, 4800, 75, 700),
+        _gpu("GH200", 989.4, 494.7, 96 * 10**9, 4000, 75, 700),
+        _gpu("GB200", 2500.0, 1250.0, 186 * 10**9, 8000, 140, 1200),
+        _gpu("RTX-2080", 40.3, 10.1, 8 * GIB, 448, 15, 215),
+        _gpu("RTX-3090", 71.0, 35.6, 24 * GIB, 936, 20, 350),
+        _gpu("TITAN-RTX", 130.5, 16.3, 24 * GIB, 672, 15, 280),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What usually joins these GPUs inside a site: per GPU and direction, bits per second and seconds.
+
+    `gpus_per_node` counts the GPUs of one NVLink (or PCIe) domain: 8 in a DGX, 72 in a GB200 NVL72 rack.
+    """
+
+    gpus_per_node: int
+    intra_node_bps: float
+    inter_node_bps: float
+    intra_node_latency_s: float = 3e-6
+    inter_node_latency_s: float = 8e-6
+
+
+# NVLink totals halved to one direction (V100 300 GB/s, A100 600, H100/H200/GH200 900, GB200 1800); NICs of
+# the DGX of each generation: 4 x 100 Gb/s, 8 x 200 Gb/s, 8 x 400 Gb/s. PCIe 4.0 x16 for cards without
+# NVLink.
+FABRICS: dict[str, Fabric] = {
+    "V100-16": Fabric(8, 1.2e12, 50e9),
+    "V100-32": Fabric(8, 1.2e12, 50e9),
+    "A100-40": Fabric(8, 2.4e12, 200e9),
+    "A100-80": Fabric(8, 2.4e12, 200e9),
+    "A100-PCIE-80": Fabric(8, 0.25e12, 100e9),
+    "A40": Fabric(8, 0.25e12, 100e9),
+    "H100": Fabric(8, 3.6e12, 400e9),
+    "H200": Fabric(8, 3.6e12, 400e9),
+    "GH200": Fabric(4, 3.6e12, 200e9),
+    "GB200": Fabric(72, 7.2e12, 400e9),
+    "RTX-2080": Fabric(8, 0.125e12, 25e9),
+    "RTX-3090": Fabric(8, 0.25e12, 25e9),
+    "TITAN-RTX": Fabric(8, 0.125e12, 25e9),
+}
+
+ALIASES = {
+    "V100": "V100-32",
+    "A100": "A100-80",
+    "A100-PCIE": "A100-PCIE-80",
+    "A100-80-PCIE": "A100-PCIE-80",
+    "A40-48": "A40",
+    "H100-80": "H100",
+    "H200-141": "H200",
+    "GH-96": "GH200",
+    "GH200-96": "GH200",
+    "TITAN": "TITAN-RTX",
+    "RTX-3090-24": "RTX-3090",
+}
+
+
+_DECORATION = re.compile(r"-(SXM\d?|HBM\d[A-Z]?|NVL|DGX|HGX)(?=-|$)")
+"""Parts of a maker's name that change nothing here."""
+
+
+def canonical(name: str) -> str:
+    """Our name of a GPU model; accepts any case, blanks or underscores, common aliases, and makers' names
+    such as "NVIDIA A100-SXM4-40GB".
+
+    Raises:
+        UsageError: unknown model; the message lists the known ones.
+    """
+    key = re.sub(r"[\s_-]+", "-", name.strip().upper()).removeprefix("NVIDIA-")
+    if key not in PRESETS:
+        key = _DECORATION.sub("", key)
+        key = re.sub(r"-(\d+)GB?$", r"-\1", key)
+    key = ALIASES.get(key, key)
+    if key not in PRESETS:
+        raise UsageError(f"GPU model {name!r} is not known; known: {', '.join(PRESETS)}")
+    return key
+
+
+def preset(name: str) -> GpuType:
+    """The GPU model called `name` (see `canonical`)."""
+    return PRESETS[canonical(name)]
+
+
+def fabric(name: str) -> Fabric:
+    """The usual node and network of the GPU model called `name`."""
+    return FABRICS[canonical(name)]

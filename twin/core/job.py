@@ -1,0 +1,59 @@
+"""What is trained: the model, the batch, and how the pipeline runs."""
+
+from dataclasses import dataclass
+
+from ingest.core.errors import UsageError
+from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One training job. `micro_batches_allowed` lists the micro-batch sizes a plan may choose from.
+
+    `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
+    default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
+    with the interleaved schedule.
+    """
+
+    model: Transformer
+    global_batch: int
+    micro_batches_allowed: tuple[int, ...] = (1, 2, 4)
+    schedule: Schedule = "1f1b"
+    p2p: PointToPoint = "blocking"
+    recompute: Recompute = "full"
+    zero: int = 0
+    bytes_per_moved_parameter: float = 14.0
+    extra_warmup: int = 0
+    chunks: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.schedule == "interleaved") != (self.chunks > 1) or self.chunks < 1:
+            raise UsageError(
+                f"schedule {self.schedule} with chunks {self.chunks}: interleaved needs 2 or more, others 1"
+            )
+        if self.global_batch < 1:
+            raise UsageError(f"global_batch is {self.global_batch}; it must be at least 1")
+        if not self.micro_batches_allowed or min(self.micro_batches_allowed) < 1:
+            raise UsageError("micro_batches_allowed needs at least one size, each at least 1")
+        if self.zero not in (0, 1, 2, 3):
+            raise UsageError(f"zero stage {self.zero} does not exist; use 0, 1, 2 or 3")
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """Tokens that one iteration trains on."""
+        return self.global_batch * self.model.seq
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of a gradient that is reduced: Megatron reduces those of bf16 in fp32."""
+        return 2.0 if self.model.dtype == "fp16" else 4.0
+
+    def micro_batches(self, dp: int, micro_batch: int) -> int | None:
+        """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly."""
+        count, rest = divmod(self.global_batch, dp * micro_batch)
+        return count if rest == 0 and count > 0 else None
+
+    def message_bytes(self, micro_batch: int) -> int:
+        """Bytes of one activation (or its gradient) between stages, for one pipeline: mbs * s * h * 2."""
+        return micro_batch * self.model.seq * self.model.hidden * self.model.bytes_per_element

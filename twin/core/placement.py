@@ -1,0 +1,67 @@
+"""Where the ranks of a share sit: default packed placement, and what a placement means for its groups."""
+
+from dataclasses import dataclass
+
+from twin.core.domain import Domain
+
+Gpus = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the groups of a share span.
+
+    `dp_local[q]`, `dp_nodes[q]`: ranks of a data-parallel group of stage q in one node, and nodes it spans.
+    `crosses[q]`: whether stages q and q + 1 talk between nodes, `around` whether the last and the first
+    would. `tp_split`: a tensor group spans nodes.
+    """
+
+    dp_local: tuple[int, ...]
+    dp_nodes: tuple[int, ...]
+    crosses: tuple[bool, ...]
+    tp_split: bool
+    around: bool
+
+
+def packed(dp: int, tp: int, pp: int) -> Gpus:
+    """GPUs 0 .. dp*tp*pp - 1 in rank order: tensor groups inside nodes, data-parallel groups next, stages
+    last."""
+    return tuple(range(dp * tp * pp))
+
+
+def layout(gpus: Gpus, domain: Domain, dp: int, tp: int, pp: int) -> Layout:
+    """What the groups of rank order (stage, d, t) span when rank r runs on `gpus[r]`."""
+    node = [gpu // domain.gpus_per_node for gpu in gpus]
+
+    def at(stage: int, d: int, t: int) -> int:
+        return node[(stage * dp + d) * tp + t]
+
+    tp_split = any(len({at(q, d, t) for t in range(tp)}) > 1 for q in range(pp) for d in range(dp))
+    dp_nodes, dp_local = [], []
+    for q in range(pp):
+        spans = [len({at(q, d, t) for d in range(dp)}) for t in range(tp)]
+        dp_nodes.append(max(spans))
+        dp_local.append(max(1, dp // max(spans)))
+
+    def apart(a: int, b: int) -> bool:
+        return any(at(a, d, t) != at(b, d, t) for d in range(dp) for t in range(tp))
+
+    crosses = tuple(apart(q, q + 1) for q in range(pp - 1))
+    return Layout(tuple(dp_local), tuple(dp_nodes), crosses, tp_split, apart(pp - 1, 0))
+
+
+def choices(domain: Domain, dp: int, heads: int, layers: int) -> tuple[tuple[int, int], ...]:
+    """Legal (tp, pp) for `dp` replicas: tp a power of two that divides the node and the heads, pp 1, 2, 4,
+    ... and the largest that fits; ordered by GPUs used, then tp, largest first."""
+    result: set[tuple[int, int]] = set()
+    tp = 1
+    while tp <= domain.gpus_per_node and domain.gpus_per_node % tp == 0 and heads % tp == 0:
+        deepest = min(domain.gpus // (dp * tp), layers)
+        pp = 1
+        while pp < deepest:
+            result.add((tp, pp))
+            pp *= 2
+        if deepest >= 1:
+            result.add((tp, deepest))
+        tp *= 2
+    return tuple(sorted(result, key=lambda c: (-c[0] * c[1], -c[0])))

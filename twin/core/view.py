@@ -1,0 +1,71 @@
+"""What the twin shows a controller at the moment of a decision: the past, through the filter."""
+
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.core.domain import LinkState
+from twin.core.plan import Plan
+
+GAUSSIAN = np.array([[1.2815515655446004, 1.959963984540054]])
+"""Deviations to the ends of the central 80 % and 95 % of a Gaussian."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forecast:
+    """Filter state of every link now and at H horizons; log-normal, so `sd_log` is a relative error.
+
+    Shapes: `horizons_s` (H,), `bandwidth_bps` and `sd_log` (H, K, K). Row h = 0 is the filtered present
+    (`horizons_s[0] == 0`). `latency_s` (K, K) is one way, filtered.
+    `sd_log` is a standard deviation, not the half width of an interval: measured errors are not Gaussian.
+    `widths` (H, 2) says how many deviations the central 80 % and 95 % intervals reach from the median; both
+    were calibrated on the past (`twin.intervals`).
+    """
+
+    horizons_s: NDArray[np.float64]
+    bandwidth_bps: NDArray[np.float64]
+    sd_log: NDArray[np.float64]
+    latency_s: NDArray[np.float64]
+    widths: NDArray[np.float64] = field(default_factory=lambda: GAUSSIAN)
+
+    def links(self, horizon: int = 0) -> LinkState:
+        """Expected link state at horizon index `horizon`."""
+        return LinkState(self.bandwidth_bps[horizon], self.latency_s)
+
+    def quantile(self, share: float) -> NDArray[np.float64]:
+        """(H, K, K) bandwidth that is exceeded with probability 1 - `share`, 0 < share < 1."""
+        reach = self.reach(np.array([NormalDist().inv_cdf(share)]))
+        rates: NDArray[np.float64] = self.bandwidth_bps * np.exp(reach[:, :, None] * self.sd_log)
+        return rates
+
+    def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many `sd_log` (H, n) quantiles are away that in a Gaussian are `deviations` (n,) away.
+
+        The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
+        goes straight on the axis of a Gaussian's deviations.
+        """
+        d80, d95 = GAUSSIAN[0]
+        narrow, wide = np.broadcast_to(self.widths, (len(self.horizons_s), 2)).T[:, :, None]
+        size = np.abs(deviations)
+        outer = narrow + (wide - narrow) * (size - d80) / (d95 - d80)
+        reach: NDArray[np.float64] = np.copysign(
+            np.where(size <= d80, narrow * size / d80, outer), deviations
+        )
+        return reach
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Immutable snapshot of the past at the moment of a decision."""
+
+    now_ns: int
+    trigger: str  # start, period, change, alarm, failure, repair
+    forecast: Forecast
+    plan: Plan | None  # None at the start: no layer is placed yet, the first plan costs no move
+    free_gpus: tuple[int, ...]  # per domain, GPUs alive that this job may use (its own included)
+    slowdown: NDArray[np.float64]  # (K,) compute time over nominal, as measured by the job; 1 = nominal
+    since_move_s: float
+    tokens: float  # trained so far
+    job: str = ""  # whose decision it is; empty in a world without a job list

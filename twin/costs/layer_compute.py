@@ -1,0 +1,239 @@
+"""Seconds that a layer computes: a block taken apart into its matrix products and its passes over memory.
+
+A product on one GPU takes `start + FLOPs / (efficiency * peak)`: the curve in tokens per micro-batch and
+h/tp that the profiles show, since the start weighs more the smaller the product. Everything else in a block
+is bytes over memory bandwidth; each pass is counted in bytes that the GPU could have moved at its
+data-sheet bandwidth in the same time, so a slow kernel counts more passes than it makes. Where a GPU would
+be done sooner than the host can issue the work, the host sets the time.
+
+Every constant has its profile beside it; none comes from whole iterations but the host's three, see `Host`.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.costs.collectives import Path, all_reduce_s
+from twin.core.domain import Domain, GpuType
+from twin.core.plan import Recompute
+from twin.core.transformer import Dtype, Transformer
+
+MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
+"""Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
+(profiles-aceso-v100/ops, 80 files). A100: 0.70-0.76 (profiles-vidur/compute, Llama-2-7B), 0.74-0.83
+(profiles-sailor/aceso_op_profiles_fp16). H100 class: 0.70-0.85 on H100 (vidur), 0.55-0.65 on GH200
+(sailor)."""
+OTHER_MATMUL_EFFICIENCY = 0.70
+MATMUL_START_S = 10e-6
+"""What a product takes beyond that: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
+(profiles-vidur/compute)."""
+FP8_EFFICIENCY = 0.63
+"""The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
+tokens and 6,144 columns (traces/operators-nvidia-h200)."""
+HAS_FP8 = ("H100", "H200", "GH200", "GB200")
+FLASH_EFFICIENCY = {"H100": (0.50, 0.34), "H200": (0.50, 0.34), "GH200": (0.50, 0.34)}
+"""Share of the peak in fused attention, forward and backward. H100 class: 0.36-0.63 and 0.27-0.49 at head
+size 128 (traces/operators-nvidia-h200), half of that at 64."""
+OTHER_FLASH_EFFICIENCY = (0.5, 0.5)
+"""Dao 2023: 50-73 % on A100."""
+KERNEL_S = 4e-6
+"""One kernel in the stream that does little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Bytes of data-sheet bandwidth that the memory-bound work of a block costs, forward and backward.
+
+    `hidden` per token and hidden element, `ffn` per token and MLP element on this GPU, `matrix` per byte of
+    stored s x s scores. From profiles-aceso-v100/ops and profiles-sailor/aceso_op_profiles_fp16 (A100-40,
+    GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
+    9.5 bytes an element, softmax 2 and 2.8 matrices, dropout with its mask 3.3 and 2.8, the two batched
+    products 2.1 and 4.2.
+    """
+
+    hidden: tuple[float, float]
+    ffn: tuple[float, float]
+    matrix: tuple[float, float]
+
+
+CLASSIC = Passes(hidden=(2 * 8 + 2 * 20, 2 * 26 + 2 * 10 + 15), ffn=(5.0, 9.5), matrix=(7.4, 9.8))
+"""LayerNorm, dropout, GELU; 15 backward for the two additions of gradients at the residual branches."""
+GATED = Passes(hidden=(2 * 11 + 2 * 7 + 10, 2 * 26 + 15 + 10), ffn=(12.0, 17.0), matrix=(4.1, 7.0))
+"""RMSNorm 11, residual addition 7, rotary embedding 10, gated SiLU 12 (profiles-vidur/compute); backward in
+proportion to the classic block's."""
+GRADIENT_BYTES = 8.0
+"""Per parameter and micro-batch: the accumulated gradient is read and written in fp32."""
+LOGIT_PASSES = (10.0, 2.0)
+"""Bytes over fp32 logits in the loss, forward and backward (gpt-post-process in the same files: 8-12 and
+0-3)."""
+EMBEDDING_PASSES = (20.0, 24.0)
+"""Bytes over 2-byte activations (encoder-embedding: 18-26 forward; backward 20-30, and 6 over the whole
+table)."""
+EMBEDDING_TABLE_PASSES = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """How fast the host issues the kernels of one block: a floor under its time; and of one more collective.
+
+    Fitted to every tenth row of validation/vtrain_ground_truth_single.csv (144 of 1,440), the only numbers
+    here that come from whole iterations. Profiled blocks too small for their GPU take 1.2-2.1 ms each way
+    on other hosts (profiles-sailor/layer_times, OPT-350M at micro-batch 1), 50-120 us an operator
+    (aceso_op_profiles_fp16).
+    """
+
+    forward_s: float = 1.1e-3
+    backward_s: float = 1.0e-3
+    collective_s: float = 0.05e-3
+
+
+HOST = Host()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one GPU model reaches: shares of its tensor peak in long products and in fused attention (forward,
+    backward), of twice the peak in fp8, the start of a product, and the host's floor."""
+
+    matmul: float
+    flash: tuple[float, float]
+    fp8: float = FP8_EFFICIENCY
+    start_s: float = MATMUL_START_S
+    host: Host = HOST
+
+
+def built_in_rates(gpu: GpuType) -> Rates:
+    """The constants of this module for `gpu`; `twin calibrate` fits others."""
+    return Rates(matmul_efficiency(gpu), FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """Forward and backward seconds of each of the N layers (N,), tensor-parallel collectives and recompute
+    included."""
+
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+
+
+class ComputeModel(Protocol):
+    """Where layer times come from: this module's model, or an interpolation of measured layer profiles."""
+
+    def __call__(
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
+    ) -> LayerTimes:
+        """Seconds per layer for one micro-batch on `tp` GPUs of `domain`."""
+        ...
+
+
+def matmul_efficiency(gpu: GpuType) -> float:
+    """Share of the tensor peak that long products reach on `gpu`."""
+    return MATMUL_EFFICIENCY.get(_family(gpu), OTHER_MATMUL_EFFICIENCY)
+
+
+def _family(gpu: GpuType) -> str:
+    return gpu.name.removesuffix("-PCIE-80").split("-")[0]
+
+
+def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
+    """FLOP/s of long products: in fp8 where the GPU can, in fp32 as its data sheet has it, else in half
+    precision."""
+    if dtype == "fp8" and gpu.name in HAS_FP8:
+        return rates.fp8 * 2 * gpu.peak_flops
+    return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops)
+
+
+def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype) -> float:
+    return count * rates.start_s + flops / matmul_flops_s(gpu, rates, dtype)
+
+
+def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
+    return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
+
+
+def _attention_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+) -> tuple[float, float]:
+    """Forward and backward seconds of the attention core.
+
+    Written out: two batched products and the passes over s x s matrices. Fused: causal, so half the
+    products, and 2.5 times as many in backward (Dao 2023).
+    """
+    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
+    if model.attention == "flash":
+        once = flops / 2 / gpu.peak_flops
+        return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
+    matrix = 2.0 * micro_batch * model.heads * model.seq**2 / tp
+    over = (CLASSIC if model.bias else GATED).matrix
+    dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
+    forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
+    return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
+
+
+def _block_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+) -> tuple[float, float]:
+    """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
+    tokens = micro_batch * model.seq
+    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
+    weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+    around, inside = (CLASSIC if model.bias else GATED).hidden, (GATED if model.gated else CLASSIC).ffn
+    sizes = [
+        tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
+    ]
+    forward = _matmul_s(gpu, rates, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
+    backward = _matmul_s(gpu, rates, 4.0 * tokens * weights, 8, model.dtype)
+    return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
+
+
+def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int) -> tuple[float, float]:
+    tokens = micro_batch * model.seq
+    flops = 2.0 * tokens * model.hidden * model.vocab / tp
+    logits = 4.0 * tokens * model.vocab / tp
+    dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
+    forward = _matmul_s(gpu, rates, flops, 1, dtype) + _memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
+    return forward, _matmul_s(gpu, rates, 2 * flops, 2, dtype) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
+
+
+def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
+    activations = 2.0 * micro_batch * model.seq * model.hidden
+    table = 2.0 * model.vocab * model.hidden / tp
+    forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
+    return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
+
+
+@lru_cache(maxsize=4096)
+def layer_times(
+    model: Transformer,
+    domain: Domain,
+    tp: int,
+    micro_batch: int,
+    recompute: Recompute,
+    rates: Rates | None = None,
+) -> LayerTimes:
+    """Seconds of every layer for one micro-batch of `micro_batch` sequences on `tp` GPUs of `domain`.
+
+    A block all-reduces its output twice forward and twice backward over the tensor group (Megatron-LM), and
+    forward again where it is recomputed. Full recompute adds the whole forward to the backward, selective
+    the attention core.
+    """
+    gpu = domain.gpu
+    message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
+    reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+    rates = rates or built_in_rates(gpu)
+    core = _attention_s(model, gpu, rates, tp, micro_batch)
+    block = _block_s(model, gpu, rates, tp, micro_batch)
+    issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
+    forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
+    backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)
+    again = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
+    embedding = _embedding_s(model, gpu, tp, micro_batch)
+    head = _head_s(model, gpu, rates, tp, micro_batch)
+    n = model.blocks
+    return LayerTimes(
+        np.array([embedding[0], *[forward] * n, head[0]]),
+        np.array([embedding[1], *[backward + again] * n, head[1]]),
+    )

@@ -1,0 +1,135 @@
+"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode, and the design documents'
+simple forms.
+
+Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam
+moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0.
+Activations per layer follow Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block,
+here written term by term so that grouped-query attention and gated MLPs come out right. A gated MLP
+keeps four tensors of its width: so it was measured on an H200 (traces/profile-nvidia-h200), in
+profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
+"""
+
+from math import ceil, floor
+
+from ingest.core.units import GIB
+from twin.core.plan import Recompute, Schedule
+from twin.core.transformer import Dtype, Transformer
+
+WORKSPACE_BYTES = int(1.5 * GIB)
+"""CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
+
+
+MARGIN = 0.08
+"""Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`),
+since it is asked about GPUs that can run out of memory: with both, none of the 106 measured peaks of
+docs/fidelity.md exceeds what was allowed for.
+
+Replays and their policies (`twin.feasible`, `Estimator`) ask for the workspace alone: their world has the
+predicted peak and no other. Six of the measured peaks exceed that rule, by up to 2.2 GiB: what a replay calls
+feasible may still want checking with `twin estimate` before it is run."""
+LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
+"""Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
+made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
+some 16. fp32: logits and softmax (8.1 in profiles-sailor/llm_info, OPT-350M head)."""
+
+
+def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
+    """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks.
+
+    In fp32 no second copy of the weights is kept: 4 + 4 + 8.
+    """
+    weights, gradients, optimiser = (4.0, 4.0, 8.0) if dtype == "fp32" else (2.0, 4.0, 12.0)
+    return (
+        weights / (dp if zero >= 3 else 1)
+        + gradients / (dp if zero >= 2 else 1)
+        + optimiser / (dp if zero >= 1 else 1)
+    )
+
+
+def attention_matrix_bytes(model: Transformer) -> float:
+    """Bytes of stored s x s matrices per sequence and block: 5 a s^2 with dropout, 0 with flash attention."""
+    if model.attention == "flash":
+        return 0.0
+    element = model.bytes_per_element  # softmax output, and with dropout its output and mask
+    return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
+
+
+def block_activation_bytes(
+    model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool
+) -> float:
+    """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
+
+    `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
+    """
+    s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
+    around = tp if sequence_parallel else 1
+    if recompute == "full":
+        return float(element * s * h / around)
+    masks = 2 if model.dropout else 0  # two dropout masks of one byte
+    norm_inputs, gemm_inputs = 2 * element, 2 * element
+    whole = s * h * (norm_inputs + gemm_inputs + masks) / around
+    attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
+    mlp = element * s * f * (4 if model.gated else 2) / tp  # gate, its SiLU, value, product
+    matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
+    return whole + attention + mlp + matrices
+
+
+def head_activation_bytes(model: Transformer, tp: int) -> float:
+    """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss.
+
+    Kept from its forward to its backward (Korthikanti et al. 2022, section 4.3): for one micro-batch in 1F1B
+    and interleaved, where the last stage turns round at once, for all m in GPipe, which stashes what every
+    micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
+    """
+    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
+    return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
+
+
+def embedding_activation_bytes(model: Transformer, tp: int) -> float:
+    """Bytes the embedding stores per sequence: its dropout mask where there is one."""
+    return model.seq * model.hidden / tp if model.dropout else 0.0
+
+
+def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
+    """With full recompute, one block at a time is held whole during its backward: bytes per sequence."""
+    return block_activation_bytes(model, tp, "none", sequence_parallel)
+
+
+def gathered_bytes(parameters: float, zero: int) -> float:
+    """ZeRO 3 gathers a layer's weights for its backward and holds its whole gradient until it is reduced."""
+    return 4.0 * parameters if zero >= 3 else 0.0
+
+
+def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
+    """Micro-batches whose activations a stage holds at the peak: warm-up depth + 1 in 1F1B, all in GPipe.
+
+    With the standard depth of stage i (from 0) that is min(m, S - i). Interleaved, depth and micro-batches
+    are those of single chunks. CrossPipe gives every stage the budget of the first (`warmup` is its depth).
+    """
+    return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
+
+
+def needed_bytes(allocated: float) -> float:
+    """What a GPU must have for a predicted allocator's peak: margin and workspace on top."""
+    return allocated * (1 + MARGIN) + WORKSPACE_BYTES
+
+
+def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> float:
+    """The design documents' M(B) = M_static + k B."""
+    return static_bytes + bytes_per_sample * batch
+
+
+def max_batch(gpu_bytes: float, static_bytes: float, reserved_bytes: float, bytes_per_sample: float) -> int:
+    """The design documents' B_max = floor((M_gpu - M_static - M_reserved) / k), not below 0."""
+    return max(0, floor((gpu_bytes - static_bytes - reserved_bytes) / bytes_per_sample))
+
+
+def accumulation_steps(target_batch: int, largest_batch: int) -> int:
+    """Micro-steps that reach `target_batch`: ceil(B_target / B_max).
+
+    Raises:
+        ValueError: not even one sample fits.
+    """
+    if largest_batch < 1:
+        raise ValueError("not even a batch of 1 fits")
+    return ceil(target_batch / largest_batch)

@@ -1,0 +1,137 @@
+"""What a change of plan moves: bytes per directed link, bytes resharded inside a domain, and the seconds it
+takes.
+
+Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home,
+each directed link serialising its own bytes and all links working at once, as far as the limits of the
+domains that send and receive allow; then the job restarts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+
+import numpy as np
+
+from ingest.core.units import BITS_PER_BYTE, transmission_s
+from twin.costs.stage_boundaries import route_bps
+from twin.core.domain import Cluster, LinkState, Matrix
+from twin.core.job import JobSpec
+from twin.core.plan import Plan
+from twin.core.layer_split import stage_layers
+
+Resource = tuple[str, int, int]
+"""("link", source, target), or a domain's limit ("egress" or "ingress", domain, domain)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """Bytes per directed link (K, K), the diagonal holding bytes resharded inside a domain, and expected
+    seconds.
+
+    `seconds` is infinite when a needed link is dead.
+    """
+
+    bytes: Matrix
+    seconds: float
+
+
+def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    """Who holds each layer: (domain, tp, GPUs of its stage in rank order)."""
+    stages = []
+    for share in plan.shares:
+        width = plan.dp * share.tp
+        for stage in range(share.pp):
+            stages.append((share.domain, share.tp, share.gpus[stage * width : (stage + 1) * width]))
+    counts, last = [], len(plan.shares) - 1
+    for n, share in enumerate(plan.shares):
+        parts = stage_layers(share.pp * plan.chunks, share.layers, n == 0, n == last)
+        counts.append([parts[c * share.pp : (c + 1) * share.pp] for c in range(plan.chunks)])
+    met = [layers for c in range(plan.chunks) for of_share in counts for layers in of_share[c]]
+    return tuple(stages[part % len(stages)] for part, layers in enumerate(met) for _ in range(layers))
+
+
+@lru_cache(maxsize=4096)
+def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:
+    """For each layer all that hold it, as in `owners`: one in a pipeline, one in each domain for replicas."""
+    if plan.sync is None:
+        return tuple((owner,) for owner in owners(plan))
+    return tuple(zip(*(owners(plan.replica(n)) for n in range(plan.replicas)), strict=True))
+
+
+def needs_restart(old: Plan | None, new: Plan) -> bool:
+    """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for
+    free: schedule (not its chunks), warm-up depth, point-to-point mode and how often replicas are made
+    equal."""
+    if old is None:
+        return False
+    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None, old.chunks) != (
+        new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None, new.chunks,
+    )  # fmt: skip
+
+
+def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:
+    """Bytes per directed link (K, K) that `new` needs moved; 0 when nothing was placed before.
+
+    Off the diagonal: layers that a domain needs and did not have, `job.bytes_per_moved_parameter` each
+    parameter, from the first domain that had them. On the diagonal: layers that stay in their domain but
+    change GPUs or tensor width, once per data-parallel replica.
+    """
+    moved = np.zeros((domains, domains))
+    if old is None:
+        return moved
+    for layer, had, have in zip(job.model.layers(), holders(old), holders(new), strict=True):
+        if had == have:
+            continue
+        size = layer.parameters * job.bytes_per_moved_parameter
+        by_domain = {owner[0]: owner for owner in had}
+        for now in have:
+            if now[0] not in by_domain:
+                moved[had[0][0], now[0]] += size
+            elif by_domain[now[0]] != now:
+                moved[now[0], now[0]] += size * new.dp
+    return moved
+
+
+def _passed(route: Sequence[tuple[int, int]]) -> Iterator[Resource]:
+    """What the bytes of one transfer share with those of others."""
+    for i, j in route:
+        yield from (("link", i, j), ("egress", i, i), ("ingress", j, j))
+
+
+def _capacity_bps(cluster: Cluster, links: LinkState, resource: Resource) -> float:
+    kind, i, j = resource
+    if kind == "link":
+        return float(links.bandwidth_bps[i, j])
+    return cluster.domains[i].egress_bps if kind == "egress" else cluster.domains[i].ingress_bps
+
+
+def move_s(cluster: Cluster, moved: Matrix, new: Plan, links: LinkState) -> float:
+    """Seconds until the last byte has arrived: max over links of latency + bytes/B, over domains with a limit
+    the same for all that they send or receive, fabrics included.
+
+    Resharding inside a domain spreads over all GPUs of its share, each sending at its fabric's speed (the
+    network between nodes where the share spans several).
+    """
+    slowest = 0.0
+    carried: dict[Resource, float] = defaultdict(float)
+    soonest: dict[Resource, float] = defaultdict(lambda: inf)
+    for i, j in zip(*np.nonzero(moved), strict=True):
+        if i != j:
+            route = new.route(int(i), int(j))
+            latency_s = sum(float(links.latency_s[link]) for link in route)
+            slowest = max(slowest, latency_s + transmission_s(moved[i, j], route_bps(cluster, links, route)))
+            for resource in _passed(route):
+                carried[resource] += moved[i, j]
+                soonest[resource] = min(soonest[resource], latency_s)
+    for resource, size in carried.items():
+        bps = _capacity_bps(cluster, links, resource)
+        slowest = max(slowest, soonest[resource] + transmission_s(size, bps))
+    for share in new.shares:
+        domain = cluster.domains[share.domain]
+        size = moved[share.domain, share.domain]
+        nodes = {gpu // domain.gpus_per_node for gpu in share.gpus}
+        speed = domain.intra_node_bps if len(nodes) == 1 else domain.inter_node_bps
+        slowest = max(slowest, size * BITS_PER_BYTE / (len(share.gpus) * speed))
+    return float(slowest)

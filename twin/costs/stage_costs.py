@@ -1,0 +1,308 @@
+"""Stage costs of many plans at once: seconds and bytes per stage by prefix sums over layers, nothing
+link-dependent.
+
+All plans of a batch share the order of domains, dp, the inner (tp, pp) and the micro-batch; only cuts differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.costs import memory
+from twin.pipeline import operation_order as orders
+from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
+from twin.costs.layer_compute import ComputeModel
+from twin.core.domain import Domain
+from twin.core.job import JobSpec
+from twin.pipeline.pipeline import warmup_depths
+from twin.core.placement import Layout
+from twin.core.plan import Plan, Recompute
+from twin.core.layer_split import stage_start
+from twin.core.transformer import Transformer
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Spans = Sequence[tuple[Int, Int]]
+"""First layer and past the last (P,) of each chunk that a stage holds."""
+
+OPTIMISER_BYTES = 30.0
+"""Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
+the weight (14)."""
+OPTIMISER_MEMORY_EFFICIENCY = 0.75
+BUCKETS = 8
+"""Parts in which a stage's gradients are reduced; the last one can overlap nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One stage position of the pipeline: its domain and what its share looks like."""
+
+    domain: int
+    tp: int
+    pp: int
+    inner: int  # stage index inside its share
+    share: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageCosts:
+    """Per stage and plan (S, P): seconds of one micro-batch, seconds after the last backward, peak bytes
+    per GPU.
+
+    `forward_s` and `backward_s` are (v S, P) where stages hold v chunks, chunk after chunk. `weight_s`: the
+    part of the backward that is the weight gradient, where the schedule runs it on its own. `warmup` (S,):
+    depths of 1F1B. `flight_bytes`: by how much the peak grows with every micro-batch that a stage holds.
+    `filled` (P,): plans that give every stage a layer.
+    """
+
+    slots: tuple[Slot, ...]
+    forward_s: Float
+    backward_s: Float
+    sync_s: Float
+    update_s: Float
+    peak_bytes: Float
+    flight_bytes: Float
+    warmup: Int
+    filled: NDArray[np.bool_]
+    weight_s: Float | None = None
+
+    def where(self, chosen: NDArray[np.bool_]) -> "StageCosts":
+        """Only the plans `chosen` (P,)."""
+        return replace(
+            self, forward_s=self.forward_s[:, chosen], backward_s=self.backward_s[:, chosen],
+            sync_s=self.sync_s[:, chosen], update_s=self.update_s[:, chosen],
+            peak_bytes=self.peak_bytes[:, chosen], flight_bytes=self.flight_bytes[:, chosen],
+            filled=self.filled[chosen],
+            weight_s=None if self.weight_s is None else self.weight_s[:, chosen],
+        )  # fmt: skip
+
+    def deepened(self, plan: Plan) -> "StageCosts":
+        """Those of `plan`, which differs from these plans in its extra warm-up alone."""
+        warmup = warmup_of(self.slots, plan.micro_batches, plan.extra_warmup)
+        before, held = (
+            np.array([[_in_flight(plan, depths, i)] for i in range(len(self.slots))])
+            for depths in (self.warmup, warmup)
+        )
+        peak = self.peak_bytes + (held - before) * self.flight_bytes
+        return replace(self, peak_bytes=peak, warmup=warmup)
+
+
+def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot, ...]:
+    """Stage positions of the pipeline in order."""
+    return tuple(
+        Slot(domain, tp, pp, q, n)
+        for n, (domain, (tp, pp)) in enumerate(zip(order, inner, strict=True))
+        for q in range(pp)
+    )
+
+
+def stage_bounds(cuts: Int, positions: Sequence[Slot], layers: int, chunks: int = 1) -> Int:
+    """First layer of every stage in pipeline order, and past the last at the end (v S + 1, P), from cuts
+    (P, n + 1) of a model of `layers` layers.
+
+    With chunks, in the order in which a micro-batch meets them: stage i's chunk c is row c S + i, and a share
+    deals its layers out to the chunks of its stages.
+    """
+    dealt = []
+    for slot in positions:
+        if slot.inner == 0:  # once a share
+            first, past, parts = cuts[:, slot.share], cuts[:, slot.share + 1], slot.pp * chunks
+            part = np.arange(parts + 1)[:, None]
+            dealt.append(np.diff(stage_start(part, parts, past - first, first == 0, past == layers), axis=0))
+    counts = [dealt[s.share][chunk * s.pp + s.inner] for chunk in range(chunks) for s in positions]
+    return np.concatenate([cuts[:, :1].T, cuts[:, 0] + np.cumsum(counts, axis=0)])
+
+
+def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
+    """1F1B warm-up depths: the standard ones, deeper by `extra` for each wide-area boundary still ahead.
+
+    A depth that is the same at every stage would not help: the last stage would hold the extra
+    micro-batches between their forward and backward, and the cycle through the slow link would be as long
+    as before.
+    """
+    share = np.array([slot.share for slot in positions])
+    return warmup_depths(len(positions), micro_batches, extra * (share[-1] - share))
+
+
+def weight_share(model: Transformer) -> Float:
+    """Share of each layer's backward, recompute not counted, that is its weight gradient (N,).
+
+    A product costs as much for its weights as for its input; the attention core (4 s^2 h per sequence, twice
+    that backward) has no weights; the embedding has nothing but its table.
+    """
+    flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()], np.float64)
+    core = np.zeros_like(flops)
+    core[1:-1] = 4.0 * model.seq**2 * model.hidden
+    share: Float = np.maximum(flops - core, 0.0) / (2 * np.maximum(flops, 1.0))
+    share[0] = 1.0
+    return share
+
+
+def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
+    """Micro-batches of a whole stage whose activations stage i holds at the peak."""
+    if sketch.schedule == "interleaved":
+        chunks, m = sketch.chunks, sketch.micro_batches
+        depth = orders.interleaved_warmup(len(warmup), chunks, m, stage)
+        return memory.in_flight(depth, chunks * m, "interleaved") / chunks
+    depth = int(warmup[0 if sketch.schedule == "crosspipe" else stage])
+    return memory.in_flight(depth, sketch.micro_batches, sketch.schedule)
+
+
+def _logits_in_flight(sketch: Plan, warmup: Int) -> float:
+    """Micro-batches whose logits the last stage holds at the peak: those of its activations, one where chunks
+    interleave, since there a forward of the last chunk is followed by its own backward."""
+    return 1 if sketch.schedule == "interleaved" else _in_flight(sketch, warmup, len(warmup) - 1)
+
+
+def _of_layers(prefix: Float, held: Spans) -> Float:
+    """Sum over the layers that a stage holds (P,), from a prefix sum over layers."""
+    total: Float = sum(prefix[past] - prefix[first] for first, past in held)  # type: ignore[assignment]
+    return total
+
+
+def _exposed(seconds: Float, beside: Float) -> Float:
+    """What remains of a collective that runs `beside` compute, at least its last bucket."""
+    left: Float = np.maximum(seconds - beside, seconds / BUCKETS)
+    return left
+
+
+def _prefix(values: Float | list[float]) -> Float:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+class StageModel:
+    """Turns cuts into stage costs for one job; keeps the prefix sums it has made."""
+
+    def __init__(self, domains: Sequence[Domain], job: JobSpec, compute: ComputeModel) -> None:
+        self._domains = tuple(domains)
+        self._job = job
+        self._compute = compute
+        self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float, Float]] = {}
+        model = job.model
+        self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
+        blocks = np.zeros(len(model.layers()))
+        blocks[1:-1] = 1.0
+        self._blocks = _prefix(blocks)
+
+    def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
+        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute)
+        if key not in self._times:
+            model, domain = self._job.model, self._domains[slot.domain]
+            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
+            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none")
+            weight = np.minimum(plain.backward_s * weight_share(model), times.backward_s)
+            self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s), _prefix(weight))
+        return self._times[key]
+
+    def costs(
+        self, positions: tuple[Slot, ...], cuts: Int, layouts: Sequence[Layout], sketch: Plan
+    ) -> StageCosts:
+        """Stage costs of the plans `cuts` (P, n + 1), all like `sketch` but for their cuts.
+
+        `layouts` (n,): one per share.
+        """
+        chunks, count = sketch.chunks, len(positions)
+        bounds = stage_bounds(cuts, positions, len(self._parameters) - 1, chunks)
+        parts, shape = (chunks * count, len(cuts)), (count, len(cuts))
+        forward, backward, weight = (np.empty(parts) for _ in range(3))
+        sync, update, peak, flight_bytes = (np.empty(shape) for _ in range(4))
+        warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
+        for part in range(len(forward)):
+            times = self._layer_prefix(positions[part % count], sketch)
+            for row, prefix in zip((forward, backward, weight), times, strict=True):
+                row[part] = prefix[bounds[part + 1]] - prefix[bounds[part]]
+        for i, slot in enumerate(positions):
+            held = [(bounds[part], bounds[part + 1]) for part in range(i, len(forward), count)]
+            parameters = _of_layers(self._parameters, held) / slot.tp
+            if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
+                for part, span in zip(range(i, len(forward), count), held, strict=True):
+                    some = _of_layers(self._parameters, [span]) / slot.tp
+                    reduce, gather = self.collectives_s(some, slot, sketch, layouts[slot.share])
+                    forward[part] = np.maximum(forward[part], gather)
+                    backward[part] = np.maximum(backward[part], gather + reduce)
+            beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
+            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
+            update[i] = self._update_s(parameters, slot, sketch)
+            flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
+            peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
+        filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
+        split = weight if sketch.schedule == "crosspipe" else None
+        return StageCosts(
+            positions, forward, backward, sync, update, peak, flight_bytes, warmup, filled, split
+        )
+
+    def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
+        speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
+        return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
+
+    def _sync_s(
+        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, forward: Float, backward: Float
+    ) -> Float:
+        """What gradient reduction over dp, and the gathering of weights where the optimiser is sharded, add
+        after the last backward.
+
+        Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
+        distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
+        backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
+        overlap-param-gather): what remains is what does not fit there, at least one bucket in `BUCKETS`.
+        ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last
+        bucket remains.
+        """
+        if sketch.dp == 1:
+            return np.zeros_like(parameters)
+        reduce, gather = ways = self.collectives_s(parameters, slot, sketch, shape)
+        if sketch.zero == 0:
+            return np.minimum(*ways)
+        if sketch.zero >= 3:
+            return reduce / BUCKETS
+        return _exposed(reduce, backward) + _exposed(gather, forward)
+
+    def collectives_s(
+        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
+    ) -> tuple[Float, Float]:
+        """What gradients cost over dp, each affine in the parameters (P,) of a GPU: with a sharded optimiser
+        the seconds to reduce (scatter) them and to gather the weights, else those of an all-reduce by ring
+        and by tree, of which the faster is taken.
+        """
+        gradient_bytes = self._job.gradient_bytes
+        domain = self._domains[slot.domain]
+        intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
+        inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
+        levels = ((shape.dp_local[slot.inner], intra), (shape.dp_nodes[slot.inner], inter))
+        if sketch.zero == 0:
+            return hierarchical_all_reduces_s(parameters * gradient_bytes, levels)
+        reduce, gather = (
+            hierarchical_all_gather_s(parameters * each, levels) for each in (gradient_bytes, 2.0)
+        )
+        return reduce, gather
+
+    def _peak_bytes(
+        self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float, logits: float
+    ) -> tuple[Float, Float]:
+        """Peak bytes per GPU (P,): states, activations of `flight` micro-batches and of the output layer of
+        `logits`, largest temporary, workspace; and those of one micro-batch more.
+
+        The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
+        layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
+        """
+        model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
+        n = len(model.layers())
+        first, last = held[0][0] == 0, held[-1][1] == n
+        if model.tied:  # one copy where the first and the last layer share a GPU
+            parameters = parameters - (first & last) * (model.vocab * model.hidden / slot.tp)
+        blocks = _of_layers(self._blocks, held)
+        stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
+        stored += first * memory.embedding_activation_bytes(model, slot.tp)
+        each = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
+        waiting = last * each * (logits - 1)
+        head = each + memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
+        working = memory.gathered_bytes(model.block_parameters / slot.tp, sketch.zero)
+        if recompute == "full":
+            working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
+        temporary = np.maximum(last * head, (blocks > 0) * working)
+        states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
+        activations = sketch.micro_batch * stored * flight + waiting
+        peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
+        return peak, sketch.micro_batch * stored + last * each

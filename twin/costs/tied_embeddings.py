@@ -1,0 +1,22 @@
+"""Tied embeddings: the first and the last stage hold a copy of one matrix and add up its gradients.
+
+Megatron-LM all-reduces them between the two stages in every iteration, each tensor and data rank with its
+counterpart, after the reduction over the replicas and whether or not the optimiser is sharded
+(`_allreduce_word_embedding_grads` in megatron/core/distributed/finalize_model_grads.py). Two ranks make a
+ring of two steps: each sends half of the matrix to the other, adds, and sends the sum of its half back.
+
+Both stages wait for the other and then update, so that the exchange comes on top of what follows the later
+one's last backward.
+"""
+
+from twin.core.job import JobSpec
+
+STEPS = 2
+
+
+def step_bytes(job: JobSpec, stages: int) -> int:
+    """Bytes that the last stage and the first send to each other in one of the `STEPS` steps, for one
+    pipeline of `stages`; 0 where one has both, or where the model ties nothing."""
+    if not job.model.tied or stages == 1:
+        return 0
+    return round(job.model.vocab * job.model.hidden * job.gradient_bytes / STEPS)

@@ -1,0 +1,1 @@
+"""twin/engines: say what comes in, what goes out, where to start reading."""

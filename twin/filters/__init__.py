@@ -1,0 +1,1 @@
+"""twin/filters: say what comes in, what goes out, where to start reading."""

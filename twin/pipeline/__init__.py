@@ -1,0 +1,1 @@
+"""twin/pipeline: say what comes in, what goes out, where to start reading."""

@@ -1,0 +1,120 @@
+"""The timing of pipelines in integer nanoseconds: what kernel, referee and cycle form all read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from twin.core.plan import PointToPoint, Schedule
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """P pipelines of S stages that differ in durations only; nanoseconds.
+
+    `tf`, `tb`, `tail` (S, P): forward and backward of one micro-batch, and what follows the last backward.
+    `of`, `lf` (S - 1, P) or (S - 1, 1): occupancy and latency of boundary b downstream; `ob`, `lb` the same
+    upstream. `warmup` (S,): forwards before the first backward in 1F1B, never growing along the pipeline.
+
+    Interleaved, every stage holds `chunks` v parts of the model: `tf` and `tb` are (v S, P), chunk after
+    chunk, and boundary S - 1 joins the last stage to the first (S rows). `shared` names the boundary whose
+    link it shares, each direction with the other one's reverse, as between two domains; -1: it has its own.
+
+    `tw` (S, P): the part of `tb` that is the weight gradient, where the schedule runs it on its own.
+    `order` (S, n): operations as `twin.orders` codes them, instead of those that the schedule would choose.
+    """
+
+    tf: Int
+    tb: Int
+    of: Int
+    lf: Int
+    ob: Int
+    lb: Int
+    tail: Int
+    warmup: Int
+    micro_batches: int
+    schedule: Schedule
+    p2p: PointToPoint
+    chunks: int = 1
+    shared: int = -1
+    tw: Int | None = None
+    order: Int | None = None
+
+    def __post_init__(self) -> None:
+        stages, plans = self.tail.shape
+        assert self.tf.shape == self.tb.shape == (stages * self.chunks, plans)
+        joints = boundary_count(stages, self.chunks)
+        for boundary in (self.of, self.lf, self.ob, self.lb):
+            assert boundary.shape in ((joints, plans), (joints, 1))
+        assert self.tw is None or (self.chunks == 1 and bool(np.all(self.tw <= self.tb)))
+        assert self.warmup.shape == (stages,) and np.all(np.diff(self.warmup) <= 0)
+        assert self.warmup[-1] >= 0 and self.warmup[0] <= self.micro_batches
+
+    @classmethod
+    def single(
+        cls, tf: Sequence[int], tb: Sequence[int], of: Sequence[int], lf: Sequence[int], ob: Sequence[int],
+        lb: Sequence[int], tail: Sequence[int], *, micro_batches: int, schedule: Schedule = "1f1b",
+        p2p: PointToPoint = "blocking", warmup: ArrayLike | None = None, chunks: int = 1, shared: int = -1,
+        tw: Sequence[int] | None = None,
+    ) -> "Pipeline":  # fmt: skip
+        """One pipeline from plain lists; the default warm-up is the standard one."""
+
+        def column(row: Sequence[int]) -> Int:
+            return np.array(row, dtype=np.int64).reshape(-1, 1)
+
+        depths = warmup_depths(len(tail), micro_batches) if warmup is None else np.asarray(warmup, np.int64)
+        return cls(
+            column(tf), column(tb), column(of), column(lf), column(ob), column(lb), column(tail),
+            depths, micro_batches, schedule, p2p, chunks, shared, None if tw is None else column(tw),
+        )  # fmt: skip
+
+    @property
+    def stages(self) -> int:
+        """S."""
+        return int(self.tail.shape[0])
+
+    @property
+    def plans(self) -> int:
+        """P."""
+        return int(self.tail.shape[1])
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a stage waits for the arrival of what it sent."""
+        return self.p2p == "blocking"
+
+    @property
+    def busy_ns(self) -> Int:
+        """Nanoseconds of forward and backward work per stage (S, P) in one iteration."""
+        once = self.tf + self.tb
+        if self.chunks > 1:
+            once = once.reshape(self.chunks, self.stages, self.plans).sum(axis=0)
+        return self.micro_batches * once
+
+    def column(self, plan: int) -> "Pipeline":
+        """Pipeline `plan` alone, P = 1."""
+
+        def one(row: Int) -> Int:
+            return row[:, [plan if row.shape[1] > 1 else 0]]
+
+        return replace(
+            self, tf=one(self.tf), tb=one(self.tb), of=one(self.of), lf=one(self.lf), ob=one(self.ob),
+            lb=one(self.lb), tail=one(self.tail), tw=None if self.tw is None else one(self.tw),
+        )  # fmt: skip
+
+
+def boundary_count(stages: int, chunks: int) -> int:
+    """Boundaries between stages: one more, from the last back to the first, where stages hold chunks."""
+    return stages if chunks > 1 else stages - 1
+
+
+def warmup_depths(stages: int, micro_batches: int, extra: ArrayLike = 0) -> Int:
+    """Forwards each stage runs before its first backward in 1F1B: min(m, S - 1 - i + extra of stage i) (S,).
+
+    `extra` is a scalar or (S,), never growing along the pipeline.
+    """
+    depth = stages - 1 - np.arange(stages, dtype=np.int64) + np.asarray(extra, dtype=np.int64)
+    return np.minimum(depth, micro_batches)

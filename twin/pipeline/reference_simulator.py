@@ -1,0 +1,150 @@
+"""The event form of an iteration: SimPy processes for stages and links. Slow, plain, and the measure of the
+kernel.
+
+Nothing here knows a recurrence: a stage is a process that runs its operations in order (`twin.orders`), a
+direction of a link is a queue that serves one message at a time, a message is an event that triggers when it
+arrives.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from simpy import Environment, Event, Resource
+
+from twin.pipeline import operation_order as orders
+from twin.core.clock import At
+from twin.pipeline.operation_order import BACKWARD, FORWARD, KINDS, WEIGHT
+from twin.pipeline.pipeline import Pipeline
+
+Process = Generator[Event, Any, None]
+Heard = Callable[[str, int, int, int, int], None]
+"""Is told of everything that ends: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward,
+weight (where: the stage), down or up (a message on the wire; where: the boundary)."""
+LAST = 3
+"""SimPy's own events of an instant have lower ranks."""
+
+
+def _deaf(what: str, where: int, micro_batch: int, start_ns: int, end_ns: int) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What happened: T, end of the last backward, and busy nanoseconds per stage (S,)."""
+
+    iteration_ns: int
+    end_ns: tuple[int, ...]
+    busy_ns: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """What one stage has done so far."""
+
+    busy_ns: int = 0
+    end_ns: int = 0
+
+
+@dataclass
+class _Direction:
+    """One direction of one boundary: its messages queue for the wire, occupy it in turn, and arrive a
+    latency later."""
+
+    env: Environment
+    wire: Resource
+    occupancy_ns: int
+    latency_ns: int
+
+    def carry(self, arrival: Event, sent: Callable[[int, int], None]) -> Process:
+        """Carry one message; tells `sent` when it was on the wire, triggers `arrival` when it is there."""
+        with self.wire.request() as turn:
+            yield turn
+            start_ns = self.env.now
+            yield self.env.timeout(self.occupancy_ns)
+        sent(start_ns, self.env.now)
+        yield self.env.timeout(self.latency_ns)
+        arrival.succeed()
+
+
+class _Iteration:
+    """One pipeline in one environment."""
+
+    def __init__(self, env: Environment, pipeline: Pipeline, plan: int, heard: Heard) -> None:
+        self.env = env
+        self.heard = heard
+        self.pipeline = one = pipeline.column(plan)
+        self.stages = [_Stage() for _ in range(one.stages)]
+        self.operations = orders.operations(one)
+        self.down = self._directions("of", "lf")
+        self.up = self._directions("ob", "lb")
+        if one.shared >= 0:
+            self.down[-1].wire, self.up[-1].wire = self.up[one.shared].wire, self.down[one.shared].wire
+        parts = one.stages * one.chunks
+        self.inboxes = {
+            FORWARD: [self._inbox(part > 0) for part in range(parts)],
+            BACKWARD: [self._inbox(part < parts - 1) for part in range(parts)],
+        }
+
+    def _directions(self, occupancy: str, latency: str) -> list[_Direction]:
+        rows = zip(
+            *(getattr(self.pipeline, name)[:, 0].tolist() for name in (occupancy, latency)), strict=True
+        )
+        return [_Direction(self.env, Resource(self.env, capacity=1), *row) for row in rows]
+
+    def _inbox(self, fed: bool) -> list[Event]:
+        """A message per micro-batch; the ends of the pipeline wait for nothing."""
+        inbox = [self.env.event() for _ in range(self.pipeline.micro_batches)]
+        for message in inbox if not fed else ():
+            message.succeed()
+        return inbox
+
+    def _duration_ns(self, kind: int, part: int) -> int:
+        one = self.pipeline
+        weight = 0 if one.tw is None else int(one.tw[part, 0])
+        return {FORWARD: int(one.tf[part, 0]), BACKWARD: int(one.tb[part, 0]) - weight, WEIGHT: weight}[kind]
+
+    def run_stage(self, i: int) -> Process:
+        """Compute in order; pass results on."""
+        one, stage = self.pipeline, self.stages[i]
+        for kind, chunk, k in self.operations[i]:
+            part = chunk * one.stages + i
+            if kind != WEIGHT:
+                yield self.inboxes[kind][part][k]
+            duration = self._duration_ns(kind, part)
+            yield self.env.timeout(duration)
+            stage.busy_ns += duration
+            self.heard(KINDS[kind], i, k, self.env.now - duration, self.env.now)
+            stage.end_ns = self.env.now
+            if one.shared >= 0:  # two stages may use one wire at one instant: the first in the pipeline first
+                yield At(self.env, 0, LAST + i)
+            sent = None if kind == WEIGHT else self._send(kind, part, k)
+            if sent is not None and one.blocking:
+                yield sent
+
+    def _send(self, kind: int, part: int, k: int) -> Event | None:
+        """Start the message of an operation; its arrival, or None at the ends of the pipeline."""
+        target = part + 1 if kind == FORWARD else part - 1
+        if not 0 <= target < len(self.inboxes[kind]):
+            return None
+        where = min(part, target) % self.pipeline.stages
+        what, link = ("down", self.down[where]) if kind == FORWARD else ("up", self.up[where])
+        arrival = self.inboxes[kind][target][k]
+        self.env.process(link.carry(arrival, lambda start, end: self.heard(what, where, k, start, end)))
+        return arrival
+
+
+def simulate(pipeline: Pipeline, plan: int = 0, heard: Heard = _deaf) -> Timeline:
+    """Run one iteration of plan `plan` of `pipeline` event by event; `heard` is told of every operation."""
+    env = Environment(initial_time=0)
+    iteration = _Iteration(env, pipeline, plan, heard)
+    for i in range(pipeline.stages):
+        env.process(iteration.run_stage(i))
+    env.run()
+    ends = tuple(stage.end_ns for stage in iteration.stages)
+    tails = [int(tail) for tail in pipeline.tail[:, plan]]
+    return Timeline(
+        max(end + tail for end, tail in zip(ends, tails, strict=True)),
+        ends,
+        tuple(stage.busy_ns for stage in iteration.stages),
+    )

@@ -1,0 +1,30 @@
+"""Jobs that arrive in a world: what each of them trains, since when, and how urgent it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from twin.core.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as it is submitted. `name` is empty for the only job of a world without a job list.
+
+    A job of greater `priority` may take GPUs from others, which fall back to their last checkpoint. `tokens`:
+    what it trains before it leaves, rounded up to whole iterations; None: it runs on.
+    """
+
+    name: str
+    submit_ns: int
+    priority: int
+    spec: JobSpec
+    tokens: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For the payload of `job_submitted`."""
+        return {
+            "model": self.spec.model.name,
+            "global_batch": self.spec.global_batch,
+            "priority": self.priority,
+            "tokens": self.tokens,
+        }

@@ -1,0 +1,113 @@
+"""What a scenario file may say of what goes wrong: links, GPUs and nodes that fail, noise, slow domains."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from ingest.core.config import Config
+from twin.settings.wan_links import Count, NotNegative, Positive
+
+
+class Outage(Config):
+    """A link that is dead for a while; seconds since the start of the window."""
+
+    src: str
+    dst: str
+    at_s: NotNegative
+    for_s: Positive
+    both_ways: bool = True
+
+
+class LinkChange(Config):
+    """A link that is another one than measured: what a planner asks about.
+
+    Without `at_s` it has always been so: the filters are fitted to it and the first plan knows it. With it,
+    seconds since the start of the window, the change comes as a surprise. `*` stands for every domain.
+    """
+
+    src: str
+    dst: str
+    bandwidth_factor: NotNegative = 1.0
+    latency_factor: NotNegative = 1.0
+    at_s: NotNegative | None = None
+    for_s: Positive | None = None  # to the end of the window by default
+    both_ways: bool = False
+
+    @model_validator(mode="after")
+    def _when(self) -> "LinkChange":
+        if self.for_s is not None and self.at_s is None:
+            raise ValueError("for_s belongs to at_s: say when the change comes")
+        return self
+
+
+class GpuFault(Config):
+    """GPUs of a domain that are gone for a while; seconds since the start of the window."""
+
+    domain: str
+    gpus: Count
+    at_s: NotNegative
+    for_s: Positive
+
+
+class NodeFailures(Config):
+    """Whole nodes are lost at random, independently, and come back.
+
+    For orientation: 419 unexpected interruptions in 54 days on 16,384 H100 are one in 51,000 GPU hours
+    (Llama 3 405B, arXiv 2407.21783, section 3.3.4).
+    """
+
+    mtbf_gpu_h: Positive  # mean time between failures of one GPU, hours; any GPU takes its node with it
+    repair_s: Positive = 3600  # mean, exponential
+
+
+class FaultTrace(Config):
+    """Losses of nodes as a data set of the lake (table `faults`) has them.
+
+    Hosts, in the order of their names, are dealt out to the domains in turn; each fault takes one node. Time
+    0 is `from_s` after the first fault of the data set. A fault without a repair lasts `repair_s`.
+    """
+
+    dataset: str
+    from_s: NotNegative = 0
+    repair_s: Positive = 3600
+    kinds: tuple[str, ...] = ()  # empty: all
+
+
+class Slowdown(Config):
+    """A domain whose compute takes `factor` times as long for a while."""
+
+    domain: str
+    factor: Annotated[float, Field(ge=1)]
+    at_s: NotNegative
+    for_s: Positive
+
+
+class JitterSettings(Config):
+    """Computing time scatters from iteration to iteration as the `step_times` of a data set do."""
+
+    dataset: str
+    job: str | None = None  # one job of it; all by default
+
+
+class Noise(Config):
+    """Multiplicative Ornstein-Uhlenbeck noise 1 + eps on every bandwidth, eps clipped to +-`clip`."""
+
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    sd: Positive = 0.15  # stationary standard deviation of eps before clipping
+    tau_s: Positive = 600  # correlation time
+    step_s: Positive = 30
+
+
+class Regime(Config):
+    """Random intervals on each link: `per_day` on average, exponential lengths of mean `mean_s`."""
+
+    per_day: NotNegative
+    mean_s: Positive
+    factor: Annotated[float, Field(ge=0, le=1)] = 0.0  # of the bandwidth that is left; 0 = outage
+
+
+class Perturbation(Config):
+    """Seeded changes on top of a trace; bandwidth only."""
+
+    noise: Noise | None = None
+    regimes: tuple[Regime, ...] = ()

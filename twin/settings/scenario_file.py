@@ -1,0 +1,260 @@
+"""What a scenario file may say: cluster, job, WAN source, control; typed, every key checked."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from ingest.core.config import Config, suggestion
+from twin.settings.disturbances import (
+    FaultTrace,
+    GpuFault,
+    JitterSettings,
+    LinkChange,
+    NodeFailures,
+    Outage,
+    Perturbation,
+    Slowdown,
+)
+from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.settings.wan_links import Count, NotNegative, Positive, WanSettings
+
+
+class JobSettings(Config):
+    """The training job; the model itself is named by `Scenario.model`."""
+
+    global_batch: Count  # sequences an iteration
+    micro_batches: tuple[Count, ...]  # allowed micro-batch sizes, sequences
+    schedule: Schedule = "1f1b"
+    p2p: PointToPoint = "blocking"
+    recompute: Recompute = "full"
+    zero: Annotated[int, Field(ge=0, le=3)] = 1
+    chunks: Count = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+
+    @model_validator(mode="after")
+    def _chunks_fit(self) -> "JobSettings":
+        if (self.schedule == "interleaved") != (self.chunks > 1):
+            raise ValueError(
+                f"schedule {self.schedule} with chunks {self.chunks}: interleaved takes 2 or more, others 1"
+            )
+        return self
+
+
+class HardwareSettings(Config):
+    """What a domain consists of unless it says otherwise."""
+
+    gpu: str
+    gpus_per_node: Count
+    intra_node_bps: Positive  # per GPU and direction
+    inter_node_bps: Positive  # per GPU and direction
+    intra_node_latency_s: NotNegative
+    inter_node_latency_s: NotNegative
+    usd_per_gpu_hour: NotNegative
+
+
+class DomainSettings(Config):
+    """One domain; a field left out is taken from `ClusterSettings.hardware`."""
+
+    name: str
+    gpus: Count
+    gpu: str | None = None
+    gpus_per_node: Count | None = None
+    intra_node_bps: Positive | None = None
+    inter_node_bps: Positive | None = None
+    intra_node_latency_s: NotNegative | None = None
+    inter_node_latency_s: NotNegative | None = None
+    usd_per_gpu_hour: NotNegative | None = None
+    egress_bps: Positive | None = None  # to all other domains together; no limit unless given
+    ingress_bps: Positive | None = None  # from all other domains together
+    pue: Annotated[float, Field(ge=1)] = 1.0  # energy of the site over that of its GPUs
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a `pue` of 1: scenarios that set none keep the digest that their runs have recorded."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "pue" or value != 1.0}
+
+
+class PriceSettings(Config):
+    """Egress prices, USD per 1e9 bytes: pair `a > b` before source domain before default."""
+
+    default: NotNegative
+    sources: dict[str, NotNegative] = Field(default_factory=dict)
+    pairs: dict[str, NotNegative] = Field(default_factory=dict)
+
+    def price(self, src: str, dst: str) -> float:
+        """USD per gigabyte from domain `src` to `dst`."""
+        return self.pairs.get(f"{src} > {dst}", self.sources.get(src, self.default))
+
+
+class ClusterSettings(Config):
+    """The domains and the price of a gigabyte between them."""
+
+    hardware: HardwareSettings
+    domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
+    usd_per_gb: PriceSettings
+
+
+class ControlSettings(Config):
+    """When the controller decides, how long it may take and how far ahead it is told to look."""
+
+    period_s: Positive
+    change_threshold: Positive = 0.25  # relative move of a filtered bandwidth since the last decision
+    horizons_s: Annotated[tuple[NotNegative, ...], Field(min_length=1)] = (0, 60, 300, 600, 1800)
+    deadline_s: Positive = 2.0
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "ControlSettings":
+        if self.horizons_s[0] != 0 or list(self.horizons_s) != sorted(set(self.horizons_s)):
+            raise ValueError("horizons_s starts with 0 (the present) and ascends")
+        return self
+
+
+class TelemetrySettings(Config):
+    """How the controller learns of a link: sampled each period, noisy, late."""
+
+    period_s: Positive = 30
+    delay_s: NotNegative = 1
+    noise: NotNegative = 0.03  # standard deviation of the log of a sample
+
+
+class MovingSettings(Config):
+    """What a change of plan costs: copying over the links, then a restart; see `twin.execution`."""
+
+    mode: Literal["stop_and_copy", "pre_copy"] = "stop_and_copy"
+    # pre_copy: share of a copy that every iteration makes stale; 2 bytes of gradient for 14 of state
+    stale_share: Annotated[float, Field(gt=0, le=1)] = 2 / 14
+    restart_s: NotNegative = 11.35
+    bytes_per_parameter: Positive = 14
+    checkpoint_s: Positive = 1800  # a failure of GPUs loses the work since the last multiple of it
+
+
+class SubmittedJob(Config):
+    """One of several jobs; what is left out is that of the scenario."""
+
+    name: Annotated[str, Field(min_length=1)]
+    submit_s: NotNegative = 0
+    priority: int = 0  # the greater one takes GPUs from the smaller
+    model: str | None = None
+    job: JobSettings | None = None
+    tokens: Count | None = None  # to train before it leaves; to the end of the run by default
+
+
+class Arrivals(Config):
+    """Jobs from the table `jobs` of a data set of the lake, in the order of submission.
+
+    The work of a job is its GPU time, not its duration: GPUs x duration x `tokens_per_gpu_s`. Time 0 is the
+    submission of the first job taken. With `spread_s` the last one is submitted so many seconds later, and
+    all in between keep their proportions; dividing it by 1.2 is 20 % more load.
+    """
+
+    dataset: str
+    count: Count
+    tokens_per_gpu_s: Positive
+    skip: Annotated[int, Field(ge=0)] = 0  # jobs before the first one taken
+    at_least_gpus: Count = 1  # smaller jobs are left out
+    spread_s: Positive | None = None  # as the trace has it by default
+    # what jobs of so many GPUs and more train; the scenario's model by default
+    models: dict[Count, str] = Field(default_factory=dict)
+    urgent: tuple[str, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
+
+
+class Weights(Config):
+    """Weights of the objective; they sum to 1. Speed alone unless something else is asked for: that is what
+    the bound, and so regret, counts."""
+
+    efficiency: NotNegative = 1.0
+    utilisation: NotNegative = 0.0
+    cost: NotNegative = 0.0
+
+    @model_validator(mode="after")
+    def _one(self) -> "Weights":
+        if abs(sum(self.vector) - 1) > 1e-9:
+            raise ValueError(f"efficiency + utilisation + cost must be 1, not {sum(self.vector):g}")
+        return self
+
+    @property
+    def vector(self) -> tuple[float, float, float]:
+        """(w1, w2, w3)."""
+        return (self.efficiency, self.utilisation, self.cost)
+
+    @property
+    def note(self) -> tuple[str, ...]:
+        """What to say beside results where not speed alone was asked for."""
+        if self.efficiency == 1:
+            return ()
+        asked = f"{self.efficiency:g}, {self.utilisation:g}, {self.cost:g}"
+        told = "regret counts tokens alone, so that whoever follows these weights has some"
+        return (f"weights {asked} of efficiency, utilisation and cost; {told}",)
+
+
+class Scenario(Config):
+    """One world to train in: cluster x model x WAN x control x what goes wrong."""
+
+    name: str
+    about: str = ""
+    model: str
+    job: JobSettings
+    cluster: ClusterSettings
+    wan: WanSettings
+    control: ControlSettings
+    telemetry: TelemetrySettings = TelemetrySettings()
+    moving: MovingSettings = MovingSettings()
+    outages: tuple[Outage, ...] = ()
+    link_changes: tuple[LinkChange, ...] = ()
+    gpu_faults: tuple[GpuFault, ...] = ()
+    node_failures: NodeFailures | None = None
+    fault_trace: FaultTrace | None = None
+    slowdowns: tuple[Slowdown, ...] = ()
+    jitter: JitterSettings | None = None
+    jobs: tuple[SubmittedJob, ...] = ()
+    arrivals: Arrivals | None = None
+    perturbation: Perturbation = Perturbation()
+    # constants of the cost models that `twin calibrate` fitted: a digest (or its beginning), or `latest`
+    calibration: str | None = None
+    weights: Weights = Weights()
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Domain names in index order."""
+        return tuple(domain.name for domain in self.cluster.domains)
+
+    @property
+    def several_jobs(self) -> bool:
+        """Whether jobs are listed or arrive, instead of one alone."""
+        return bool(self.jobs) or self.arrivals is not None
+
+    @model_validator(mode="after")
+    def _names_known(self) -> "Scenario":
+        known = self.domains
+        if len(set(known)) != len(known):
+            raise ValueError("cluster.domains: a domain name appears twice")
+        jobs = [job.name for job in self.jobs]
+        if len(set(jobs)) != len(jobs):
+            raise ValueError("jobs: a name appears twice")
+        if self.jobs and self.arrivals is not None:
+            raise ValueError("jobs come from `jobs` or from `arrivals`, not from both")
+        for where, name in self._named():
+            if name not in known:
+                raise ValueError(f"{where} names the unknown domain {name!r}{suggestion(name, known)}")
+        return self
+
+    def _named(self) -> list[tuple[str, str]]:
+        """Every place that names a domain, with the name."""
+        prices = self.cluster.usd_per_gb
+        named = [("cluster.usd_per_gb.sources", name) for name in prices.sources]
+        named += [("wan.sites", name) for name in self.wan.sites]
+        for what, source in self.wan.sources:
+            named += [(f"wan.{what}.sites", name) for name in source.sites]
+        for where, pairs in (("cluster.usd_per_gb.pairs", prices.pairs), ("wan.rtt_s", self.wan.rtt_s)):
+            for key in pairs:
+                parts = key.split(" > ")
+                if len(parts) != 2:
+                    raise ValueError(f"{where}: write a pair as 'a > b', not {key!r}")
+                named += [(where, part) for part in parts]
+        for outage in self.outages:
+            named += [("outages", outage.src), ("outages", outage.dst)]
+        for change in self.link_changes:
+            named += [("link_changes", end) for end in (change.src, change.dst) if end != "*"]
+        named += [("gpu_faults", fault.domain) for fault in self.gpu_faults]
+        return named + [("slowdowns", slow.domain) for slow in self.slowdowns]

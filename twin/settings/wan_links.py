@@ -1,0 +1,71 @@
+"""What a scenario says of the links between its domains: the data sets and the modelling steps."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from ingest.core.config import Config
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class SourceSettings(Config):
+    """A data set that one property of the links is taken from."""
+
+    dataset: str
+    file: str | None = None  # only the samples of this file, where a set holds several grids
+    sites: dict[str, str] = Field(default_factory=dict)  # domain -> site name in the data set
+
+
+class WanSettings(Config):
+    """Where the links come from and the modelling steps between a sample and an available bandwidth.
+
+    Either one data set gives the samples (`dataset`), or the level of one is multiplied with the relative
+    variation of another (`level`, `variation`). Available bandwidth = min(cap, streams x sample / streams of
+    the sample); samples of kind `available` are taken as they are. One-way latency = half the round trip:
+    that of `rtt`, else the sample's own, else the declared `rtt_s` of the pair or `default_rtt_s`.
+    """
+
+    dataset: str | None = None
+    level: SourceSettings | None = None  # median bandwidth of each link, with the streams of its samples
+    variation: SourceSettings | None = None  # sample / mean of its link over the training share
+    rtt: SourceSettings | None = None  # median round trip of each link, in place of that of the samples
+    cap: SourceSettings | None = None  # median bandwidth of each link as measured, on top of `cap_bps`
+    stretch: Positive = 1.0  # of the time axis, where the spacing of samples is an assumption anyway
+    streams: Count
+    sample_streams: Count = 1  # of a sample that does not say
+    min_duration_s: NotNegative = 0  # shorter measurements are left out
+    cap_bps: Positive
+    sites: dict[str, str] = Field(
+        default_factory=dict
+    )  # domain -> site name in the data set, where they differ
+    rtt_s: dict[str, Positive] = Field(default_factory=dict)  # "a > b", either direction
+    default_rtt_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "WanSettings":
+        if (self.dataset is None) != (self.level is not None and self.variation is not None) or (
+            self.dataset is not None and (self.level or self.variation)
+        ):
+            raise ValueError("name either dataset, or level and variation")
+        return self
+
+    @property
+    def title(self) -> str:
+        """The data set, or the two that are multiplied."""
+        if self.level is None or self.variation is None:
+            return self.dataset or ""
+        return f"{self.level.dataset} x {self.variation.dataset}"
+
+    @property
+    def sources(self) -> tuple[tuple[str, SourceSettings], ...]:
+        """The data sets of a recipe, by what is taken from them."""
+        named = {"level": self.level, "variation": self.variation, "rtt": self.rtt, "cap": self.cap}
+        return tuple((what, source) for what, source in named.items() if source is not None)
+
+    def replaced(self, dataset: str) -> "WanSettings":
+        """The same links from one data set alone: it gives everything that the recipe gave."""
+        recipe = dict.fromkeys(("level", "variation", "rtt", "cap"))
+        return self.model_copy(update={**recipe, "dataset": dataset, "stretch": 1.0})

@@ -1,0 +1,217 @@
+"""Facts about training and what it uses up, made in one place so that they add up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.estimate.resource_use import PlanCosts, egress_usd, plan_costs, triples
+from twin.estimate.estimator import Estimator
+from twin.network.link_state import Pair
+from twin.core.plan import Plan, to_json
+
+Emit = Callable[[str, dict[str, Any]], None]
+Measured = Callable[[NDArray[np.float64]], None]
+"""Told of iterations: their mean computing time over nominal (K,), NaN for a domain that computed nothing."""
+MAX_RUNS = 1000
+"""Different durations in one `iteration_done`; more are split, so that no payload grows without bound."""
+
+
+class Ledger:
+    """Batches complete iterations and charges pauses and losses to the plan in force."""
+
+    def __init__(self, estimator: Estimator, emit: Emit, measured: Measured = lambda ratio: None) -> None:
+        self._estimator = estimator
+        self._emit = emit
+        self._measured = measured
+        self._nominal_ns = np.zeros(estimator.cluster.size)  # computing time of an iteration at nominal speed
+        self._timed, self._timed_extra_ns = 0, np.zeros(estimator.cluster.size)
+        self._costs: PlanCosts | None = None
+        self._runs: list[list[int]] = []
+        self._start_ns = self._stalled_ns = 0
+        self._extra_ns = np.zeros(estimator.cluster.size)  # computing time of the batch beyond the usual
+        self._completed = self._rolled_back = self._saved = 0
+        self._each = estimator.tokens_per_iteration
+        self._tokens = self._saved_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        """Trained so far: every complete iteration, less those that a failure took back."""
+        return self._tokens
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """What an iteration of the plan in force is worth."""
+        return self._each
+
+    def checkpoint(self) -> None:
+        """All work up to now is safe."""
+        self._saved, self._saved_tokens = self._completed - self._rolled_back, self._tokens
+
+    def roll_back(self) -> tuple[int, int]:
+        """Fall back to the last checkpoint. Returns: iterations and tokens that were lost."""
+        lost, tokens = self._completed - self._rolled_back - self._saved, self._tokens - self._saved_tokens
+        self._rolled_back += lost
+        self._tokens = self._saved_tokens
+        return lost, tokens
+
+    def use(self, plan: Plan, slowdown: NDArray[np.float64]) -> None:
+        """From now on iterations and time are those of `plan` at this compute slowdown."""
+        self.flush()
+        self._costs = plan_costs(self._estimator, plan, slowdown)
+        self._each = self._estimator.tokens(plan)
+        nominal = plan_costs(self._estimator, plan, np.ones_like(slowdown)).compute_ns
+        self._nominal_ns = np.array(nominal, np.float64)
+
+    def measure(self) -> None:
+        """Tell `measured` of the iterations since the last time."""
+        if self._timed and self._costs is not None:
+            computed_ns = np.array(self._costs.compute_ns) + self._timed_extra_ns / self._timed
+            pace = np.full_like(computed_ns, np.nan)
+            self._measured(np.divide(computed_ns, self._nominal_ns, out=pace, where=self._nominal_ns > 0))
+        self._timed, self._timed_extra_ns = 0, np.zeros_like(self._nominal_ns)
+
+    @property
+    def completed(self) -> int:
+        """Iterations completed so far, taken back or not."""
+        return self._completed
+
+    def iterated(
+        self,
+        count: int,
+        start_ns: int,
+        duration_ns: int,
+        stalled_ns: int,
+        extra_ns: NDArray[np.float64] | None = None,
+    ) -> None:
+        """`count` iterations of equal duration were completed, the first one began at `start_ns`.
+
+        `extra_ns` (K,): what each domain computed longer than usual in each of them; None: as usual.
+        """
+        if len(self._runs) >= MAX_RUNS:
+            self.flush()
+        if not self._runs:
+            self._start_ns = start_ns
+        if self._runs and self._runs[-1][1] == duration_ns:
+            self._runs[-1][0] += count
+        else:
+            self._runs.append([count, duration_ns])
+        self._timed += count
+        if extra_ns is not None:
+            self._extra_ns += count * extra_ns
+            self._timed_extra_ns += count * extra_ns
+        self._stalled_ns += stalled_ns
+        self._completed += count
+        self._tokens += count * self._each
+
+    def flush(self) -> None:
+        """Tell the complete iterations that were not told yet."""
+        self.measure()
+        if not self._runs:
+            return
+        runs, costs = self._runs, self._costs
+        assert costs is not None, "iterations without a plan"
+        count = sum(n for n, _ in runs)
+        spent_ns = sum(n * ns for n, ns in runs)
+        wan = {pair: count * size for pair, size in costs.wan_bytes.items()}
+        extra_ns = np.rint(self._extra_ns).astype(np.int64).tolist()
+        compute_ns = [count * ns + more for ns, more in zip(costs.compute_ns, extra_ns, strict=True)]
+        payload = {
+            "count": count,
+            "first": self._completed - count,
+            "start_ns": self._start_ns,
+            "durations": runs,
+            "tokens": count * self._each,
+            "stalled_ns": self._stalled_ns,
+            "compute_ns": compute_ns,
+            "active_ns": [spent_ns if n else 0 for n in costs.gpus],
+            "gpu_compute_ns": sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True)),
+            "wan_bytes": triples(wan),
+            **self._charge(spent_ns, wan, self._busy(compute_ns, count)),
+        }
+        self._runs, self._stalled_ns = [], 0
+        self._extra_ns[:] = 0
+        self._emit("iteration_done", payload)
+
+    def _busy(self, compute_ns: list[int], count: int) -> float:
+        """How many usual iterations the computation of the batch amounts to, GPU time by GPU time."""
+        costs = self._costs
+        if not self._extra_ns.any() or costs is None or not costs.gpu_compute_ns:
+            return count
+        spent = sum(n * ns for n, ns in zip(costs.gpus, compute_ns, strict=True))
+        return spent / costs.gpu_compute_ns
+
+    def copied(self, number: int, start_ns: int, copied_ns: int, moved: dict[Pair, int]) -> None:
+        """Round `number` of a copy ahead of a move, begun at `start_ns`, is over; training went on."""
+        self.flush()
+        payload = {
+            "round": number,
+            "start_ns": start_ns,
+            "copied_ns": copied_ns,
+            "moved_bytes": triples(moved),
+            **self._charge(0, moved),
+        }
+        self._emit("state_copied", payload)
+
+    def applied(
+        self, plan: Plan, start_ns: int, pause_ns: int, restart_ns: int, moved: dict[Pair, int]
+    ) -> None:
+        """`plan`, already in use, takes effect after a pause that began at `start_ns`."""
+        assert self._costs is not None
+        payload = {
+            "plan": to_json(plan),
+            "gpus": list(self._costs.gpus),
+            "started_ns": start_ns,
+            "pause_ns": pause_ns,
+            "restart_ns": restart_ns,
+            "moved_bytes": triples(moved),
+            **self._charge(pause_ns, moved),
+        }
+        self._emit("plan_applied", payload)
+
+    def lost(
+        self,
+        reason: str,
+        start_ns: int,
+        lost_ns: int,
+        *,
+        stalled_ns: int = 0,
+        done: tuple[int, int] | None = None,
+        moved: dict[Pair, int] | None = None,
+        charged: bool = True,
+    ) -> None:
+        """Time went by without a complete iteration; `done`: the fraction of one that was done in vain.
+
+        `charged`: the plan in force held its GPUs meanwhile.
+        """
+        if lost_ns == 0:
+            return
+        self.flush()
+        wan: dict[Pair, int] = {}
+        if done is not None and self._costs is not None:
+            wan = {pair: size * done[0] // done[1] for pair, size in self._costs.wan_bytes.items()}
+        vain = None if done is None else done[0] / done[1]
+        payload = {
+            "reason": reason,
+            "start_ns": start_ns,
+            "lost_ns": lost_ns,
+            "stalled_ns": stalled_ns,
+            "wan_bytes": triples({pair: size for pair, size in wan.items() if size}),
+            "moved_bytes": triples(moved or {}),
+            **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, vain),
+        }
+        if reason == "moving" and self._costs is not None:
+            payload["gpus"] = list(self._costs.gpus)  # of the plan that never took effect
+        self._emit("time_lost", payload)
+
+    def _charge(self, held_ns: int, sent: dict[Pair, int], iterations: float | None = None) -> dict[str, Any]:
+        costs = self._costs
+        if costs is None:
+            return {"egress_usd": 0.0, "gpu_ns": 0, "gpu_usd": 0.0, "energy_j": 0.0}
+        return {
+            "egress_usd": float(egress_usd(self._estimator.cluster, sent)),
+            "gpu_ns": held_ns * costs.gpu_count,
+            "gpu_usd": costs.gpu_usd(held_ns),
+            "energy_j": costs.energy_j(held_ns, iterations),
+        }
