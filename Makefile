@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons test check fuzz results reliability soak clean
+.PHONY: demo comparisons test check docs pages fuzz results reliability soak clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -42,28 +42,37 @@ comparisons:
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(READY)
+check: $(READY) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation as a site; dead links and unknown references are errors.
+docs: $(READY)
+	$(BIN)/sphinx-build -W -n -q --keep-going -c docs . .docs-site
+
+# Pages and pictures that are made from the code; tests fail while one is stale.
+pages: $(READY)
+	for page in api commands estimate scenario; do $(BIN)/python -m tests.support.$${page}_page || exit 1; done
+	$(BIN)/python docs/draw_code_map.py
+
 # Every reader against damaged files, 5,000 each: ten minutes.
 fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 
-# Policies against each other and the bound, as docs/results.md: an hour and three quarters the first time.
+# Policies against each other and the bound, as docs/measured/results.md: an hour and three quarters the first time.
 results: $(READY)
 	$(BIN)/python -m benchmarks.results --minutes 90
 
-# The figures of every change, as docs/reliability.md: half an hour on a machine that does nothing else.
+# The figures of every change, as docs/measured/reliability.md: half an hour on a machine that does nothing else.
 reliability: $(READY)
-	$(BIN)/python -m benchmarks.reliability
+	$(BIN)/python -m benchmarks.replay.reliability
 
 # The figures of a night: kills, faults, flips and cuts times 100, a run of ten million events, the queries on it.
 soak: $(READY)
-	$(BIN)/python -m benchmarks.reliability --effort 100 --events 10000000 --out .twin/soak.md
-	$(BIN)/python -m benchmarks.sql --events 10000000
+	$(BIN)/python -m benchmarks.replay.reliability --effort 100 --events 10000000 --out .twin/soak.md
+	$(BIN)/python -m benchmarks.replay.sql --events 10000000
 
 clean:
-	rm -rf .venv .twin
+	rm -rf .venv .twin .docs-site

@@ -1,4 +1,4 @@
-"""The `twin` command: the group, and what becomes of failures; heavy imports wait until a command runs."""
+"""The `twin` command: the group, and its exit codes; heavy imports wait until a command runs."""
 
 import atexit
 import json
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from commands import estimating as asking, data, inspecting as reading, replaying, training
+from commands import data, estimating, inspecting, replaying, training
 from commands.output import Output, shared_options
 from ingest.core.errors import TwinError
 
@@ -46,16 +46,16 @@ for command in (
     *(data.ingest, data.fetch, data.traces, data.synth),
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
-    *(reading.sql, reading.audit, reading.compact, reading.report, reading.trace),
+    *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
     training.retrain,
-    *(reading.status, training.policies),
-    *(asking.config, asking.profile, asking.estimate, asking.calibrate),
+    *(inspecting.status, training.policies),
+    *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
 ):
     twin.add_command(command)
 
 
 def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
-    """Tell the user what went wrong, in a line, and leave with the error's exit code."""
+    """Prints the error in a line and exits with its code."""
     message = str(error)
     if isinstance(error, click.ClickException):
         message = error.format_message()
@@ -92,7 +92,7 @@ def process() -> None:
     """The `twin` process: `main`, and its exit code whatever the libraries do while they are taken down.
 
     Arrow's pool of threads now and then aborts the process in the end ("terminate called without an active
-    exception", about one time in a thousand), which would replace a verdict that has been told by -6. So the
+    exception", about one time in a thousand), which would replace the exit code of a verdict by -6. So the
     process ends when everything of Python is done, without taking native libraries down.
     """
     code = 1

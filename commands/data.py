@@ -1,4 +1,4 @@
-"""Measurements: into the lake, fetched, listed, written again."""
+"""Commands on measurements: ingest, fetch, list and plot, synthetic traces."""
 
 import sys
 from contextlib import suppress
@@ -22,15 +22,17 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
       twin ingest traces/
       twin ingest --follow measured/
     """
+    from commands.show import data
     from ingest.pipeline.ingest import ingest as read
-    from commands.show import data as show
 
     if following:
         follow(out, paths)
         return
     with out.console.progress() as progress:
         report = read(paths, out.store, progress)
-    out.show(report.to_json(), lambda console: show.ingest(console, report))
+    for problem in report.plugin_problems:
+        out.console.note(problem)
+    out.show(report.to_json(), lambda console: data.ingest(console, report))
     if report.rejected_sets:
         for name in report.rejected_sets:
             out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
@@ -38,15 +40,18 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
 
 
 def follow(out: Output, paths: tuple[Path, ...]) -> None:
-    """`twin ingest --follow`: until Ctrl-C, then what was taken."""
+    """`twin ingest --follow`: reads until Ctrl-C, then shows the totals."""
+    from commands.show import data
     from ingest.pipeline import follow as following
-    from commands.show import data as show
+    from ingest.readers import registry
 
+    for problem in registry.plugin_problems():
+        out.console.note(problem)
     done = following.Followed()
     out.console.note("taking in what is added; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
-        following.follow(paths, out.store, told=out.console.note, into=done)
-    out.show(done.to_json(), lambda console: show.followed(console, done))
+        following.follow(paths, out.store, notify=out.console.note, into=done)
+    out.show(done.to_json(), lambda console: data.followed(console, done))
 
 
 @command
@@ -62,19 +67,19 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
       twin fetch --list
       twin fetch skyplane-grids
     """
+    from commands.show import data
     from ingest.public import catalogue
     from ingest.public import fetch as fetching
-    from commands.show import data as show
 
     if listed == (name is not None):
         raise UsageError("say the NAME of a data set, or --list")
     if name is None:
         found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
-        out.show(found, lambda console: show.catalogue(console, found))
+        out.show(found, lambda console: data.catalogue(console, found))
         return
     with out.console.progress() as progress:
         done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
-    out.show(done.to_json(), lambda console: show.fetched(console, done))
+    out.show(done.to_json(), lambda console: data.fetched(console, done))
 
 
 @command
@@ -93,14 +98,14 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
       twin traces my-links --drop
       twin traces cloudpilot-iperf3 --plot out.svg
     """
+    from commands.show import data
     from ingest.lake import lake, summary
-    from commands.show import data as show
 
     if (plot is not None) + drop != (name is not None):
         raise UsageError("NAME belongs to --plot FILE or to --drop, one of them")
     if name is not None and drop:
         held = lake.drop(out.store, name)
-        out.show(held.to_json(), lambda console: show.dropped(console, held))
+        out.show(held.to_json(), lambda console: data.dropped(console, held))
         return
     if name is not None and plot is not None:
         from ingest.core import durable
@@ -111,7 +116,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         out.show(drawn, lambda console: console.line(str(plot)))
         return
     found = summary.summarise(out.store).to_json()
-    out.show(found, lambda console: show.traces(console, found))
+    out.show(found, lambda console: data.traces(console, found))
 
 
 @command

@@ -1,4 +1,4 @@
-"""Answers without a replay: scenarios resolved, cases estimated, constants measured and fitted."""
+"""Commands without a replay: resolve a scenario, estimate cases, measure and fit constants."""
 
 import sys
 from pathlib import Path
@@ -72,7 +72,7 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 def estimate(out: Output, cases: Path, column: str | None, target: str | None, number: int | None) -> None:
     """Answer a table of cases, CSV or YAML, without a replay.
 
-    Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/estimate.md.
+    Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/guides/estimate.md.
 
     \b
     Examples:
@@ -80,22 +80,22 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
       twin estimate cases.csv --solve wan_bps --target utilisation=0.8
     """
     from commands.show import estimate as show
-    from twin.cases import case_batch as ask
+    from twin.cases import table_answers
     from twin.cases.inverse import Target
 
     if (column is None) != (target is None):
         raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
-    constants = ask.constants_of(out.store)
+    constants = table_answers.constants_of(out.store)
     if number is not None:
-        case, told = ask.explain_row(cases, number, constants)
-        body = ask.explained_json(case, told)
+        case, explained = table_answers.explain_row(cases, number, constants)
+        body = table_answers.explained_json(case, explained)
         out.show(body, lambda console: show.explained(console, body))
         return
     if column is not None and target is not None:
-        solved = ask.invert(cases, column, Target.parse(target), constants)
+        solved = table_answers.invert(cases, column, Target.parse(target), constants)
         out.show(solved.to_json(), lambda console: show.solutions(console, solved))
         sys.exit(0 if solved.ok else 1)
-    found = ask.estimate(cases, constants)
+    found = table_answers.estimate(cases, constants)
     out.show(found.to_json(), lambda console: show.answers(console, found))
     sys.exit(0 if found.ok else 1)
 
@@ -110,10 +110,10 @@ def calibrate(out: Output) -> None:
     """
     from commands.show import estimate as show
     from twin.calibration.calibrate import calibrate as fit
-    from twin.calibration.uncalibrated import unfitted
+    from twin.calibration.uncalibrated import uncalibrated
 
     found = fit(out.store)
     found.save(out.store)
-    left = [one.to_json() for one in unfitted(out.store, found)]
+    left = [one.to_json() for one in uncalibrated(out.store, found)]
     body = {**found.to_json(), "digest": found.digest, "unfitted": left}
     out.show(body, lambda console: show.calibration(console, body))

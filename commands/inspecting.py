@@ -1,4 +1,4 @@
-"""What is in the store: asked in SQL, audited, compacted, told as a page, a trace or a summary."""
+"""Commands on the content of the store: SQL, audit, compaction, report, trace, status."""
 
 import json
 import os
@@ -28,18 +28,18 @@ def sql(out: Output, statement: str, form: Any) -> None:
     \b
     Example: twin sql "select run, count(*) from decisions group by run"
     """
-    from replay.sql import query as engine
+    from replay.sql import query
 
     if statement.strip() == "describe":
-        click.echo(engine.describe())
+        click.echo(query.describe())
         return
-    answer = engine.query(out.store, statement, note=out.console.note)
+    answer = query.query(out.store, statement, note=out.console.note)
     if out.as_json:
-        rows = json.loads(engine.render(answer, "json"))
+        rows = json.loads(query.render(answer, "json"))
         click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
         return
     room = (os.get_terminal_size().columns or None) if sys.stdout.isatty() else None
-    sys.stdout.buffer.write(engine.render(answer, form, room))
+    sys.stdout.buffer.write(query.render(answer, form, room))
     sys.stdout.buffer.flush()
 
 
@@ -67,16 +67,16 @@ def audit(
     \b
     Example: twin audit latest
     """
-    from replay.audit import audit as auditor
-    from replay.store import run_index as runs
-    from commands.show import decision as show_decision
-    from replay.audit import signing
+    from commands.show import decision
     from commands.show import run as show
+    from replay.audit import audit as auditor
+    from replay.audit import signing
     from replay.log.quarantine import quarantine
+    from replay.store import run_index
 
-    run_id = runs.find(out.store, run)
+    run_id = run_index.find(out.store, run)
     if aside:
-        moved = quarantine(runs.folder(out.store, run_id))
+        moved = quarantine(run_index.folder(out.store, run_id))
         out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
         return
     if public is not None:
@@ -84,11 +84,11 @@ def audit(
     if number is not None:
         found = auditor.decision(out.store, run_id, number)
 
-        def tell(console: "Console") -> None:
-            show_decision.decision(console, found)
-            show_decision.seen(console, found)
+        def render(console: "Console") -> None:
+            decision.decision(console, found)
+            decision.seen(console, found)
 
-        out.show(found.to_json(), tell)
+        out.show(found.to_json(), render)
         sys.exit(0 if found.reproduced else 3)
     with out.console.progress() as progress:
         report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)
@@ -109,14 +109,14 @@ def compact(out: Output, run: str) -> None:
     \b
     Example: twin compact latest
     """
-    from replay.log import compaction
-    from replay.store import run_index as runs
-    from replay.sql import query as sql
     from commands.show import run as show
+    from replay.log import compaction
+    from replay.sql import query
+    from replay.store import run_index
 
-    run_id = runs.find(out.store, run)
-    done = compaction.compact(runs.folder(out.store, run_id))
-    sql.keep(out.store, run_id)
+    run_id = run_index.find(out.store, run)
+    done = compaction.compact(run_index.folder(out.store, run_id))
+    query.keep(out.store, run_id)
     result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
     out.show(result, lambda console: show.compacted(console, run_id, done))
 
@@ -140,20 +140,20 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
       twin report latest --compare --vs tri-7b-static
     """
     from replay.report import page as writer
-    from replay.store import run_index as runs
+    from replay.store import run_index
 
-    run_id = runs.find(out.store, run)
+    run_id = run_index.find(out.store, run)
     with out.console.progress() as progress:
         comparison = None
         if compare:
-            from replay.bench.comparison import beside
+            from replay.bench.comparison import stored_runs_of_world
 
-            comparison = beside(out.store, run_id, progress=progress)
+            comparison = stored_runs_of_world(out.store, run_id, progress=progress)
         versus = None
         if other is not None:
             from replay.run.whatif import pair
 
-            versus = pair(out.store, runs.find(out.store, other), run_id)
+            versus = pair(out.store, run_index.find(out.store, other), run_id)
         path = writer.write(out.store, run_id, page, comparison, versus)
     result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
     out.show(result, lambda console: console.line(str(path)))
@@ -173,16 +173,16 @@ def trace(out: Output, run: str, start: float, end: float | None, file: Path) ->
     \b
     Example: twin trace latest --from 600 --to 660 --out trace.json
     """
-    from replay.store import run_index as runs
-    from replay.report import chrome_trace as tracing
+    from replay.report import chrome_trace
+    from replay.store import run_index
 
-    run_id = runs.find(out.store, run)
+    run_id = run_index.find(out.store, run)
     with out.console.progress() as progress:
-        made = tracing.write(
+        made = chrome_trace.write(
             out.store, run_id, file, from_s=start, to_s=start + 60 if end is None else end, progress=progress
         )
-    told = f"{made.iterations} iterations, {made.events:,} events: {made.path}; Perfetto opens it"
-    out.show(made.to_json(), lambda console: console.line(told))
+    line = f"{made.iterations} iterations, {made.events:,} events: {made.path}; Perfetto opens it"
+    out.show(made.to_json(), lambda console: console.line(line))
 
 
 @command
@@ -194,7 +194,7 @@ def status(out: Output) -> None:
     Example: twin status
     """
     from commands.show import status as show
-    from replay.metrics import store_status as state
+    from replay.metrics import store_status
 
-    found = state.status(out.store).to_json()
+    found = store_status.status(out.store).to_json()
     out.show(found, lambda console: show.status(console, found))

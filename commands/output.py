@@ -1,4 +1,4 @@
-"""What every command has: `--store`, `--json`, and one place where results go."""
+"""Parts of every command: `--store`, `--json`, and one place for results."""
 
 import json
 import os
@@ -16,7 +16,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class Output:
-    """Where results go: rich text for people, or one JSON object for programs."""
+    """The sink of results: rich text for people, or one JSON object for programs."""
 
     def __init__(self) -> None:
         self.store = Path(os.environ.get("TWIN_STORE") or ".twin")

@@ -1,4 +1,4 @@
-"""Policies in worlds: one run, a logged run again, what its log tells of others, and many side by side."""
+"""Commands that run policies: one run, a re-run, off-policy estimates, benches."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -78,42 +78,43 @@ def replay(
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
-    from replay.run import scenario_overrides as options, runner
-    from replay.store import run_index as runs
     from commands.show import run as show
+    from replay.run import runner, scenario_overrides
+    from replay.store import run_index
 
-    refuse_strangers("--run" if logged else "--resume" if resume else "")
+    refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
     refuse_checkpoint(policy, checkpoint)
     if logged is not None:
-        again(out, logged, policy, checkpoint, from_decision, until, links)
+        replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links)
         return
     cut = cut_of(begin, end)
     with out.console.progress() as progress:
         if resume:
-            done = runner.resume(out.store, runs.find(out.store, resume), progress=progress)
+            done = runner.resume(out.store, run_index.find(out.store, resume), progress=progress)
         else:
             done = runner.run(
-                out.store, policy=policy or "hippo", scenario=options.scenario(scenario, weights, links),
-                dataset=dataset, window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
+                out.store, policy=policy or "hippo",
+                scenario=scenario_overrides.scenario(scenario, weights, links), dataset=dataset,
+                window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
                 enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
 
 
-OF_NEW = {
+SETTLED = {
     "scenario", "dataset", "window", "begin", "end", "engine", "seed", "weights", "deadline", "resume",
 }  # fmt: skip
 """Options of `twin replay` that a logged run has settled."""
-STRANGERS = {
-    "--run": OF_NEW,
-    "--resume": (OF_NEW - {"resume"}) | {"policy", "links", "checkpoint", "from_decision", "until"},
+MEANINGLESS = {
+    "--run": SETTLED,
+    "--resume": (SETTLED - {"resume"}) | {"policy", "links", "checkpoint", "from_decision", "until"},
     "": {"from_decision", "until"},
 }
 """Options that have no meaning beside --run, beside --resume, and in a new run."""
 
 
-def refuse_strangers(mode: str) -> None:
-    """Say which option does not go with the way of replaying, in place of passing it over.
+def refuse_meaningless_options(mode: str) -> None:
+    """Refuses an option that has no meaning in this mode.
 
     Raises:
         UsageError: one was given that has no meaning there.
@@ -121,20 +122,20 @@ def refuse_strangers(mode: str) -> None:
     context = click.get_current_context()
     for param in context.command.params:
         given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if given and param.name in STRANGERS[mode]:
+        if given and param.name in MEANINGLESS[mode]:
             what = f"does not go with {mode}, which keeps what the run was started with"
             raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
 
 
 def cut_of(begin: str | None, end: str | None) -> Any:
-    """The `Cut` of --from and --to; None without them.
+    """The `TimeRange` of --from and --to; None without them.
 
     Raises:
         UsageError: one is no time, or --window is given beside them.
     """
-    from twin.traces.time_range import Cut
+    from twin.traces.time_range import TimeRange
 
-    cut = Cut.parse(begin, end)
+    cut = TimeRange.parse(begin, end)
     source = click.get_current_context().get_parameter_source("window")
     if cut is not None and source is ParameterSource.COMMANDLINE:
         raise UsageError("--window does not go with --from and --to, which say themselves what is replayed")
@@ -142,7 +143,7 @@ def cut_of(begin: str | None, end: str | None) -> Any:
 
 
 def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
-    """Say that a policy has no weights, in place of passing over the checkpoint that was named for it.
+    """Refuses a checkpoint for a policy that has no weights.
 
     Raises:
         UsageError: it is not learned, or there is no such policy.
@@ -153,27 +154,27 @@ def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
         raise UsageError(f"--checkpoint: {policy} is not learned and takes none")
 
 
-def again(
+def replay_logged_run(
     out: Output, run: str, policy: str | None, checkpoint: str | None, decision: int | None,
     until: float | None, links: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """`twin replay --run`: the run once more, or with another policy or other links."""
-    from replay.run import scenario_overrides as options, whatif
-    from replay.audit import rerun
-    from replay.store import run_index as runs
+    """`twin replay --run`: repeats a run, as it was, or with another policy or other links."""
     from commands.show import whatif as show
+    from replay.audit import rerun
+    from replay.run import scenario_overrides, whatif
+    from replay.store import run_index
 
-    run_id = runs.find(out.store, run, branches=False)
+    run_id = run_index.find(out.store, run, branches=False)
     if policy is None and not links:
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")
         with out.console.progress() as progress:
-            same = rerun.again(out.store, run_id, until_s=until, progress=progress)
+            same = rerun.recompute(out.store, run_id, until_s=until, progress=progress)
         out.show(same.to_json(), lambda console: show.rerun(console, same))
         sys.exit(0 if same.equal else 3)
     with out.console.progress() as progress:
         found = whatif.what_if(
-            out.store, run_id, policy, links=[options.parse_link(text) for text in links],
+            out.store, run_id, policy, links=[scenario_overrides.parse_link(text) for text in links],
             checkpoint=checkpoint, from_decision=decision or 0, until_s=until, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.what_if(console, found))
@@ -187,19 +188,19 @@ def again(
 def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
     """Estimate from logs alone what another policy would have earned.
 
-    By importance sampling and doubly robust estimates; see docs/replay.md.
+    By importance sampling and doubly robust estimates; see docs/guides/replay.md.
 
     \b
     Example: twin offpolicy latest --policy mpc
     """
-    from replay.offpolicy import evaluation as estimation
-    from replay.store import run_index as runs
     from commands.show import whatif as show
+    from replay.offpolicy import evaluation
+    from replay.store import run_index
 
     refuse_checkpoint(policy, checkpoint)
-    run_ids = [runs.find(out.store, run) for run in logged]
+    run_ids = [run_index.find(out.store, run) for run in logged]
     with out.console.progress() as progress:
-        found = estimation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)
+        found = evaluation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)
     out.show(found.to_json(), lambda console: show.offpolicy(console, found))
 
 
@@ -249,58 +250,58 @@ def bench(
       twin bench -s queue --seeds 5 --load 0.8,1.2
       twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
     """
-    from policy.core import registry
-    from policy.bound.bound import ANY, PRICED
-    from replay.bench import bench as benchmark
-    from replay.bench import fronts as bench_front, result_events as bench_log, comparison as compare
     from commands.show import bench_table
-    from replay.run import scenario_overrides as options
     from commands.show import run as show
-    from replay.bench.bench_world import World
+    from policy.bound.bound import ANY, PRICED
+    from policy.core import registry
+    from replay.bench import bench as benchmark
+    from replay.bench import comparison, fronts, result_events
+    from replay.bench.world import BenchWorld
+    from replay.run import scenario_overrides
 
-    chosen = policies or compare.DEFAULT_POLICIES
+    chosen = policies or comparison.DEFAULT_POLICIES
     if not any(registry.entry(name).learned for name in chosen):
         refuse_checkpoint(chosen[0], checkpoint)
-    told = [options.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
-    worlds = [World.of(scenario, dataset, window, engine, seed) for scenario in told]
-    noises = options.parse_noises(perturb) if perturb else ()
-    loads = options.parse_loads(load) if load else ()
+    overridden = [scenario_overrides.scenario(name, weights, links) for name in scenarios or ("tri-7b",)]
+    worlds = [BenchWorld.of(scenario, dataset, window, engine, seed) for scenario in overridden]
+    noises = scenario_overrides.parse_noises(perturb) if perturb else ()
+    loads = scenario_overrides.parse_loads(load) if load else ()
     if prove and not bound:
         raise UsageError("--prove is about the bound: leave --no-bound out")
     priced = ANY if prove else PRICED
     with out.console.progress() as progress:
         if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto:
-            one = compare.compare(
+            one = comparison.compare(
                 out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, priced=priced,
                 progress=progress,
             )  # fmt: skip
             found, render = one.to_json(), lambda console: show.comparison(console, one)
-            chapters = [benchmark.chapter_of(out.store, worlds[0], one)] if plots else []
+            results = [benchmark.of_comparison(out.store, worlds[0], one)] if plots else []
         else:
             result = benchmark.bench(
                 out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
-                pareto=bench_front.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
+                pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
                 jobs=jobs, progress=progress,
             )  # fmt: skip
-            verdicts = bench_log.log(out.store, result)
+            verdicts = result_events.log(out.store, result)
             found, render = (
                 {**result.to_json(), "verdicts": list(verdicts)},
                 lambda console: bench_table.bench(console, result, verdicts),
             )
-            chapters = list(result.chapters)
+            results = list(result.scenarios)
     if plots is not None:
-        found, render = with_plots(out, found, render, chapters, plots)
+        found, render = with_plots(out, found, render, results, plots)
     out.show(found, render)
 
 
 def with_plots(
-    out: Output, found: Json, render: Render, chapters: Iterable[Any], folder: Path
+    out: Output, found: Json, render: Render, results: Iterable[Any], folder: Path
 ) -> tuple[Json, Render]:
-    """Draw chapters into `folder`; what is shown, with the files that were written."""
+    """Draw the results of scenarios into `folder`; what is shown, with the files that were written."""
     from replay.bench import plots as bench_plots
     from replay.bench.chart_style import Panel
 
-    written = bench_plots.write(out.store, [Panel.of(chapter) for chapter in chapters], folder)
+    written = bench_plots.write(out.store, [Panel.of(one) for one in results], folder)
 
     def both(console: "Console") -> None:
         render(console)

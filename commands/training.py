@@ -1,4 +1,4 @@
-"""Training: Hi-PPO, once or again and again, and what came of it."""
+"""Commands that train Hi-PPO, once or on a schedule, and list policies and checkpoints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(0), default=0, help="Processes that collect rollouts.")
 @click.option("--ray", type=click.IntRange(0), default=0, help="The same over Ray (extra `ray`).")
 @click.option("--distributed", type=click.IntRange(0), default=0, help="Learners that share gradients.")
-@click.option("--lessons", multiple=True, metavar="RUN", help="Follow the decisions of this run first, too.")
+@click.option(
+    "--lessons",
+    "demonstrations",
+    multiple=True,
+    metavar="RUN",
+    help="Follow the decisions of this run first, too.",
+)
 @click.option("--live", is_flag=True, help="Show every update as it is made.")
 @click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
 @with_output
@@ -47,7 +53,7 @@ def train(
     workers: int,
     ray: int,
     distributed: int,
-    lessons: tuple[str, ...],
+    demonstrations: tuple[str, ...],
     live: bool,
     tensorboard: Path | None,
 ) -> None:
@@ -61,19 +67,19 @@ def train(
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
     """
-    from replay.run import scenario_overrides as options
-    from replay.training import training_run as training
     from commands.show import training as show
     from commands.show.live_curve import Live
+    from replay.run import scenario_overrides
+    from replay.training import train as training_run
 
-    team = training.Team(workers, ray, distributed)
+    team = training_run.Team(workers, ray, distributed)
     tell = {"tell": Live(out.console).tell} if live else {}
     use = algorithm != "toy" if activate is None else activate
     with out.console.progress() as progress:
-        done = training.train(
-            out.store, options.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
-            settings=settings, seed=seed, resume=resume, activate=use, team=team, lessons=lessons,
-            progress=progress, **tell,
+        done = training_run.train(
+            out.store, scenario_overrides.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
+            settings=settings, seed=seed, resume=resume, activate=use, team=team,
+            demonstrations=demonstrations, progress=progress, **tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.report.tensorboard import export
@@ -117,26 +123,28 @@ def retrain(
     if sum((once, every is not None, cron is not None, on_drift)) != 1:
         raise UsageError("say one of --once, --every TIME, --cron LINE, --on-drift")
     if once:
-        from replay.training import retrain as training
         from commands.show import training as show
+        from replay.training import retrain as training_run
         from twin.scenario.prepare import load
 
         with out.console.progress() as progress:
-            done = training.once(out.store, load(scenario), dataset=dataset, progress=progress).to_json()
+            done = training_run.retrain(
+                out.store, load(scenario), dataset=dataset, progress=progress
+            ).to_json()
         out.show(done, lambda console: show.retrained(console, done))
         return
-    from replay.training import schedule, scheduled_retraining as service
     from commands.show import training as show
+    from replay.training import schedule, scheduled_retraining
 
     task = schedule.WATCHED if on_drift else schedule.SCHEDULED
-    when = schedule.LOOK if every is None else every
+    when = schedule.CHECK_INTERVAL if every is None else every
     trigger = schedule.every(when) if cron is None else schedule.cron(cron)
 
     def shown(done: "RetrainResult") -> None:
         found = done.to_json()
         out.show(found, lambda console: show.retrained(console, found))
 
-    service.follow(
+    scheduled_retraining.follow(
         out.store, trigger, scenario=scenario, dataset=dataset, task=task, tell=out.console.note, show=shown
     )
 
@@ -153,7 +161,7 @@ def policies(out: Output, rollback: bool) -> None:
       twin policies --rollback
     """
     from commands.show import training as show
-    from replay.metrics import store_status as status
+    from replay.metrics import store_status
 
     if rollback:
         from replay.training.rollback import rollback as go_back
@@ -161,5 +169,5 @@ def policies(out: Output, rollback: bool) -> None:
         back = go_back(out.store)
         out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))
         return
-    found = status.policies(out.store)
+    found = store_status.policies(out.store)
     out.show(found, lambda console: show.policies(console, found))

@@ -1,6 +1,9 @@
 """Fixtures shared by all tests."""
 
+import importlib
 import signal
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,3 +27,26 @@ def shared() -> Path:
     if not (folder / "traces").is_dir():
         pytest.skip("needs the measurements in ../shared")
     return folder
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install a distribution, version 1.5: its name, a group, entry points, and modules by keyword."""
+    imported = []
+
+    def installed(name: str, group: str, points: dict[str, str], **modules: str) -> None:
+        folder = tmp_path / "site" / name
+        meta = folder / f"{name.replace('-', '_')}-1.5.dist-info"
+        meta.mkdir(parents=True)
+        (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
+        lines = [f"{point} = {target}" for point, target in points.items()]
+        (meta / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+        for module, text in modules.items():
+            (folder / f"{module}.py").write_text(text)
+            imported.append(module)
+        monkeypatch.syspath_prepend(folder)
+        importlib.invalidate_caches()
+
+    yield installed
+    for module in imported:
+        sys.modules.pop(module, None)

@@ -5,19 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.heavy_modules import HEAVY
+
 PACKAGES = ("ingest", "twin", "policy", "replay", "commands")
-HEAVY = (
-    "torch",
-    "torch_geometric",
-    "filterpy",
-    "scipy",
-    "numba",
-    "duckdb",
-    "pyarrow",
-    "polars",
-    "numpy",
-    "rich",
-)
 
 
 def imported(path: Path) -> set[str]:

@@ -1,73 +1,72 @@
-"""A benchmark as people read it: a table a scenario, wins and losses, robustness, fronts."""
+"""Prints a benchmark: a table a scenario, paired differences, robustness, load, fronts, tally."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from replay.bench.load import steadiness
 from commands.show.console import Console
 from replay.metrics.formatting import milliseconds, per_billion, per_token, percent
 
 if TYPE_CHECKING:
-    from replay.bench.result import Bench, Chapter
+    from replay.bench.result import Bench, ScenarioResult
 
 Json = dict[str, Any]
-STANDING = (
+SUMMARY_COLUMNS = (
     "policy", "worlds", "us/token", "middle half", "util", "egress USD/1e9 tok", "regret", "moves", "p99 ms",
 )  # fmt: skip
-AGAINST = (
+PAIRED_COLUMNS = (
     "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % in all (tokens)",
     "verdict", "wins", "losses", "ties",
 )  # fmt: skip
-LOAD = (
+LOAD_COLUMNS = (
     "load", "policy", "worlds", "stability", "95 % over worlds", "worst", "in the queue", "all GPUs busy",
 )  # fmt: skip
-TALLY = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
+TALLY_COLUMNS = ("policy", "base", "wins", "losses", "ties", "better", "equal", "worse")
 
 
 def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> None:
-    """Everything, a chapter a scenario, the tally last, then the runs that hold the verdicts."""
-    for chapter in result.chapters:
-        _chapter(console, chapter)
-    rows = [tuple(row[name] for name in TALLY) for row in result.tally()]
+    """Prints every scenario, the tally, and the runs that hold the verdicts."""
+    for scenario in result.scenarios:
+        _scenario_result(console, scenario)
+    rows = [tuple(row[name] for name in TALLY_COLUMNS) for row in result.tally()]
     if rows:
-        console.table("wins and losses over all worlds; verdicts over scenarios", TALLY, rows)
+        console.table("wins and losses over all worlds; verdicts over scenarios", TALLY_COLUMNS, rows)
     for note in result.notes:
         console.line(f"note: {note}")
     for run in verdicts:
         console.line(f"verdicts: {run}")
 
 
-def _chapter(console: Console, chapter: "Chapter") -> None:
-    standings = [chapter.standing(policy) for policy in chapter.policies]
-    title = f"{chapter.scenario.name} on {chapter.dataset}, {len(chapter.worlds)} seeds"
-    console.table(title, STANDING, [standing_row(row) for row in standings if row["worlds"]])
-    limits = {name: seconds for name, seconds in chapter.limits().items() if seconds is not None}
+def _scenario_result(console: Console, result: "ScenarioResult") -> None:
+    summaries = [result.policy_summary(policy) for policy in result.policies]
+    title = f"{result.scenario.name} on {result.dataset}, {len(result.worlds)} seeds"
+    console.table(title, SUMMARY_COLUMNS, [summary_row(row) for row in summaries if row["worlds"]])
+    limits = {name: seconds for name, seconds in result.limits().items() if seconds is not None}
     if limits:
         console.line("limits, us/token: " + ", ".join(f"{name} {per_token(s)}" for name, s in limits.items()))
-    for row in standings:
+    for row in summaries:
         if row["problem"]:
             console.line(f"{row['policy']}: {row['problem']}")
-    console.table("paired differences", AGAINST, against_rows(standings), keys=2)
-    robust = robustness_rows(chapter)
+    console.table("paired differences", PAIRED_COLUMNS, paired_rows(summaries), keys=2)
+    robust = robustness_rows(result)
     if robust:
-        levels = [percent(level) for level in chapter.noisy]
+        levels = [percent(level) for level in result.noisy]
         columns = ("policy", *(f"{what} at {level}" for level in levels for what in ("median", "worst")))
         console.table("time per token lost to added noise", columns, robust)
-    steady = load_rows(chapter)
-    if steady:
-        console.table("progress of jobs under load", LOAD, steady, keys=2)
-    if chapter.front is not None:
-        front = chapter.front
-        told = front.reaches if front.askable is None else (*front.reaches, front.askable)
-        reaches = [(r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in told]
+    under_load = load_rows(result)
+    if under_load:
+        console.table("progress of jobs under load", LOAD_COLUMNS, under_load, keys=2)
+    if result.front is not None:
+        front = result.front
+        rows = front.reaches if front.supported is None else (*front.reaches, front.supported)
+        reaches = [(r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in rows]
         beside = ", beside all fixed plans" if front.exact else ""
         console.table(f"front{beside}", ("policy", "points", "coverage", "hypervolume"), reaches)
-    console.line(f"note: {chapter.note}")
+    console.line(f"note: {result.note}")
     console.line()
 
 
-def standing_row(row: Json) -> tuple[Any, ...]:
-    """Mean figures of one policy."""
+def summary_row(row: Json) -> tuple[Any, ...]:
+    """Returns the cells of one policy: mean figures over its worlds."""
     return (
         row["policy"], row["worlds"], per_token(row["time_per_token_s"]),
         per_token(row["time_per_token_middle_s"]), percent(row["utilisation"]),
@@ -76,47 +75,47 @@ def standing_row(row: Json) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def against_rows(standings: list[Json]) -> list[tuple[Any, ...]]:
-    """Each policy against each base, with intervals."""
+def paired_rows(summaries: list[Json]) -> list[tuple[Any, ...]]:
+    """Returns a row for each policy and base, with intervals."""
     return [
         (
-            row["policy"], pair["base"], _middle(pair["mean"]), interval(pair["mean"]), whole(pair["middle"]),
+            row["policy"], pair["base"], _mean(pair["mean"]), interval(pair["mean"]), whole(pair["middle"]),
             interval(pair["over_time"]), pair["verdict"], pair["wins"], pair["losses"], pair["ties"],
         )
-        for row in standings
+        for row in summaries
         for pair in row["versus"]
     ]  # fmt: skip
 
 
-def robustness_rows(chapter: "Chapter") -> list[tuple[str, ...]]:
-    """A row a policy: median and worst loss at each level."""
+def robustness_rows(result: "ScenarioResult") -> list[tuple[str, ...]]:
+    """Returns a row a policy: median and worst loss at each level of noise."""
     found: dict[str, list[str]] = {}
-    for row in chapter.robustness():
+    for row in result.robustness():
         found.setdefault(row["policy"], []).extend((percent(row["median"]), percent(row["worst"])))
     return [(policy, *cells) for policy, cells in found.items()]
 
 
-def load_rows(chapter: "Chapter") -> list[tuple[Any, ...]]:
-    """A row a load and policy; shares of the time that jobs were there."""
+def load_rows(result: "ScenarioResult") -> list[tuple[Any, ...]]:
+    """Returns a row a load and policy; shares of the time from submission to end of the jobs."""
     return [
         (
             f"{row.load:g}", row.policy, row.worlds, f"{row.stability.mean:.2%}",
             f"[{row.stability.low:.2%}, {row.stability.high:.2%}]", f"{row.worst:.2%}",
             percent(row.queued), percent(row.utilisation_owned),
         )
-        for row in steadiness(chapter)
+        for row in result.under_load()
     ]  # fmt: skip
 
 
-def _middle(verdict: Json | None) -> str:
+def _mean(verdict: Json | None) -> str:
     return "-" if verdict is None else f"{100 * verdict['mean']:+.1f} %"
 
 
 def interval(verdict: Json | None) -> str:
-    """The interval in per cent."""
+    """Returns the interval in per cent."""
     return "-" if verdict is None else f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
 
 
 def whole(verdict: Json | None) -> str:
-    """Value and interval in per cent."""
-    return "-" if verdict is None else f"{_middle(verdict)} {interval(verdict)}"
+    """Returns mean and interval in per cent."""
+    return "-" if verdict is None else f"{_mean(verdict)} {interval(verdict)}"

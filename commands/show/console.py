@@ -1,4 +1,4 @@
-"""What people see: tables on stdout, progress bars on stderr."""
+"""Tables and lines on stdout, notes and progress bars on stderr."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,51 +16,51 @@ from replay.metrics.formatting import parts
 
 PIPE_WIDTH = 400
 READABLE = 32
-"""Letters of a text that are left on a line when a table has to be narrow."""
+"""Least width of a text column in a table that has to be narrow."""
 
 
 class Bars:
-    """Draws `ingest.progress.Progress` as rich bars, one for each task that starts."""
+    """Implements `ingest.core.progress.Progress` by rich bars, one for each task."""
 
     def __init__(self, bars: rich.progress.Progress) -> None:
         self._bars = bars
         self._task: rich.progress.TaskID | None = None
 
     def start(self, total: int | None, what: str) -> None:
-        """Open a new bar; the one before it is complete."""
+        """Opens a new bar; the one before it is complete."""
         self._task = self._bars.add_task(what, total=total, note="")
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Move the newest bar."""
+        """Advances the newest bar."""
         if self._task is not None:
             self._bars.update(self._task, advance=steps, note=note)
 
 
 class Console:
-    """Rich output for people; `quiet` leaves stdout to a JSON object."""
+    """Output for people; with `quiet`, stdout is for a JSON object."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        # A pipe has no width: a table that a program or a file receives is never folded.
+        # A pipe has no width: a table in it is never folded.
         width = None if sys.stdout.isatty() else PIPE_WIDTH
         self._out = rich.console.Console(file=sys.stdout, highlight=False, width=width)
         self._err = rich.console.Console(stderr=True, highlight=False)
 
     def line(self, text: str = "") -> None:
-        """One line of the result."""
+        """Prints a line of the result."""
         self._out.print(text, markup=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A remark beside the result, on stderr."""
+        """Prints a remark on stderr."""
         self._err.print(text, style="dim", markup=False)
 
     def table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, keys: int = 1
     ) -> None:
-        """Rows under headings; a column of numbers is aligned right.
+        """Prints rows under headings; columns of numbers are aligned right.
 
-        What is wider than the terminal is printed as several tables below each other, each with the first
-        `keys` columns; only texts are folded, and not to less than `READABLE` letters.
+        A table wider than the terminal is split into several below each other, each with the first `keys`
+        columns; only texts are folded, to no less than `READABLE` letters.
         """
         if title:
             self._out.print(title, style="italic", markup=False, soft_wrap=True)
@@ -83,12 +83,12 @@ class Console:
             self._out.print(table)
 
     def fields(self, title: str, values: Mapping[str, Any]) -> None:
-        """Names and values, one a line."""
+        """Prints names and values, one a line."""
         self.table(title, ("figure", "value"), [(k.replace("_", " "), v) for k, v in values.items()])
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """Bars on stderr while long work runs; silent where stderr is not a terminal."""
+        """Shows progress bars on stderr in the body; none where stderr is not a terminal."""
         if not self._err.is_terminal:
             yield SILENT
             return
@@ -104,7 +104,7 @@ class Console:
 
 
 def cell(value: Any) -> str:
-    """One value as people read it: four significant digits, a dash for nothing."""
+    """Returns a value as text: four significant digits, a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, bool):

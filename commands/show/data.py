@@ -1,4 +1,4 @@
-"""How data sets look to people: what an ingest read, what is in the lake, the catalogue, a fetch."""
+"""Prints data sets: results of ingest, contents of the lake, the catalogue of public sets, fetches."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -7,17 +7,17 @@ from commands.show.console import Console
 from replay.metrics.formatting import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
-    from ingest.public.fetch import Fetched
-    from ingest.pipeline.follow import Followed
     from ingest.lake.lake import DatasetInfo
+    from ingest.pipeline.follow import Followed
     from ingest.pipeline.ingest_report import FileResult, IngestReport
+    from ingest.public.fetch import Fetched
 
 LISTED = 12
-"""Rows of a table of files before the rest is summed up."""
+"""Files listed before the rest is only counted."""
 
 
 def ingest(console: Console, report: "IngestReport") -> None:
-    """Files, rows and rejects of an ingest, a line a data set and reader; files not read by name."""
+    """Prints files, rows and rejects of an ingest by data set and reader, and the names of files not read."""
     groups: dict[tuple[str, str], list[FileResult]] = {}
     for result in report.files:
         if not result.skipped_reason:
@@ -56,7 +56,7 @@ def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any
 
 
 def traces(console: Console, summary: dict[str, Any]) -> None:
-    """What is in the lake, a data set a line."""
+    """Prints the contents of the lake, a data set a line."""
     rows = [[entry.get(column) for column in summary["columns"]] for entry in summary["rows"]]
     if rows:
         console.table("", summary["columns"], rows)
@@ -65,14 +65,14 @@ def traces(console: Console, summary: dict[str, Any]) -> None:
 
 
 def dropped(console: Console, held: "DatasetInfo") -> None:
-    """What was taken out of the lake."""
+    """Prints what was dropped from the lake."""
     rows = ", ".join(f"{table} {count:,}" for table, count in held.rows.items()) or "no rows"
     rejects = counted(held.rejected, "reject")
     console.line(f"{held.name} taken out: {rows}, {rejects}, from {counted(held.sources, 'source')}")
 
 
 def catalogue(console: Console, found: dict[str, Any]) -> None:
-    """Public sets, a line each."""
+    """Prints public sets, a line each."""
     rows = [
         (e["name"], f"{e['files']:,}", f"{e['bytes'] / 1e6:.1f} MB", e["licence"], e["title"])
         for e in found["sets"]
@@ -86,7 +86,7 @@ def catalogue(console: Console, found: dict[str, Any]) -> None:
 
 
 def fetched(console: Console, done: "Fetched") -> None:
-    """What came, what is missing, and what to do next."""
+    """Prints what was downloaded, what is missing, and the next command."""
     came = f"{counted(done.new, 'file')} came, {done.present:,} were there"
     console.line(f"{done.name}: {came}, {done.size_bytes / 1e6:.1f} MB")
     if done.left_out:
@@ -96,7 +96,7 @@ def fetched(console: Console, done: "Fetched") -> None:
 
 
 def followed(console: Console, done: "Followed") -> None:
-    """What a following took in until it was ended."""
+    """Prints what was ingested while following."""
     console.line(
         f"{done.rows:,} rows added, {done.rejected:,} rejected, from {done.files:,} files and pieces"
     )

@@ -1,4 +1,4 @@
-"""How one decision looks to people: what was chosen and why, what came of it, and what the policy saw."""
+"""Prints one decision: the choice and its reasons, its consequences, and the policy's view."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,35 +9,36 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
 
 
 def decision(console: Console, found: "DecisionAudit") -> None:
-    """One decision: what was seen and chosen, why, what others would have done, and what came of it."""
-    told = found.explanation
-    state = "made again, equal" if found.reproduced else f"not reproduced: {found.difference}"
-    console.line(f"{found.run_id} decision {found.number} at {told.at_s:,.0f} s ({told.trigger}): {state}")
-    for line in set_off(told.reasons, told.domains):
+    """Prints a decision: trigger, choice, reason, candidates, baselines, traffic and aftermath."""
+    explanation = found.explanation
+    state = "reproduced" if found.reproduced else f"not reproduced: {found.difference}"
+    where = f"{found.run_id} decision {found.number} at {explanation.at_s:,.0f} s"
+    console.line(f"{where} ({explanation.trigger}): {state}")
+    for line in trigger_lines(explanation.reasons, explanation.domains):
         console.line(line)
-    console.line(f"{told.action}: {told.reason}")
-    console.line(f"plan in force afterwards: {told.chosen or '-'}")
-    console.line(f"bound by: {told.binding or '-'}")
-    if told.fallback:
-        console.line(f"fallback: {told.fallback}")
-    for text in told.tipping_text:
+    console.line(f"{explanation.action}: {explanation.reason}")
+    console.line(f"plan in force afterwards: {explanation.chosen or '-'}")
+    console.line(f"bound by: {explanation.binding or '-'}")
+    if explanation.fallback:
+        console.line(f"fallback: {explanation.fallback}")
+    for text in explanation.tipping_text:
         console.line(text)
-    console.fields("expected reward", told.reward)
-    if told.candidates:
-        columns = tuple(told.candidates[0])
-        rows = [tuple(candidate[column] for column in columns) for candidate in told.candidates]
+    console.fields("expected reward", explanation.reward)
+    if explanation.candidates:
+        columns = tuple(explanation.candidates[0])
+        rows = [tuple(candidate[column] for column in columns) for candidate in explanation.candidates]
         console.table("candidates", columns, rows)
-    baselines = [(name, *answer.values()) for name, answer in told.baselines.items()]
+    baselines = [(name, *baseline.values()) for name, baseline in explanation.baselines.items()]
     if baselines:
-        columns = ("policy", *next(iter(told.baselines.values())))
+        columns = ("policy", *next(iter(explanation.baselines.values())))
         console.table("the baselines would have done", columns, baselines)
-    traffic = [(name, *row) for name, row in zip(told.domains, told.traffic_bytes, strict=True)]
-    console.table("bytes an iteration between domains", ("from / to", *told.domains), traffic)
+    traffic = [(name, *row) for name, row in zip(explanation.domains, explanation.traffic_bytes, strict=True)]
+    console.table("bytes an iteration between domains", ("from / to", *explanation.domains), traffic)
     console.fields("what happened until the next decision", found.aftermath)
 
 
-def set_off(reasons: dict[str, list[Any]], domains: tuple[str, ...] | list[str]) -> list[str]:
-    """A line a trigger that has details: which links, domains or jobs it was about."""
+def trigger_lines(reasons: dict[str, list[Any]], domains: tuple[str, ...] | list[str]) -> list[str]:
+    """Returns a line for each trigger with details: its links, domains or jobs."""
     lines = []
     for trigger, details in reasons.items():
         about: list[str] = []
@@ -58,7 +59,7 @@ def set_off(reasons: dict[str, list[Any]], domains: tuple[str, ...] | list[str])
 
 
 def seen(console: Console, found: "DecisionAudit") -> None:
-    """The view of a decision, the actions it was allowed, and the model that answered."""
+    """Prints the view of a decision, its allowed actions, and the model that decided."""
     view, domains = found.recorded["observation"], found.explanation.domains
     mask = found.recorded["mask"]
     allowed = (
@@ -78,7 +79,7 @@ def seen(console: Console, found: "DecisionAudit") -> None:
 
 
 def _links(view: dict[str, Any], domains: tuple[str, ...] | list[str]) -> list[tuple[str, ...]]:
-    """One row a link: latency, bandwidth at each horizon, uncertainty at the last one."""
+    """Returns a row a link: latency, bandwidth at each horizon, uncertainty at the last one."""
     pairs = [(i, j) for i in range(len(domains)) for j in range(len(domains)) if i != j]
     return [
         (

@@ -1,18 +1,18 @@
-"""How estimates look to people: a table of answers, of solutions, and the parts of one answer."""
+"""Prints estimates: tables of answers and of inverse solutions, one answer in parts, a calibration."""
 
 from typing import TYPE_CHECKING, Any
 
-from ingest.core.units import GB, GIB
 from commands.show.console import Console
+from ingest.core.units import GB, GIB
 from replay.metrics.formatting import counted, percent
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from pathlib import Path
 
-    from twin.cases.case_batch import Answers, Solutions
-    from twin.cases.case_table import Failure
+    from twin.cases.table_answers import CaseAnswers, Solutions
+    from twin.cases.table_reader import Failure
 
-ANSWERED = (
+ANSWER_COLUMNS = (
     "row", "case", "iter s", "low", "high", "peak GiB", "fits", "util", "mfu", "bubble s", "comm s",
     "WAN GB", "USD", "kJ", "bound by",
 )  # fmt: skip
@@ -22,8 +22,8 @@ def _scaled(value: float | None, unit: float) -> str:
     return "-" if value is None else f"{value / unit:,.2f}"
 
 
-def answers(console: Console, found: "Answers") -> None:
-    """A line a row, then the rows without an answer."""
+def answers(console: Console, found: "CaseAnswers") -> None:
+    """Prints a line a case, then the cases without an answer."""
     rows = [
         (
             number, one.case or "-", one.iter_s, one.iter_s_low, one.iter_s_high,
@@ -34,7 +34,7 @@ def answers(console: Console, found: "Answers") -> None:
         for number, one in found.rows
     ]  # fmt: skip
     if rows:
-        console.table("", ANSWERED, rows)
+        console.table("", ANSWER_COLUMNS, rows)
         spread = found.constants.residuals
         console.line(
             f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
@@ -44,7 +44,7 @@ def answers(console: Console, found: "Answers") -> None:
 
 
 def solutions(console: Console, found: "Solutions") -> None:
-    """The value of the column that reaches the target, a line a row."""
+    """Prints the value of the column that reaches the target, a line a case."""
     rows = [(number, label or "-", one.value, one.figure, one.note) for number, label, one in found.rows]
     if rows:
         console.table(
@@ -60,11 +60,11 @@ def _failures(console: Console, path: "Path", failures: "tuple[Failure, ...]") -
         console.line()
         console.line(f"{counted(len(failures), 'row')} without an answer")
         for one in failures:
-            console.line(f"  {one.tell(path)}")
+            console.line(f"  {one.describe(path)}")
 
 
 def explained(console: Console, body: dict[str, Any]) -> None:
-    """One case without gaps, its answer, its stages and boundaries."""
+    """Prints one case with its defaults, its answer, its stages and boundaries."""
     console.fields("the case", body["case"])
     console.line(f"defaults taken: {', '.join(body['defaults'])}")
     console.fields("the answer", body["answer"])
@@ -74,7 +74,7 @@ def explained(console: Console, body: dict[str, Any]) -> None:
 
 
 def calibration(console: Console, body: dict[str, Any]) -> None:
-    """Every fitted constant with its rows and its error before and after."""
+    """Prints every fitted constant with its rows and its error before and after."""
     rows = [
         (kind, name, ", ".join(f"{key} {value:.4g}" for key, value in fit["values"].items()), fit["rows"],
          percent(fit["error_before"]), percent(fit["error_after"]))

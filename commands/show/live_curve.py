@@ -1,4 +1,4 @@
-"""The curve of a training while it grows: `twin train --live`."""
+"""Prints the learning curve during training: `twin train --live`."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,12 +7,12 @@ from commands.show.console import Console
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 24
-"""Points of the small curve beside each line, the latest."""
+"""Latest points in the sparkline of each line."""
 SHOWN = ("loss", "reward", "moves", "entropy", "approx_kl", "epochs", "validation_score", "validation_moves")
 
 
-class Point(Protocol):
-    """One update, see `policy.hippo.standing.Update`."""
+class CurvePoint(Protocol):
+    """One update, see `policy.hippo.training.state.LearningCurvePoint`."""
 
     stage: str
     update: int
@@ -21,29 +21,29 @@ class Point(Protocol):
 
 
 class Live:
-    """Prints a line for each update: its figures, and the course of the reward or the loss so far."""
+    """Prints a line for each update: its figures, and a sparkline of the reward or the loss so far."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._course: dict[str, list[float]] = {}
+        self._curves: dict[str, list[float]] = {}
 
-    def tell(self, point: Point) -> None:
-        """An update was made."""
+    def tell(self, point: CurvePoint) -> None:
+        """Prints an update."""
         name = "loss" if "loss" in point.metrics else "reward"
-        course = self._course.setdefault(point.stage, [])
+        curve = self._curves.setdefault(point.stage, [])
         if name in point.metrics:
-            course.append(point.metrics[name])
-        self._console.note(line(point.stage, point.update, point.steps, point.metrics, course))
+            curve.append(point.metrics[name])
+        self._console.note(line(point.stage, point.update, point.steps, point.metrics, curve))
 
 
-def line(stage: str, update: int, steps: int, metrics: Mapping[str, float], course: list[float]) -> str:
-    """One update as text."""
+def line(stage: str, update: int, steps: int, metrics: Mapping[str, float], curve: list[float]) -> str:
+    """Returns one update as text."""
     figures = "  ".join(f"{name} {metrics[name]:.4g}" for name in SHOWN if name in metrics)
-    return f"{stage:9} {update:>5} {steps:>9,} steps  {sparkline(course):{WIDTH}}  {figures}"
+    return f"{stage:9} {update:>5} {steps:>9,} steps  {sparkline(curve):{WIDTH}}  {figures}"
 
 
 def sparkline(values: list[float]) -> str:
-    """The latest values as blocks, from the lowest to the highest."""
+    """Returns the latest values as blocks, from the lowest to the highest."""
     latest = values[-WIDTH:]
     if not latest:
         return ""

@@ -1,20 +1,20 @@
-"""How runs look to people: figures of one, several beside the bound, an audit, a compaction."""
+"""Prints runs: key figures, comparisons with the bound, audits, quarantine, compaction."""
 
 from typing import TYPE_CHECKING
 
-from ingest.core.units import GB
 from commands.show.console import Console
+from ingest.core.units import GB
 from replay.metrics.formatting import counted, milliseconds, per_billion, per_token, percent
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.audit.audit import AuditReport
+    from replay.bench.comparison import Comparison, ComparisonRow
     from replay.log.compaction import Compaction
-    from replay.bench.comparison import Comparison, Row
-    from replay.metrics.kpis import Kpis
     from replay.log.quarantine import Moved
+    from replay.metrics.kpis import Kpis
     from replay.run.runner import RunResult
 
-COMPARED = (
+COMPARISON_COLUMNS = (
     "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
     "regret", "regret (fixed)", "decisions", "moves", "p50 ms", "p99 ms",
 )  # fmt: skip
@@ -28,7 +28,7 @@ UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
 
 def run(console: Console, result: "RunResult") -> None:
-    """A finished run: its key figures and its identity."""
+    """Prints a finished run: its key figures and digests."""
     console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
     for note in result.notes:
         console.line(f"note: {note}")
@@ -62,20 +62,20 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
 
 
 def comparison(console: Console, result: "Comparison") -> None:
-    """Policies in one world, the bound below them."""
+    """Prints the policies of one world, then the bound."""
     title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
     if result.bound is not None:
         rows.append(_bounded(result))
         if result.bound.synchronous_tokens < result.bound.tokens:
             each = per_token(result.wall_s / result.bound.synchronous_tokens)
-            rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARED) - 2)))
+            rows.append(("bound, no local SGD", each, *["-"] * (len(COMPARISON_COLUMNS) - 2)))
         if result.bound.ceiling_tokens and not result.bound.exact:
             each = per_token(result.wall_s / result.bound.ceiling_tokens)
-            rows.append(("ceiling", each, *["-"] * (len(COMPARED) - 2)))
+            rows.append(("ceiling", each, *["-"] * (len(COMPARISON_COLUMNS) - 2)))
         each = per_token(result.wall_s / result.bound.capacity_tokens)
-        rows.append(("capacity", each, *["-"] * (len(COMPARED) - 2)))
-    console.table(title, COMPARED, rows)
+        rows.append(("capacity", each, *["-"] * (len(COMPARISON_COLUMNS) - 2)))
+    console.table(title, COMPARISON_COLUMNS, rows)
     for row in result.rows:
         if row.problem:
             console.line(f"{row.policy}: {row.problem}")
@@ -87,7 +87,7 @@ def comparison(console: Console, result: "Comparison") -> None:
             console.line(f"note: {UNPROVEN}")
 
 
-def _compared(row: "Row") -> tuple[str, ...]:
+def _compared(row: "ComparisonRow") -> tuple[str, ...]:
     assert row.kpis is not None
     kpis = row.kpis
     return (
@@ -103,7 +103,7 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
     bound = result.bound
     name = "bound" if bound.exact else "bound (candidates)"
     if not bound.tokens:
-        return (name, *["-"] * (len(COMPARED) - 1))
+        return (name, *["-"] * (len(COMPARISON_COLUMNS) - 1))
     static = 1 - bound.tokens / bound.static_tokens if bound.static_tokens else None
     return (
         name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
@@ -113,7 +113,7 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
 
 
 def audit(console: Console, report: "AuditReport") -> None:
-    """The verdict of an audit."""
+    """Prints the verdict and findings of an audit."""
     verdict = "clean" if report.ok else counted(len(report.findings), "finding")
     console.line(f"{report.run_id}: {verdict}, {counted(report.events, 'event')}")
     for finding in report.findings:
@@ -125,7 +125,7 @@ def audit(console: Console, report: "AuditReport") -> None:
 
 
 def quarantined(console: Console, moved: "Moved") -> None:
-    """What was moved aside, where to, and why."""
+    """Prints the damaged files that were moved aside, and why."""
     if moved.folder is None:
         console.line(f"{moved.run_id}: nothing to move")
         return
@@ -135,7 +135,7 @@ def quarantined(console: Console, moved: "Moved") -> None:
 
 
 def compacted(console: Console, run_id: str, done: "Compaction") -> None:
-    """What a compaction saved."""
+    """Prints files and bytes before and after a compaction."""
     files, sizes = (
         f"{done.files_before} -> {done.files} files",
         f"{done.bytes_before:,} -> {done.bytes:,} bytes",

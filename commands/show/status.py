@@ -1,4 +1,4 @@
-"""How the state of a store looks to people: runs, data sets, and predictions held to what came."""
+"""Prints the state of a store: runs, checkpoint, data sets, and the accuracy of predictions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def status(console: Console, found: Json) -> None:
-    """Runs, the active checkpoint, data sets and the health of the filters."""
+    """Prints runs, the active checkpoint, data sets and the health of the filters."""
     columns = ("run_id", "policy", "scenario", "events", "finished", "branch_of", "problem")
     runs = [tuple(run[column] for column in columns) for run in found["runs"]]
     console.table("runs", (*columns[:5], "what if of", "problem"), runs)
@@ -24,7 +24,7 @@ def status(console: Console, found: Json) -> None:
 
 
 def _health(console: Console, found: Json) -> None:
-    """How far predictions of a run were off; shares in per cent."""
+    """Prints the errors of a run's predictions; shares in per cent."""
     console.line(f"\nprediction against observation in {found['run']}")
     console.line("bias: mean of predicted / observed - 1; MAPE: mean of its absolute value")
     console.line("in 80 %, in 95 %: share of observations inside those intervals, near their name if honest")

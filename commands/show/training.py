@@ -1,4 +1,4 @@
-"""How trainings look to people: what one left, the verdict of a retraining, policies and checkpoints."""
+"""Prints trainings: results, verdicts of retrainings, policies and checkpoints."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def trained(console: Console, result: Json) -> None:
-    """What a training left; of a learner that trained along with the first one, nothing."""
+    """Prints the result of a training; a learner other than the first one has none."""
     if not result["checkpoint"]:
         console.line(f"trained along for {result['seconds']:.0f} s; the first learner writes the result")
         return
@@ -23,7 +23,7 @@ def trained(console: Console, result: Json) -> None:
 
 
 def retrained(console: Console, result: Json) -> None:
-    """The verdict of a retraining."""
+    """Prints the verdict of a retraining."""
     state = "promoted" if result["promoted"] else "rejected"
     console.line(f"challenger {result['challenger'][:12]} {state}: {result['reason']}")
     console.table("paired against the champion", ("kpi", "mean", "low", "high"), [
@@ -34,10 +34,13 @@ def retrained(console: Console, result: Json) -> None:
 
 
 def policies(console: Console, found: Json) -> None:
-    """Registered policies and stored checkpoints."""
-    console.table(
-        "policies", ("name", "what it does"), [(p["name"], p["summary"]) for p in found["policies"]]
-    )
+    """Prints registered policies and stored checkpoints."""
+    rows = [(p["name"], p["summary"], p.get("distribution")) for p in found["policies"]]
+    plugins = any(origin for *_, origin in rows)  # the column is there only if one policy is a plugin
+    columns = ("name", "what it does", "plugin of")[: 2 + plugins]
+    console.table("policies", columns, [row[: len(columns)] for row in rows])
+    for problem in found.get("problems", ()):
+        console.line(problem)
     checkpoints = [_checkpoint(c, record) for c in found["checkpoints"] for record in c["records"] or [None]]
     if checkpoints:
         columns = (
@@ -49,10 +52,8 @@ def policies(console: Console, found: Json) -> None:
 
 
 def _checkpoint(found: Json, record: Json | None) -> tuple[Any, ...]:
-    """A checkpoint and one training that made it; where the logs have none, what the file itself says.
-
-    Scores are the validation score of a training, and mean tokens of the evaluation runs of a retraining.
-    """
+    """Returns the row of a checkpoint and one training that made it; without a logged one, the lineage of the
+    file. Scores: validation score of a training, mean tokens of the evaluation runs of a retraining."""
     own = found["lineage"]
     start = (found["digest"][:12], found["active"])
     if record is None:

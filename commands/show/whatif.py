@@ -1,4 +1,4 @@
-"""How runs computed again, what-ifs and estimates from logs look to people."""
+"""Prints re-executed runs, what-ifs and off-policy estimates."""
 
 from typing import TYPE_CHECKING
 
@@ -6,13 +6,13 @@ from commands.show.console import Console, cell
 from replay.metrics.formatting import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
-    from replay.offpolicy.evaluation import OffPolicy
     from replay.audit.rerun import Rerun
+    from replay.offpolicy.evaluation import OffPolicy
     from replay.run.whatif import WhatIf
 
 
 def rerun(console: Console, found: "Rerun") -> None:
-    """Whether a run came out the same, or where it first did not."""
+    """Prints whether a re-executed run is equal, or its first difference."""
     state = f"{counted(found.compared, 'event')} computed again"
     if found.equal:
         console.line(f"{found.run_id}: {state}, equal in every byte")
@@ -23,10 +23,10 @@ def rerun(console: Console, found: "Rerun") -> None:
 
 
 def what_if(console: Console, found: "WhatIf") -> None:
-    """Two runs beside each other, by policy or by world: where they part, and every figure of both."""
-    ours, theirs = found.base_policy, found.policy
-    if ours == theirs:
-        ours, theirs = f"{ours}, as it was", f"{theirs}, what if"
+    """Prints two runs: the decision where their plans part, and every figure of both."""
+    base_name, other_name = found.base_policy, found.policy
+    if base_name == other_name:
+        base_name, other_name = f"{base_name}, as it was", f"{other_name}, what if"
     console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
     if found.base_branch is not None:
         left = "{run} at decision {decision}".format(**found.base_branch)
@@ -38,8 +38,8 @@ def what_if(console: Console, found: "WhatIf") -> None:
         console.line("the two never have different plans")
     else:
         console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
-        console.line(f"  {ours}: {_answer(split.base, split.base_reason)}")
-        console.line(f"  {theirs}: {_answer(split.other, split.other_reason)}")
+        console.line(f"  {base_name}: {_plan_and_reason(split.base, split.base_reason)}")
+        console.line(f"  {other_name}: {_plan_and_reason(split.other, split.other_reason)}")
     base, other = found.base.to_json(), found.other.to_json()
     rows = [
         (
@@ -51,10 +51,10 @@ def what_if(console: Console, found: "WhatIf") -> None:
         )
         for name, difference in found.differences.items()
     ]
-    console.table("", ("figure", ours, theirs, "difference", "share"), rows)
+    console.table("", ("figure", base_name, other_name, "difference", "share"), rows)
     verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
     console.table(
-        f"paired over blocks of time (positive: {theirs} is better; tokens as a share)",
+        f"paired over blocks of time (positive: {other_name} is better; tokens as a share)",
         ("kpi", "mean", "95 % from", "to"),
         verdicts,
     )
@@ -63,7 +63,7 @@ def what_if(console: Console, found: "WhatIf") -> None:
 
 
 def offpolicy(console: Console, found: "OffPolicy") -> None:
-    """What the logs say of another policy, method by method."""
+    """Prints the off-policy estimates of a policy, a line a method."""
     console.line(f"{found.policy}, from the logs of {', '.join(found.run_ids)}")
     rows = [
         (
@@ -84,8 +84,8 @@ def offpolicy(console: Console, found: "OffPolicy") -> None:
         console.line(f"note: {note}")
 
 
-def _answer(plan: str, reason: str) -> str:
-    """A plan and why; many reasons name the plan themselves."""
+def _plan_and_reason(plan: str, reason: str) -> str:
+    """Returns a plan and its reason; many reasons contain the plan."""
     return reason if plan and plan in reason else f"{plan or 'no plan'}: {reason}"
 
 

@@ -1,7 +1,9 @@
-"""Typed configuration read from YAML: an unknown key is an error that names its line and the likely key."""
+"""Typed configuration of YAML and TOML files: an error names file, line (of YAML), key and the likely key."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -24,20 +26,27 @@ class Config(BaseModel):
 C = TypeVar("C", bound=Config)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Annotation of a field: what it takes, in words. An error then reads `VALUE is not WORDS`."""
+
+    words: str
+
+
 def load(cls: type[C], path: Path) -> C:
-    """Read `path` as a `cls`.
+    """Reads a YAML file as a `cls`.
 
     Raises:
         UsageError: the file is unreadable, is not YAML, or does not fit `cls`; every fault is listed
             as `file:line key: what is wrong`.
     """
-    node, document = composed(path, _read(path), UsageError)
+    node, document = composed(path, read_text(path), UsageError)
     lines = dict(_lines(node)) if node is not None else {}
     return parse(cls, document, source=str(path), lines=lines)
 
 
 def composed(path: Path, text: str, wrong: type[TwinError]) -> tuple[yaml.Node | None, Any]:
-    """The YAML `text` of `path` as nodes, which know their lines, and as plain values.
+    """Returns the YAML `text` of `path` as nodes, which know their lines, and as plain values.
 
     Raises:
         `wrong`: the text is not YAML.
@@ -51,25 +60,36 @@ def composed(path: Path, text: str, wrong: type[TwinError]) -> tuple[yaml.Node |
 
 
 def parse(cls: type[C], document: Any, *, source: str, lines: Mapping[Path_, int] | None = None) -> C:
-    """Check `document` (plain dicts and lists) against `cls`; errors name `source` and the line if known."""
+    """Returns `document` (plain dicts and lists) as a `cls`.
+
+    Raises:
+        UsageError: it does not fit `cls`; every fault is listed with `source`, line if known, and key.
+    """
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
         raise UsageError(f"{source}: expected lines `key: value`, found {found}")
     try:
         return cls.model_validate(document)
     except ValidationError as error:
-        faults = [_fault(cls, fault, source, lines or {}) for fault in error.errors(include_url=False)]
-        raise UsageError("\n".join(faults)) from error
+        faults = [
+            _fault(cls, fault, document, source, lines or {}) for fault in error.errors(include_url=False)
+        ]
+        raise UsageError("\n".join(dict.fromkeys(faults))) from error
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` when a known word is close, else the list of known words."""
+    """Returns `; did you mean X?` when a known word is close, else the list of known words."""
     words = sorted(known)
     close = get_close_matches(word, words, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(words)}"
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Returns the text of a file.
+
+    Raises:
+        UsageError: it cannot be read or is not UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -90,19 +110,35 @@ def _lines(node: yaml.Node, at: Path_ = ()) -> Iterable[tuple[Path_, int]]:
             yield from _lines(value, (*at, index))
 
 
-def _fault(cls: type[Config], fault: ErrorDetails, source: str, lines: Mapping[Path_, int]) -> str:
+def _fault(
+    cls: type[Config], fault: ErrorDetails, document: Any, source: str, lines: Mapping[Path_, int]
+) -> str:
     loc = fault["loc"]
+    of_key = loc[-1:] == ("[key]",)
+    loc = loc[:-1] if of_key else loc
     line = next((lines[loc[:n]] for n in range(len(loc), 0, -1) if loc[:n] in lines), None)
     where = f"{source}:{line}" if line else source
-    key = ".".join(str(part) for part in loc)
+    key = ".".join(map(str, loc))
     if fault["type"] == "extra_forbidden":
         owner = _owner(cls, loc[:-1])
         hint = suggestion(str(loc[-1]), owner.model_fields) if owner else ""
         return f"{where} {key}: unknown key{hint}"
+    if fault["type"] not in ("missing", "value_error"):
+        for end in range(len(loc), 0, -1):
+            if (expected := _expected(cls, loc[:end])) is not None:
+                value = reduce(lambda part, name: part[name], loc[:end], document)
+                return f"{where} {'.'.join(map(str, loc[:end]))}: {value!r} is not {expected.words}"
     message = fault["msg"].removeprefix("Value error, ")
-    if isinstance(fault["input"], str | int | float) and repr(fault["input"]) not in message:
+    if not of_key and isinstance(fault["input"], str | int | float) and repr(fault["input"]) not in message:
         message += f", not {fault['input']!r}"
     return f"{where} {key}: {message}" if key else f"{where}: {message}"
+
+
+def _expected(cls: type[Config], loc: Path_) -> Expected | None:
+    """The annotation of the field at `loc`; None if there is none."""
+    owner = _owner(cls, loc[:-1])
+    field = owner.model_fields.get(str(loc[-1])) if owner else None
+    return next((m for m in field.metadata if isinstance(m, Expected)), None) if field else None
 
 
 def _owner(annotation: Any, loc: Path_) -> type[Config] | None:

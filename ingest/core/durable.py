@@ -179,7 +179,7 @@ def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> N
 
 
 def move(source: Path, target: Path, *, disk: Disk = DISK) -> None:
-    """Give a file or directory a place on the same disk that is free, as the caller knows, for good."""
+    """Give a file or directory a place on the same disk that is free (the caller ensures it), for good."""
     with _Reported(source):
         disk.rename(source, target)
         disk.fsync_directory(target.parent)
@@ -291,7 +291,7 @@ def _write_temporary(path: Path, writer: Callable[[BinaryIO], object], disk: Dis
             raw.stop()
             disk.close(fd)
     except BaseException:
-        with suppress(OSError):  # the first error is the one to tell; a left-over is swept by recovery
+        with suppress(OSError):  # the first error is the one to report; a left-over is swept by recovery
             disk.unlink(temporary)
         raise
     return temporary, Stored(path, raw.size, raw.digest.hexdigest())

@@ -1,4 +1,4 @@
-"""How long work says how far it is; the command line draws it, tests and library users may ignore it."""
+"""Progress of long work; the command line draws it, tests and library users may ignore it."""
 
 from typing import Protocol
 

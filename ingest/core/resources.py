@@ -1,4 +1,4 @@
-"""Where the files that ship with the project lie: `configs/` and `traces/`."""
+"""Folders of the files that ship with the project: `configs/` and `traces/`."""
 
 from pathlib import Path
 
@@ -6,16 +6,16 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def root() -> Path:
-    """The repository root in a checkout, the folder packed into the wheel in an installation."""
+    """Returns the repository root in a checkout, the folder packed into the wheel in an installation."""
     checkout = _PACKAGE.parent
     return checkout if (checkout / "configs").is_dir() else _PACKAGE / "_shipped"
 
 
 def configs(kind: str) -> Path:
-    """Folder of the shipped YAML files of one kind: `scenarios`, `algo`."""
+    """Returns the folder of the shipped YAML files of one kind: `scenarios`, `algo`."""
     return root() / "configs" / kind
 
 
 def traces() -> Path:
-    """Folder of the shipped synthetic traces."""
+    """Returns the folder of the shipped synthetic traces."""
     return root() / "traces"

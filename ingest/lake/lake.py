@@ -55,12 +55,12 @@ class SourceEntry:
 
     @property
     def key(self) -> tuple[str, str, int, str]:
-        """What makes a source the same: content, reader, version, options."""
+        """Identity of a source: content, reader, version, options."""
         return self.sha256, self.reader, self.version, self.options
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class LakeManifest:
     """A committed set of parts and the sources behind them."""
 
     id: str
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What the lake holds of one data set: its metadata, rows of each table, number of sources, rejects."""
+    """One data set in the lake: metadata, rows of each table, numbers of sources and rejects."""
 
     name: str
     meta: dict[str, Any]
@@ -82,13 +82,13 @@ class DatasetInfo:
     rejected: int
 
     def to_json(self) -> dict[str, Any]:
-        """What was taken out of the lake, schema `twin.drop/1`."""
+        """Returns the data set as it was dropped, schema `twin.drop/1`."""
         counts = {"rows": self.rows, "sources": self.sources, "rejected": self.rejected}
         return {"schema": "twin.drop/1", "name": self.name, **counts}
 
 
 def folder(store: Path) -> Path:
-    """Where the lake lies in a store."""
+    """Returns the folder of the lake in a store."""
     return store / "lake"
 
 
@@ -99,8 +99,8 @@ def commit(
     parts: Sequence[Part],
     sources: Sequence[SourceEntry],
     replaces: Sequence[str],
-) -> Manifest:
-    """Write the manifest that makes the parts part of the lake; atomic."""
+) -> LakeManifest:
+    """Writes the manifest that makes the parts part of the lake; atomic."""
     body = {
         "schema": SCHEMA,
         "dataset": dataset,
@@ -118,8 +118,8 @@ def commit(
     return _parsed(identity, body)
 
 
-def live(store: Path) -> list[Manifest]:
-    """Every manifest that no other one replaces and that holds something, sorted by identity.
+def live(store: Path) -> list[LakeManifest]:
+    """Returns every manifest that no other one replaces and that holds something, sorted by identity.
 
     Raises:
         DamageError: a manifest is not what was written.
@@ -130,7 +130,7 @@ def live(store: Path) -> list[Manifest]:
 
 
 def drop(store: Path, dataset: str) -> DatasetInfo:
-    """Take a data set out of the lake, whole or not at all; what it held.
+    """Takes a data set out of the lake, whole or not at all; returns it as it was.
 
     One manifest without sources replaces all of the set; from then on no reader sees any of it, and what is
     left of it, should this process die, the next ingest takes away.
@@ -157,9 +157,9 @@ def _held(store: Path, dataset: str) -> DatasetInfo:
 
 
 def without(
-    store: Path, manifest: Manifest, gone: set[str]
+    store: Path, manifest: LakeManifest, gone: set[str]
 ) -> tuple[list[SourceEntry], Iterator[tuple[str, pa.Table]]]:
-    """What stays of a manifest without the files `gone`: the other sources, and their rows by part."""
+    """Returns a manifest without the files `gone`: the other sources, and their rows by part."""
     kept = [entry for entry in manifest.sources if entry.file not in gone]
 
     def rows() -> Iterator[tuple[str, pa.Table]]:
@@ -173,7 +173,7 @@ def without(
 
 
 def parts(store: Path) -> dict[str, list[Path]]:
-    """The Parquet files of each table, in a fixed order.
+    """Returns the Parquet files of each table, in a fixed order.
 
     Raises:
         DamageError: a part is missing or has another size than its manifest says.
@@ -191,7 +191,7 @@ def parts(store: Path) -> dict[str, list[Path]]:
 
 
 def datasets(store: Path) -> dict[str, DatasetInfo]:
-    """What the lake holds, by data set name. Assumptions of all ingests of a set are joined."""
+    """Returns the data sets in the lake by name. Assumptions of all ingests of a set are joined."""
     found: dict[str, DatasetInfo] = {}
     for manifest in sorted(live(store), key=lambda m: (m.dataset, -len(m.sources), m.id)):
         before = found.get(manifest.dataset)
@@ -213,7 +213,7 @@ def datasets(store: Path) -> dict[str, DatasetInfo]:
 
 
 def digest(store: Path, dataset: str | None = None) -> str:
-    """Identity of the lake's content, or of one data set in it.
+    """Returns the identity of the lake's content, or of one data set in it.
 
     It covers every source (content, name, reader, version, options, rows stored and rejected) and not how
     the rows are spread over files, so it is the same however the ingest was split or interrupted.
@@ -228,7 +228,7 @@ def digest(store: Path, dataset: str | None = None) -> str:
 
 
 def verify(store: Path) -> list[str]:
-    """Every part whose bytes are not those that were written, one sentence each; empty if all is well."""
+    """Returns a sentence for every part whose bytes are not those that were written; empty if all is well."""
     findings = []
     for manifest in live(store):
         for part in manifest.parts:
@@ -241,7 +241,7 @@ def verify(store: Path) -> list[str]:
 
 
 def clean(store: Path) -> int:
-    """Delete what no live manifest names: left-overs of killed ingests and replaced files.
+    """Deletes files that no live manifest names: left-overs of killed ingests and replaced files.
 
     Returns how many files went. Only for the process that holds the lake's lock.
     """
@@ -265,7 +265,7 @@ def _data_files(store: Path) -> Iterator[Path]:
             yield path
 
 
-def _all(store: Path) -> list[Manifest]:
+def _all(store: Path) -> list[LakeManifest]:
     """Every manifest there is, sorted by identity."""
     return [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
 
@@ -274,7 +274,7 @@ def _manifests(store: Path) -> Path:
     return folder(store) / "manifests"
 
 
-def _load(path: Path) -> Manifest:
+def _load(path: Path) -> LakeManifest:
     data = path.read_bytes()
     identity = hashlib.sha256(data).hexdigest()
     if identity != path.stem:
@@ -282,8 +282,8 @@ def _load(path: Path) -> Manifest:
     return _parsed(identity, json.loads(data))
 
 
-def _parsed(identity: str, body: dict[str, Any]) -> Manifest:
-    return Manifest(
+def _parsed(identity: str, body: dict[str, Any]) -> LakeManifest:
+    return LakeManifest(
         identity,
         body["dataset"],
         body["meta"],

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ingest.lake import lake, lake_sql as query, summary
 from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
+from ingest.lake import duckdb_views, lake, summary
 from ingest.lake.series_statistics import GAP, Array
 
 PANELS = 24
@@ -52,7 +52,7 @@ def picture(store: Path, name: str, path: Path) -> bytes:
         raise NotFoundError(
             f"no data set {name!r} in {store}{suggestion(name, held)}; `twin traces` lists them"
         )
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         for table in summary.SERIES:
             if table in held[name].rows:
                 column, series = summary.series(connection, name, table)
@@ -90,8 +90,8 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form:
 
 def _panel(axes: Any, name: str, times_s: Array, values: Array) -> None:
     mean, variation = float(values.mean()), float(values.std())
-    told = f"{len(values):,} samples" + (f", CV {variation / mean:.2f}" if mean else "")
-    axes.set_title(f"{name}\n{told}", fontsize=6.5)
+    subtitle = f"{len(values):,} samples" + (f", CV {variation / mean:.2f}" if mean else "")
+    axes.set_title(f"{name}\n{subtitle}", fontsize=6.5)
     axes.spines["right"].set_visible(False)
     axes.axhline(mean, color=_GREY, lw=0.5, ls=":")
     steps = np.diff(times_s)

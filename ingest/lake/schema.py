@@ -19,7 +19,7 @@ def _table(*fields: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> 
 REQUIRED = False
 
 LINK_KINDS = ("tcp", "available", "udp", "load", "capacity", "ping")
-"""What a link sample can be: throughput of `streams` connections, what a transfer would get over any number
+"""Kinds of link samples: throughput of `streams` connections, what a transfer would get over any number
 of them, what came of datagrams sent at a chosen rate, offered load, line rate, round trips."""
 
 SITES = ("src", "dst", "domain", "host", "site")

@@ -1,4 +1,4 @@
-"""What a series of measurements is like, in a few figures: marginal distribution and correlation in time."""
+"""Statistics of a series of measurements: marginal distribution and correlation in time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Marginal:
 
 @dataclass(frozen=True, slots=True)
 class Dynamics:
-    """How the values hang together in time.
+    """Correlation of the values in time.
 
     `slow_share` of the variance lies between blocks rather than inside them (0 where there is one block);
     `fast_tau_s` is the correlation time inside blocks.
@@ -47,13 +47,13 @@ class Dynamics:
 
 
 def marginal(values: Array) -> Marginal:
-    """Mean, deviation and quantiles of `values` (n,), n >= 1."""
+    """Returns mean, standard deviation and quantiles of `values` (n,), n >= 1."""
     quantiles = tuple(float(q) for q in np.quantile(values, LEVELS))
     return Marginal(len(values), float(values.mean()), float(values.std()), quantiles)
 
 
 def dynamics(times_s: Array, values: Array) -> Dynamics:
-    """Block structure and correlation of a series; `times_s` (n,) ascends, n >= 2."""
+    """Returns block structure and correlation of a series; `times_s` (n,) ascends, n >= 2."""
     parts = blocks(times_s)
     starts = np.array([times_s[part[0]] for part in parts])
     whole = [values[part] for part in parts if len(part) > 1]
@@ -68,7 +68,7 @@ def dynamics(times_s: Array, values: Array) -> Dynamics:
 
 
 def blocks(times_s: Array) -> list[NDArray[np.int64]]:
-    """Index ranges of the stretches without a gap."""
+    """Returns index ranges of the stretches without a gap."""
     steps = np.diff(times_s)
     if len(steps) == 0:
         return [np.arange(len(times_s))]
@@ -76,7 +76,7 @@ def blocks(times_s: Array) -> list[NDArray[np.int64]]:
 
 
 def autocorrelation_time_s(times_s: Array, values: Array, *, inside: bool = False) -> float:
-    """Lag at which the autocorrelation falls below 1/e, interpolated; 0 for a series that never varies.
+    """Returns the lag at which the autocorrelation falls below 1/e, interpolated; 0 for a constant series.
 
     Pairs of samples are taken inside blocks only. `inside` removes each block's own mean first. Where the
     first lag is already below 1/e, an exponential through it is assumed (0 if it is not positive). At most

@@ -1,4 +1,4 @@
-"""`twin traces`: what the lake holds, a line per data set and table.
+"""`twin traces`: a line for each data set and table of the lake.
 
 Figures are per series (a directed link, a GPU, a host) and the median over the series is shown. Where a link
 has rows of different lengths (whole runs and the seconds inside them), only those of at least half the
@@ -13,10 +13,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from ingest.lake import lake, lake_sql as query
+from ingest.core.units import NS_PER_S
+from ingest.lake import duckdb_views, lake
 from ingest.lake.schema import TABLES, TIME_COLUMN
 from ingest.lake.series_statistics import GAP, Array, autocorrelation_time_s
-from ingest.core.units import NS_PER_S
 
 SCHEMA = "twin.traces/1"
 SERIES = {
@@ -83,13 +83,13 @@ class _Shape:
 
 
 def summarise(store: Path) -> Summary:
-    """Read the lake of `store`; an empty one gives no lines.
+    """Returns the summary of the lake in `store`; an empty lake has no lines.
 
     Raises:
         DamageError: a part of the lake is missing or cut.
     """
     lines = []
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         for name, info in sorted(lake.datasets(store).items()):
             for table, rows in info.rows.items():
                 lines.append(_line(connection, name, table, rows, info.meta))
@@ -136,7 +136,7 @@ def _span(
 
 
 def _count(connection: duckdb.DuckDBPyConnection, dataset: str, table: str) -> int:
-    """How many series a data set has, whatever was measured of them."""
+    """Number of series of a data set, whichever columns they have."""
     sql = f"SELECT count(DISTINCT {SERIES[table][0]}) FROM {table} WHERE dataset = ?"
     row = connection.execute(sql, [dataset]).fetchone()
     return int(row[0]) if row else 0
@@ -153,10 +153,12 @@ def _value(connection: duckdb.DuckDBPyConnection, dataset: str, table: str) -> s
 def series(
     connection: duckdb.DuckDBPyConnection, dataset: str, table: str
 ) -> tuple[str, dict[str, tuple[Array, Array]]]:
-    """The value looked at, and by name of the series its seconds and values, ascending.
+    """Returns the column looked at, and by name of the series its seconds and values, ascending.
 
     Values at equal times are averaged.
     """
+    import polars as pl  # 0.2 s that `twin --help` need not pay
+
     time = TIME_COLUMN.get(table, "ts")
     name, value = SERIES[table][0], _value(connection, dataset, table)
     longest = (
@@ -165,16 +167,23 @@ def series(
         if table == "link_samples"
         else ""
     )
-    got = connection.execute(
-        f"""SELECT {name} AS name, epoch_ns({time}) AS ns, avg({value}) AS value FROM {table}
-            WHERE dataset = $dataset AND {value} IS NOT NULL {longest} GROUP BY 1, 2 ORDER BY 1, 2""",
-        {"dataset": dataset},
-    ).fetchnumpy()
-    names = np.asarray(got["name"], dtype=str)
-    bounds = np.flatnonzero(names[1:] != names[:-1]) + 1
-    parts = np.split(np.arange(len(names)), bounds) if len(names) else []
-    seconds, values = got["ns"] / NS_PER_S, np.asarray(got["value"], np.float64)
-    return value, {str(names[part[0]]): (seconds[part], values[part]) for part in parts}
+    samples = pl.DataFrame(
+        connection.cursor()
+        .sql(
+            f"""SELECT {name} AS name, epoch_ns({time}) AS ns, {value} AS value FROM {table}
+                WHERE dataset = $dataset AND {value} IS NOT NULL {longest}""",
+            params={"dataset": dataset},
+        )
+        .to_arrow_table()
+    )
+    names = pl.Enum(samples["name"].unique().sort())  # sorts and groups as numbers do
+    ordered = samples.with_columns(pl.col("name").cast(names)).sort("name", "ns")
+    averaged = ordered.group_by("name", "ns", maintain_order=True).agg(pl.mean("value"))
+    parts = averaged.partition_by("name", as_dict=True, maintain_order=True)
+    return value, {
+        str(key): (part["ns"].to_numpy() / NS_PER_S, part["value"].to_numpy())
+        for (key,), part in parts.items()
+    }
 
 
 def _shape(times_s: Array, values: Array) -> _Shape:

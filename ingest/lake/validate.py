@@ -35,7 +35,7 @@ ADDED = ("dataset", "source_file", "ingest_id")
 _FIRST_NS, _LAST_NS = 0, 7_258_118_400_000_000_000
 """Instants a measurement can bear: 1970 to 2200."""
 _NAMED = 16
-"""So many unknown words of a batch are told the nearest known one; where there are more, none is near."""
+"""Unknown words of a batch up to which the reason suggests the nearest known one."""
 _SLACK = 1e-9
 """By how much a fraction may exceed one through rounding."""
 

@@ -1,1 +1,5 @@
-"""ingest/parsing: say what comes in, what goes out, where to start reading."""
+"""Parts of every reader: the reader contract, archives, CSV, JSON cells, rejects, `dataset.toml`.
+
+Files and archive members come in as `Source`, settings as `DatasetOptions`; `RowBatch`es with a `Reject` for
+each unusable row go out. Start at `reader.py`.
+"""

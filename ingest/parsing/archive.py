@@ -37,8 +37,8 @@ Skip = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """What a checked archive holds: the sources in order, and what is left out."""
+class ArchiveIndex:
+    """Content of a checked archive: the sources in order, and the members left out."""
 
     sources: Callable[[], Iterator[Source]]
     count: int
@@ -46,11 +46,11 @@ class Contents:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name says that the file holds other files or is compressed."""
+    """Returns True if the name is that of an archive or a compressed file."""
     return path.name.lower().endswith(SUFFIXES)
 
 
-def contents(path: Path, name: str) -> Contents:
+def contents(path: Path, name: str) -> ArchiveIndex:
     """Check the archive `path`, called `name` inside its data set, to its end.
 
     Raises:
@@ -75,10 +75,10 @@ def contents(path: Path, name: str) -> Contents:
                 kept = None
     if kept is not None:
         held = kept
-        return Contents(
+        return ArchiveIndex(
             lambda: (from_bytes(*_names(path, name, m), d) for m, d in held.items()), count, tuple(skipped)
         )
-    return Contents(lambda: _again(path, name), count, tuple(skipped))
+    return ArchiveIndex(lambda: _members(path, name), count, tuple(skipped))
 
 
 def _names(path: Path, name: str, member: str) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _drain(path: Path, stream: IO[bytes], keep: int, limit: int) -> tuple[bytes 
     return (b"".join(kept) if kept is not None else None), size
 
 
-def _again(path: Path, name: str) -> Iterator[Source]:
+def _members(path: Path, name: str) -> Iterator[Source]:
     """The sources of a large archive: small members in memory, large ones opened again when read."""
     with _reported(path):
         for member, stream, why_not in _walk(path):
@@ -169,7 +169,7 @@ def _walk_tar(path: Path) -> Iterator[tuple[str, IO[bytes], str | None]]:
 
 
 def _decompressed(raw: BinaryIO) -> IO[bytes]:
-    """The stream behind the compression that the first bytes tell; the file itself if they tell none."""
+    """The stream behind the compression that the first bytes state; the file itself if they state none."""
     magic = raw.read(6)
     raw.seek(0)
     if magic.startswith(b"\x1f\x8b"):

@@ -1,4 +1,4 @@
-"""Text cells to typed columns, a column at a time; the cells that do not parse are told apart, not dropped.
+"""Text cells to typed columns, a column at a time; cells that do not parse become rejects, none is dropped.
 
 A whole column is converted at once; only where that fails is it halved until the cells at fault stand alone,
 so a few bad cells cost little.
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import csv_blocks as csvfile
-from ingest.parsing.csv_blocks import Block, Texts
-from ingest.parsing.reader import Batch, Reject
 from ingest.lake.schema import TS
+from ingest.parsing import csv_blocks
+from ingest.parsing.csv_blocks import Block, Texts
+from ingest.parsing.reader import Reject, RowBatch
 
 _ALONE = 64
 """Cells that are converted one by one when together they fail."""
@@ -26,9 +26,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ZONED = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$")
 _FAULTY = re.compile(r"^In CSV column #(\d+):")
-"""How the CSV parser tells which column has a cell that does not fit."""
+"""Message of the CSV parser about a cell that does not fit, with its column."""
 TEXT = pa.dictionary(pa.int32(), pa.string())
-"""How text columns are held: few different values, many rows."""
+"""Type of text columns: few different values, many rows."""
 Constants = Mapping[str, Any]
 NONE: Constants = {}
 
@@ -43,8 +43,8 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """How one canonical column is made from a column of the file.
+class ColumnMapping:
+    """Mapping of a column of the file to a canonical column.
 
     direct: type into which the CSV parser may turn the cells itself; `convert` takes that type or text.
     one: the same for a single cell of text; raises ValueError.
@@ -65,23 +65,23 @@ class Typed:
     """Blocks of one CSV file to typed rows; rows with a cell that does not parse become rejects.
 
     The CSV parser makes typed columns itself. Where a block has a column with faults, that column is read as
-    text from then on and converted here, which tells the faulty cells; all ways give the same rows.
+    text from then on and converted here, which finds the faulty cells; all ways give the same rows.
 
     constants: canonical columns that have one value in all rows.
     """
 
     def __init__(
-        self, table: str, names: Sequence[str], columns: Sequence[Column], constants: Constants = NONE
+        self, table: str, names: Sequence[str], columns: Sequence[ColumnMapping], constants: Constants = NONE
     ):
         self.table, self.names, self.columns, self.constants = table, names, columns, constants
         self._kinds = {column.source: column.direct for column in columns}
 
-    def __call__(self, block: Block) -> Batch:
+    def __call__(self, block: Block) -> RowBatch:
         """The rows of a block."""
         kinds = dict(self._kinds)
         while True:
             try:
-                parsed = csvfile.typed(block, self.names, kinds)
+                parsed = csv_blocks.typed(block, self.names, kinds)
                 break
             except pa.ArrowInvalid as error:
                 at = _FAULTY.search(str(error))
@@ -92,10 +92,12 @@ class Typed:
         return _typed(self.table, parsed, self.columns, self.constants, _Later(lambda: self._texts(block)))
 
     def _texts(self, block: Block) -> Texts:
-        return csvfile.texts(block, self.names, list(self._kinds))
+        return csv_blocks.texts(block, self.names, list(self._kinds))
 
 
-def from_texts(table: str, texts: Texts, columns: Sequence[Column], constants: Constants = NONE) -> Batch:
+def from_texts(
+    table: str, texts: Texts, columns: Sequence[ColumnMapping], constants: Constants = NONE
+) -> RowBatch:
     """Typed rows of text columns; rows with a cell that does not parse become rejects, with the first such.
 
     constants: canonical columns that have one value in all rows.
@@ -104,8 +106,8 @@ def from_texts(table: str, texts: Texts, columns: Sequence[Column], constants: C
 
 
 def _typed(
-    table: str, parsed: Texts, columns: Sequence[Column], constants: Constants, later: "_Later"
-) -> Batch:
+    table: str, parsed: Texts, columns: Sequence[ColumnMapping], constants: Constants, later: "_Later"
+) -> RowBatch:
     """Columns of text or of their direct type made canonical; `later` has the text behind them all."""
     made: dict[str, pa.Array] = {}
     bad = np.zeros(len(parsed.rows), bool)
@@ -130,10 +132,10 @@ def _typed(
     for name, value in constants.items():
         made[name] = pa.repeat(value, len(made["source_row"]))
     sources = {column.target: column.source for column in columns}
-    return Batch(table, made, parsed.rows_in, rejects, _Raw(later, sources, keep))
+    return RowBatch(table, made, parsed.rows_in, rejects, _Raw(later, sources, keep))
 
 
-def number(target: str, source: str, factor: float = 1.0) -> Column:
+def number(target: str, source: str, factor: float = 1.0) -> ColumnMapping:
     """A float column; `factor` converts the unit in the file to the unit in the column's name."""
 
     def convert(cells: pa.Array) -> pa.Array:
@@ -142,10 +144,10 @@ def number(target: str, source: str, factor: float = 1.0) -> Column:
     def one(cell: str) -> float:
         return _plain(cell) * factor
 
-    return Column(target, source, pa.float64(), convert, one, pa.float64(), "not a number")
+    return ColumnMapping(target, source, pa.float64(), convert, one, pa.float64(), "not a number")
 
 
-def whole(target: str, source: str, factor: float = 1.0) -> Column:
+def whole(target: str, source: str, factor: float = 1.0) -> ColumnMapping:
     """An integer column; after `factor` the value is rounded."""
 
     def convert(cells: pa.Array) -> pa.Array:
@@ -160,10 +162,10 @@ def whole(target: str, source: str, factor: float = 1.0) -> Column:
         return round(value)
 
     direct = pa.int64() if factor == 1.0 else pa.float64()
-    return Column(target, source, direct, convert, one, pa.int64(), "not a whole number")
+    return ColumnMapping(target, source, direct, convert, one, pa.int64(), "not a whole number")
 
 
-def text(target: str, source: str) -> Column:
+def text(target: str, source: str) -> ColumnMapping:
     """A text column, as it stands but for blanks around it."""
 
     def convert(cells: pa.Array) -> pa.Array:
@@ -173,13 +175,13 @@ def text(target: str, source: str) -> Column:
             return coded
         return names.take(coded.indices).dictionary_encode()  # two names may have become one
 
-    return Column(target, source, TEXT, convert, str.strip, TEXT, "not a text")
+    return ColumnMapping(target, source, TEXT, convert, str.strip, TEXT, "not a text")
 
 
-def instant(target: str, source: str, timezone: str = "UTC", sample: str = "Z") -> Column:
+def instant(target: str, source: str, timezone: str = "UTC", sample: str = "Z") -> ColumnMapping:
     """ISO 8601 times; those without a zone are in `timezone`, and rejected where its clock was turned.
 
-    sample: a cell of the column, which tells whether most bear a zone.
+    sample: a cell of the column, which shows whether most have a zone.
     """
     zone = ZoneInfo(timezone)
     naive = pa.timestamp("ns")
@@ -202,10 +204,10 @@ def instant(target: str, source: str, timezone: str = "UTC", sample: str = "Z") 
         return _ns(moment)
 
     direct = TS if _ZONED.search(sample.strip()) else naive
-    return Column(target, source, direct, convert, one, TS, "not a time (ISO 8601)")
+    return ColumnMapping(target, source, direct, convert, one, TS, "not a time (ISO 8601)")
 
 
-def epoch(target: str, source: str, unit_s: float = 1.0, start_ns: int = 0) -> Column:
+def epoch(target: str, source: str, unit_s: float = 1.0, start_ns: int = 0) -> ColumnMapping:
     """Times counted in units of `unit_s` seconds from `start_ns` (1970); fractions to the microsecond."""
     ticks = round(unit_s * 1e9)
 
@@ -226,7 +228,7 @@ def epoch(target: str, source: str, unit_s: float = 1.0, start_ns: int = 0) -> C
         return value
 
     direct = pa.int64() if unit_s < 1 else pa.float64()
-    return Column(target, source, direct, convert, one, TS, "not a time (counted from 1970)")
+    return ColumnMapping(target, source, direct, convert, one, TS, "not a time (counted from 1970)")
 
 
 class _Later:
@@ -278,7 +280,7 @@ def _scaled(values: pa.Array, factor: float) -> pa.Array:
     return values if factor == 1.0 else pc.multiply(values, factor)
 
 
-def _converted(cells: pa.Array, column: Column) -> tuple[pa.Array, np.ndarray | None]:
+def _converted(cells: pa.Array, column: ColumnMapping) -> tuple[pa.Array, np.ndarray | None]:
     """The typed column, null where a cell does not parse, and the mask of those cells (None: no such)."""
     try:
         return column.convert(cells), None
@@ -290,7 +292,7 @@ def _converted(cells: pa.Array, column: Column) -> tuple[pa.Array, np.ndarray | 
     return values, np.asarray(wrong)
 
 
-def _piecewise(cells: pa.Array, column: Column) -> pa.Array:
+def _piecewise(cells: pa.Array, column: ColumnMapping) -> pa.Array:
     if len(cells) <= _ALONE:
         return pa.array([_one(cell, column) for cell in cells.to_pylist()], column.kind)
     middle = len(cells) // 2
@@ -304,7 +306,7 @@ def _piecewise(cells: pa.Array, column: Column) -> pa.Array:
     return (whole.unify_dictionaries() if column.kind == TEXT else whole).combine_chunks()
 
 
-def _one(cell: Any, column: Column) -> Any:
+def _one(cell: Any, column: ColumnMapping) -> Any:
     """One value: as the whole column would have it, else by the more patient way, else null."""
     if cell is None:
         return None

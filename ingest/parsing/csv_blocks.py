@@ -1,4 +1,4 @@
-"""CSV as columns of text, block by block: the records that have a wrong shape are told, the rest goes on.
+"""CSV as columns of text, block by block: the records of a wrong shape are reported, the others are read.
 
 A block ends at the end of a record, so that blocks can be parsed side by side. Rows count from 1 after the
 header; blank lines are no rows.
@@ -28,7 +28,7 @@ BLOCK_BYTES = 4 * 1024**2
 LINE_LIMIT_BYTES = 8 * 1024**2
 """A longer line is not a record of measurements."""
 _JOIN_LINES = 20
-"""How many lines a quoted cell may span before its quote is taken for a stray one."""
+"""Lines that a quoted cell may span before its quote is taken for a stray one."""
 _WORKERS = min(4, os.cpu_count() or 1)
 """Blocks parsed at a time; Arrow works outside the interpreter's lock."""
 _PARSE_BYTES = 1 << 16
@@ -124,7 +124,7 @@ def typed(block: Block, names: Sequence[str], kinds: Mapping[str, pa.DataType]) 
     """Parse the columns of `kinds` straight into these types.
 
     Raises:
-        ArrowInvalid: some cell does not fit its type; `texts` tells which.
+        ArrowInvalid: some cell does not fit its type; `texts` finds it.
     """
     if not _is_text(block.data):
         raise pa.ArrowInvalid("not UTF-8")
@@ -241,7 +241,7 @@ def _records(raw: np.ndarray) -> int:
 
 
 def _orderly(raw: np.ndarray, delimiter: str) -> bool:
-    """Whether every quote bounds a whole cell or is one of a pair inside, and all close in their line."""
+    """True if every quote bounds a whole cell or is one of a pair inside, and all close in their line."""
     quotes = np.flatnonzero(raw == _QUOTE)
     lines = np.concatenate((np.flatnonzero(raw == _LINE_END), [len(raw)]))
     if (np.searchsorted(quotes, lines) % 2).any():
@@ -276,7 +276,7 @@ def _repaired(first_row: int, data: bytes, delimiter: str) -> Block:
 
 
 def _span(lines: list[bytes], at: int, whole: re.Pattern[bytes]) -> int:
-    """How many lines the record at `at` takes; 0 if its quotes make no sense."""
+    """Number of lines of the record at `at`; 0 if its quotes do not match."""
     for span in range(1, _JOIN_LINES + 1) if b'"' in lines[at] else (1,):
         record = b"\n".join(lines[at : at + span])
         if b'"' not in record or whole.fullmatch(record):

@@ -1,8 +1,8 @@
-"""What a reader is: one file that knows one format and turns it into canonical rows and rejects.
+"""The contract of a reader, which turns files of one format into canonical rows and rejects.
 
 A reader adds `source_row` and the columns of its table; `dataset` and `source_file` are added by the
 ingest. Missing columns are null. Rules that hold for every table (finite, not negative, required values
-present) are checked once for all readers in `ingest.validate`.
+present) are checked once for all readers in `ingest.lake.validate`.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Some rows of one canonical table.
 
     columns: canonical column name (and `source_row`) to a list or an Arrow array, all of one length.
@@ -43,7 +43,7 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Knows one format. `name` is stable; a change of `version` makes old files be read again.
+    """Reads one format. `name` is stable; a change of `version` makes old files be read again.
 
     A reader with `by_name = True` takes facts from the name of the file. `settings` are the parts of
     dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, or single `values.COLUMN`;
@@ -66,11 +66,11 @@ class Reader(Protocol):
         ...
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """Whether a file of this name that begins with `head` (some kilobytes) is in this format."""
+        """Returns True if a file of this name that begins with `head` (some kilobytes) has this format."""
         ...
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """All rows of the source.
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields all rows of the source.
 
         Raises:
             InputError: the file is not what `can_read` took it for; nothing of it is stored.
@@ -78,12 +78,12 @@ class Reader(Protocol):
         ...
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What the reader takes for granted because the files do not say it; kept in the lake."""
+        """Returns what the files do not say and the reader assumes, a sentence each; kept in the lake."""
         ...
 
 
 def identified(source: Source, reader: Reader) -> Source:
-    """The source as the lake knows it.
+    """Returns the source with its identity in the lake.
 
     Content that is there already is a copy - but not for a reader with `by_name = True`, which takes facts
     from the file's name: two hosts may measure the same. There the name belongs to the identity.
@@ -93,6 +93,6 @@ def identified(source: Source, reader: Reader) -> Source:
     return replace(source, sha256=hashlib.sha256(f"{source.sha256} {source.name}".encode()).hexdigest())
 
 
-def rejected_file(table: str, column: str, raw: str, reason: str) -> Batch:
-    """A whole document that cannot be used: one row in, one rejected."""
-    return Batch(table, {"source_row": []}, 1, (Reject(0, column, raw, reason),))
+def rejected_file(table: str, column: str, raw: str, reason: str) -> RowBatch:
+    """Returns the batch of a document that cannot be used: one row in, one rejected."""
+    return RowBatch(table, {"source_row": []}, 1, (Reject(0, column, raw, reason),))

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.parsing.reader import Reject
 from ingest.lake.schema import TABLES
+from ingest.parsing.reader import Reject
 
 _RAW_LENGTH = 1000
-"""How much of an offending cell is kept, and of what is said about it."""
+"""Letters of an offending cell that are kept, and of the reason."""
 
 
 class RowLists:
@@ -56,7 +56,7 @@ class RejectList:
 
     @property
     def rows(self) -> int:
-        """How many wait."""
+        """Number of waiting rejects."""
         return len(self._held)
 
     def add(self, index: int, reject: Reject) -> None:

@@ -1,4 +1,4 @@
-"""Rows that a reader finds one by one, gathered into a batch; those at fault become rejects."""
+"""Rows that a reader finds one by one, collected in a batch; those at fault become rejects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from ingest.lake.schema import TABLES, TS
 from ingest.parsing.archive import SUFFIXES
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, Reject, rejected_file
-from ingest.lake.schema import TABLES, TS
-from ingest.parsing.source import Source
 from ingest.parsing.json_values import document
+from ingest.parsing.reader import Reject, RowBatch, rejected_file
+from ingest.parsing.source import Source
 
 FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
-"""What plain code raises on a document that is not what it should be."""
+"""Exceptions of plain code for a document of another form."""
 
 
-class Rows:
+class RowBuilder:
     """Rows of one table: canonical columns in a fixed order, and one value everywhere for some others.
 
     Raises:
@@ -59,13 +59,13 @@ class Rows:
         except FAULTS as error:
             self.reject(row, column, raw, error)
 
-    def batch(self) -> Batch:
+    def batch(self) -> RowBatch:
         """All rows so far; the next batch begins empty."""
         rows, rejects = self._rows, tuple(self._rejects)
         self._rows, self._rejects = [], []
         columns: dict[str, Any] = {name: [row[at] for row in rows] for at, name in enumerate(self._names)}
         columns.update({name: [value] * len(rows) for name, value in self._constants.items()})
-        return Batch(self.table, columns, len(rows) + len(rejects), rejects)
+        return RowBatch(self.table, columns, len(rows) + len(rejects), rejects)
 
 
 def said(reason: str | Exception) -> str:
@@ -75,7 +75,7 @@ def said(reason: str | Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a column holds."""
+    """Type of a column."""
 
     type: type
     said: str
@@ -88,7 +88,7 @@ _KINDS = {pa.string(): _TEXT, pa.int32(): _WHOLE, pa.int64(): _WHOLE, TS: _WHOLE
 
 
 def _fits(value: Any, kind: _Kind) -> bool:
-    """Whether a column of this kind can hold the value; its size is looked at later, with all rules."""
+    """True if a column of this kind can hold the value; its size is checked later, with all rules."""
     if kind is _TEXT:
         return isinstance(value, str) and (value.isascii() or _storable(value))
     if type(value) is int:
@@ -104,7 +104,9 @@ def _storable(value: str) -> bool:
     return True
 
 
-def from_document(source: Source, table: str, make: Callable[[Any], Iterable[Batch]]) -> Iterator[Batch]:
+def from_document(
+    source: Source, table: str, make: Callable[[Any], Iterable[RowBatch]]
+) -> Iterator[RowBatch]:
     """The batches that `make` gives for a JSON document; one reject if it is not what it should be."""
     try:
         batches = list(make(document(source)))

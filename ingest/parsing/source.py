@@ -13,7 +13,7 @@ from ingest.core.errors import InputError
 SMALL_BYTES = 16 * 1024**2
 """Sources up to this size are held in memory while they are read."""
 HEAD_BYTES = 16 * 1024
-"""How much of a file a reader sees to recognise it."""
+"""Bytes of a file by which a reader recognises it."""
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some programs write before UTF-8."""
 _CHUNK = 1 << 20
@@ -29,10 +29,10 @@ class Source:
     size_bytes: int
     head: bytes
     shown: str
-    """How the file is named to the user: the path given, and the member."""
+    """Name for the user: the path given, and the member."""
     opener: Callable[[], BinaryIO] = field(repr=False, compare=False)
     local: Path | None = None
-    """Where the content lies as a file of its own, if it does."""
+    """Path of the content, if it is a file of its own."""
 
     @property
     def path(self) -> PurePosixPath:
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def small(self) -> bool:
-        """Whether the source may be read whole into memory."""
+        """True if the source may be read whole into memory."""
         return self.size_bytes <= SMALL_BYTES
 
     def open(self) -> BinaryIO:
@@ -75,7 +75,7 @@ def piece_name(file: str, start: int, end: int) -> str:
 
 
 def piece_end(name: str) -> int | None:
-    """Where a piece of that name ends; None if it names a whole file."""
+    """Returns the end of a piece of that name in bytes; None for a whole file."""
     found = _PIECE.search(name)
     return int(found[1]) if found else None
 

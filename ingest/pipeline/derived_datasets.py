@@ -13,27 +13,25 @@ are kept with the set; the identity of its source is the content it was computed
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ingest.lake import lake, lake_sql as query
 from ingest.core.config import suggestion
-from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError, UsageError
-from ingest.parsing.reader import Batch
-from ingest.pipeline.routing import Routes, Routing, routes
+from ingest.core.errors import InputError
+from ingest.lake import duckdb_views, lake
 from ingest.lake.schema import TS
+from ingest.parsing.dataset import DatasetOptions, Routing
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source, from_bytes
+from ingest.pipeline.routing import Routes, routes
 
 _TABLE = "link_samples"
-_KEYS = ("method", "routing", "nodes")
-_WAYS: dict[str, str] = {
+_WAYS: dict[Routing, str] = {
     "shortest": "one shortest path a pair",
     "ecmp": "all shortest paths of a pair, split evenly at every node (ECMP)",
 }
@@ -41,7 +39,7 @@ _WAYS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one set is made from another."""
+    """The recipe by which one set is computed from another."""
 
     name: str
     origin: str
@@ -71,39 +69,18 @@ class Recipe:
         )
 
     def source(self, store: Path) -> Source:
-        """What the new set is computed from: the content of the old one, and the recipe."""
+        """Returns the source of the new set: identity of the old one, and the recipe."""
         body = [lake.digest(store, self.origin), self.routing, self.nodes]
         data = json.dumps(body).encode()
         return from_bytes(f"{self.origin}.available", f"{self.origin} -> {self.name}", data)
 
 
 def recipes(options: DatasetOptions) -> list[Recipe]:
-    """The recipes in the options of a set.
-
-    Raises:
-        UsageError: a recipe has an unknown key or value.
-    """
-    return [_recipe(options.name, name, stated) for name, stated in sorted(options.derive.items())]
-
-
-def _recipe(origin: str, name: str, stated: Mapping[str, Any]) -> Recipe:
-    where = f"dataset.toml of {origin}: derive.{name}"
-    for key in stated:
-        if key not in _KEYS:
-            raise UsageError(f"{where}.{key}: unknown key{suggestion(key, _KEYS)}")
-    if stated.get("method") != "available":
-        raise UsageError(f'{where}.method: must be "available"')
-    routing = stated.get("routing", "shortest")
-    if routing not in get_args(Routing):
-        raise UsageError(
-            f"{where}.routing: {routing!r} is unknown{suggestion(str(routing), get_args(Routing))}"
-        )
-    nodes = stated.get("nodes", [])
-    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes) or len(nodes) == 1:
-        raise UsageError(f"{where}.nodes: must be a list of two or more names")
-    if name == origin:
-        raise UsageError(f"{where}: a set cannot be derived from itself")
-    return Recipe(name, origin, routing, tuple(nodes))
+    """Returns the recipes in the options of a set, sorted by name."""
+    return [
+        Recipe(name, options.name, stated.routing, stated.nodes)
+        for name, stated in sorted(options.derive.items())
+    ]
 
 
 class Available:
@@ -117,11 +94,11 @@ class Available:
         self._recipe, self._store = recipe, store
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """No file is in this format."""
+        """Returns True if no file is in this format."""
         return False
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """One batch: a row for each instant and pair of nodes."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields one batch: a row for each instant and pair of nodes."""
         found = _network(self._store, self._recipe)
         times, offered = _offered(self._store, self._recipe.origin, found)
         available = found.available_bps(found.load_bps(offered))
@@ -130,12 +107,12 @@ class Available:
         yield _batch(times, [found.pairs[n] for n in at], available[:, at])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Stated in the options of the set."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ()
 
 
 def _network(store: Path, recipe: Recipe) -> Routes:
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         rows = connection.execute(
             f"SELECT src, dst, max_by(bandwidth_bps, ts) FROM {_TABLE} "
             "WHERE dataset = ? AND kind = 'capacity' GROUP BY src, dst ORDER BY src, dst",
@@ -153,7 +130,7 @@ def _network(store: Path, recipe: Recipe) -> Routes:
 
 def _offered(store: Path, origin: str, network: Routes) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Instants, and the load that each pair offers at each; what is not in the set is no load."""
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         rows = connection.execute(
             f"SELECT epoch_ns(ts) AS ns, src, dst, avg(bandwidth_bps) AS bps FROM {_TABLE} "
             "WHERE dataset = ? AND kind = 'load' AND src <> dst GROUP BY ts, src, dst ORDER BY ts, src, dst",
@@ -172,7 +149,9 @@ def _offered(store: Path, origin: str, network: Routes) -> tuple[NDArray[np.int6
     return times, offered
 
 
-def _batch(times: NDArray[np.int64], pairs: list[tuple[str, str]], available: NDArray[np.float64]) -> Batch:
+def _batch(
+    times: NDArray[np.int64], pairs: list[tuple[str, str]], available: NDArray[np.float64]
+) -> RowBatch:
     count = available.size
     src, dst = (pa.array([pair[end] for pair in pairs] * len(times)).dictionary_encode() for end in (0, 1))
     columns = {
@@ -183,4 +162,4 @@ def _batch(times: NDArray[np.int64], pairs: list[tuple[str, str]], available: ND
         "bandwidth_bps": pa.array(available.ravel()),
         "kind": pa.repeat("available", count).dictionary_encode(),
     }
-    return Batch(_TABLE, columns, count)
+    return RowBatch(_TABLE, columns, count)

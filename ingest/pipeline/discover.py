@@ -1,4 +1,4 @@
-"""Which data sets lie under a path, and which files belong to each.
+"""Data sets under a path, and the files of each.
 
 * A folder with a `dataset.toml` is a data set.
 * A folder that holds nothing but documentation and folders is a collection of data sets if it, or a folder
@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingest.core.errors import InputError, UsageError
 from ingest.parsing import dataset
 from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError, UsageError
 
 _DOCUMENTS = (
     "readme",

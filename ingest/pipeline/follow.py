@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.pipeline import discover
-from ingest.lake import lake
-from ingest.pipeline.discover import DataSet
 from ingest.core.errors import InputError
+from ingest.lake import lake
+from ingest.parsing.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
+from ingest.pipeline import discover
+from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest import ingest_set, ingest_sources
 from ingest.pipeline.ingest_report import FileResult
-from ingest.parsing.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
 
 POLL_S = 1.0
 _GROWING = (".csv", ".tsv")
@@ -30,7 +30,7 @@ _HEADER_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class Followed:
-    """What a following took in so far."""
+    """Totals of `twin ingest --follow` so far."""
 
     polls: int = 0
     files: int = 0
@@ -70,7 +70,7 @@ def follow(
     *,
     poll_s: float = POLL_S,
     polls: int | None = None,
-    told: Callable[[str], None] = lambda line: None,
+    notify: Callable[[str], None] = lambda line: None,
     into: Followed | None = None,
 ) -> Followed:
     """Take in what is under `paths`, then what is added, every `poll_s`; for `polls` rounds if given.
@@ -90,7 +90,7 @@ def follow(
             results = watch.look(item)
             rows = done.add(results)
             if rows:
-                told(f"{item.options.name}: {rows:,} rows added")
+                notify(f"{item.options.name}: {rows:,} rows added")
         done.polls += 1
     return done
 
@@ -104,7 +104,7 @@ def _sets(paths: Sequence[Path]) -> list[DataSet]:
 
 
 class _Watch:
-    """What was seen of each file: its stamp at the last poll, and how far it was read."""
+    """State of each file: size and time at the last poll, and the byte up to which it was read."""
 
     def __init__(self, store: Path):
         self._store = store
@@ -127,7 +127,7 @@ class _Watch:
         return results
 
     def _is_settled(self, path: Path) -> bool:
-        """Whether a file that is not yet taken kept its size and time for one poll."""
+        """True if a file that is not yet read kept its size and time for one poll."""
         stamp = _stamp(path)
         before = self._stamps.get(path)
         self._stamps[path] = stamp
@@ -161,7 +161,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _taken(store: Path, dataset: str, name: str) -> int:
-    """Where the last piece of a file ended that the lake has; 0 if it has none."""
+    """End of the last piece of a file in the lake; 0 if it has none."""
     entries = [e for m in lake.live(store) if m.dataset == dataset for e in m.sources]
     return max((piece_end(e.file) or 0 for e in entries if file_of(e.file) == name), default=0)
 

@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from ingest.parsing import archive
-from ingest.pipeline import derived_datasets as derive, discover
 from ingest.core import durable
-from ingest.lake import lake
-from ingest.readers import registry
-from ingest.parsing.dataset import DatasetOptions
-from ingest.pipeline.discover import DataSet
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
+from ingest.lake import lake
+from ingest.parsing import archive
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, identified
-from ingest.pipeline.ingest_report import FileResult, IngestReport
 from ingest.parsing.source import Source, file_of, from_file
-from ingest.pipeline.transaction import Taken, Unit
+from ingest.pipeline import derived_datasets, discover
+from ingest.pipeline.discover import DataSet
+from ingest.pipeline.ingest_report import FileResult, IngestReport
+from ingest.pipeline.transaction import Taken, Transaction
+from ingest.readers import registry
 
 
 def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None) -> IngestReport:
-    """Read everything under `paths` into the lake of `store`.
+    """Reads everything under `paths` into the lake of `store`.
 
     Raises:
         UsageError: a path does not exist, or a dataset.toml is wrong.
@@ -39,14 +39,16 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
             results.extend(_Ingest(target, item.options).run(item, progress or SILENT))
         notes = [note for item in sets for note in _derive(target, item.options, results)]
         rejected = [item.options.name for item in sets if target.rejected(item.options.name)]
-    report = IngestReport(tuple(results), perf_counter() - began, tuple(notes), tuple(rejected))
+    report = IngestReport(
+        tuple(results), perf_counter() - began, tuple(notes), registry.plugin_problems(), tuple(rejected)
+    )
     if len(report.skipped) == len(report.files):
         raise InputError(_nothing(report))
     return report
 
 
 def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Path) -> list[FileResult]:
-    """Read sources of one data set into the lake; what became of each.
+    """Reads sources of one data set into the lake; returns the result of each.
 
     Raises:
         LockedError: another process ingests into this store.
@@ -56,7 +58,7 @@ def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Pa
 
 
 def ingest_set(item: DataSet, store: Path) -> list[FileResult]:
-    """Read the files of one data set into the lake; what became of each. Nothing is derived from it.
+    """Reads the files of one data set into the lake; returns the result of each. Nothing is derived from it.
 
     Raises:
         LockedError: another process ingests into this store.
@@ -67,7 +69,7 @@ def ingest_set(item: DataSet, store: Path) -> list[FileResult]:
 
 def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult]) -> Iterator[str]:
     """Compute what is to be derived from a data set; what was assumed, one sentence each."""
-    for recipe in derive.recipes(options):
+    for recipe in derived_datasets.recipes(options):
         if any(m.dataset == options.name for m in target.manifests):
             made = _Ingest(target, recipe.options(options)).derived(recipe)
             results.append(made)
@@ -78,7 +80,8 @@ def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult])
 def _nothing(report: IngestReport) -> str:
     lines = [f"{result.path}: {result.skipped_reason}" for result in report.files[:10]]
     more = len(report.files) - len(lines)
-    return "\n".join(["no file could be read", *lines, *([f"and {more} more"] if more else [])])
+    rest = [f"and {more} more"] if more else []
+    return "\n".join(["no file could be read", *lines, *rest, *report.plugin_problems])
 
 
 class _Lake:
@@ -103,7 +106,7 @@ class _Lake:
         self.manifests = lake.live(self.store)
 
     def rejected(self, dataset: str) -> bool:
-        """Whether there is nothing of a data set but rejects."""
+        """Returns True if the lake has only rejects of a data set."""
         entries = [entry for m in self.manifests if m.dataset == dataset for entry in m.sources]
         return any(e.rejected for e in entries) and not any(count for e in entries for _, count in e.rows)
 
@@ -121,14 +124,14 @@ class _Ingest:
     def __init__(self, target: _Lake, options: DatasetOptions):
         self.target, self.options = target, options
         self.options_digest = options.digest()
-        self.unit = Unit(target.store, options)
+        self.unit = Transaction(target.store, options)
         self.results: list[FileResult | Taken] = []
         self._paths: dict[str, Path] = {}  # of the files of this ingest, by name
         self._same: dict[str, bool] = {}  # whether they hold what the lake has under their name
         self._look()
 
     def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
-        """Read every file; what each became, in the order of the files."""
+        """Reads every file; returns the results in the order of the files."""
         progress.start(len(item.files), item.options.name)
         self._paths = {item.name_of(path): path for path in item.files}
         for path in item.files:
@@ -138,7 +141,7 @@ class _Ingest:
         return self._finish()
 
     def take(self, sources: Sequence[Source]) -> list[FileResult]:
-        """Read sources that are at hand; what each became."""
+        """Reads the given sources; returns their results."""
         for source in sources:
             self._one(source)
         return self._finish()
@@ -176,9 +179,9 @@ class _Ingest:
             return
         self._store(identified(source, reader), reader)
 
-    def derived(self, recipe: derive.Recipe) -> FileResult:
+    def derived(self, recipe: derived_datasets.Recipe) -> FileResult:
         """Compute a data set from another one, unless the lake has it."""
-        self._store(recipe.source(self.target.store), derive.Available(recipe, self.target.store))
+        self._store(recipe.source(self.target.store), derived_datasets.Available(recipe, self.target.store))
         self._commit(self.unit)
         (result,) = self.results
         return result if isinstance(result, FileResult) else self._result(result)
@@ -196,7 +199,7 @@ class _Ingest:
             self._holders.pop(key, None)
 
     def _held(self, key: tuple[str, str, int, str], source: Source) -> bool:
-        """Whether the lake has this content, and will have it when this ingest is over.
+        """True if the lake has this content, and will have it when this ingest is over.
 
         It will not where it took it from another file of this ingest that has other content by now, as when a
         log was rotated: those rows are about to be replaced, so that `source` must bring them again.
@@ -208,13 +211,13 @@ class _Ingest:
         if entry.file not in self._same:
             try:
                 self._same[entry.file] = from_file(path, entry.file).sha256 == entry.sha256
-            except InputError:  # told when its turn comes; what the lake has of it stays
+            except InputError:  # reported when the file is read; its rows in the lake stay
                 self._same[entry.file] = True
         return self._same[entry.file]
 
     def _read(self, source: Source, reader: Reader) -> None:
         """Take the source into the common unit, or into one of its own if it is large."""
-        unit = self.unit if source.small else Unit(self.target.store, self.options)
+        unit = self.unit if source.small else Transaction(self.target.store, self.options)
         try:
             taken = unit.take(source, reader)
         except InputError as error:
@@ -231,9 +234,9 @@ class _Ingest:
             self._commit(unit)
         elif unit.full:
             self._commit(unit)
-            self.unit = Unit(self.target.store, self.options)
+            self.unit = Transaction(self.target.store, self.options)
 
-    def _commit(self, unit: Unit) -> None:
+    def _commit(self, unit: Transaction) -> None:
         """Make the unit part of the lake, in place of what the lake held of the same files."""
         if not unit.taken:
             return

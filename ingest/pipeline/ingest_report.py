@@ -1,4 +1,4 @@
-"""What became of the files that an ingest looked at."""
+"""Results of an ingest, file by file."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -11,7 +11,7 @@ SCHEMA = "twin.ingest/1"
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one file (or archive member).
+    """Result of one file (or archive member).
 
     rows_in = rows stored + rejected, always; a file that was stored before, or is a copy, is `already`, with
     no rows of its own; one that could not be read has a `skipped_reason`.
@@ -45,12 +45,14 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingest did, file by file."""
+    """Results of an ingest, file by file."""
 
     files: tuple[FileResult, ...]
     seconds: float
     notes: tuple[str, ...] = ()
-    """What was assumed for data sets that were computed."""
+    """Assumptions of derived data sets, one sentence each."""
+    plugin_problems: tuple[str, ...] = ()
+    """Plugins that are left out, one sentence each; among the notes of the JSON form."""
     rejected_sets: tuple[str, ...] = ()
     """Data sets of which the lake holds nothing but rejects."""
 
@@ -78,7 +80,7 @@ class IngestReport:
         return tuple(result for result in self.files if result.skipped_reason)
 
     def first_reason(self, dataset: str) -> str:
-        """Where and why the first row of a data set was rejected, if that was in this ingest."""
+        """Returns place and reason of the first rejected row of a data set, if this ingest read it."""
         for result in self.files:
             if result.dataset == dataset and result.examples:
                 first = result.examples[0]
@@ -97,6 +99,6 @@ class IngestReport:
             "skipped": len(self.skipped),
             "empty": len(self.empty),
             "seconds": round(self.seconds, 3),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.plugin_problems],
             "rejected_sets": list(self.rejected_sets),
         }

@@ -1,4 +1,4 @@
-"""Where traffic goes in a network: shortest paths by inverse capacity, one path or all equal ones (ECMP).
+"""Routes of traffic in a network: shortest paths by inverse capacity, one path or all equal ones (ECMP).
 
 Inverse capacity is the weight that operators set when they do not engineer traffic (Fortz and Thorup,
 Internet Traffic Engineering by Optimizing OSPF Weights, INFOCOM 2000, call it InvCap).
@@ -7,14 +7,13 @@ Internet Traffic Engineering by Optimizing OSPF Weights, INFOCOM 2000, call it I
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import InputError
+from ingest.parsing.dataset import Routing
 
-Routing = Literal["shortest", "ecmp"]
 Link = tuple[str, str]
 _WEIGHT = 10**18
 """Weights are whole numbers, so that equal paths are equal."""

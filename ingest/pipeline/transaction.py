@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.lake import lake, validate
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
+from ingest.lake import lake, validate
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
-from ingest.parsing.reader import Batch, Reader, Reject
 from ingest.lake.schema import SITES, TABLES
-from ingest.parsing.source import Source
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import Reader, Reject, RowBatch
 from ingest.parsing.row_buffer import RejectList, RowLists
+from ingest.parsing.source import Source
 
 PART_ROWS = 1 << 19
 """Rows of a part; a unit of small files is closed at this size."""
@@ -35,12 +35,12 @@ _REJECTS = 1 << 16
 EXAMPLES = 3
 """Rejects of a source that the report quotes."""
 _UNREADABLE = (pa.ArrowException, csv.Error, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
-"""What libraries raise on content that is not what it claims to be."""
+"""Exceptions of libraries for content of another format."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What became of one source in this unit."""
+    """Counts of one source in this transaction."""
 
     source: Source
     reader: Reader
@@ -51,7 +51,7 @@ class Taken:
 
     @property
     def ingest_id(self) -> str:
-        """Which reading of which content a reject comes from; the same in every run."""
+        """Identity of a reading of a source, for its rejects; the same in every run."""
         return f"{self.source.sha256[:12]}-{self.reader.name}-{self.reader.version}"
 
     def entry(self, options: str) -> lake.SourceEntry:
@@ -68,7 +68,7 @@ class Taken:
         )
 
 
-class Unit:
+class Transaction:
     """Collects rows source by source; `commit` makes them part of the lake."""
 
     def __init__(self, store: Path, options: DatasetOptions):
@@ -84,7 +84,7 @@ class Unit:
 
     @property
     def full(self) -> bool:
-        """Whether the unit should be committed before it takes another source."""
+        """True if it should be committed before it takes another source."""
         return self.rows >= PART_ROWS or len(self.taken) >= UNIT_SOURCES
 
     def take(self, source: Source, reader: Reader) -> Taken:
@@ -158,7 +158,7 @@ class Unit:
         self._rejects.truncate(rejects)
         self.taken.pop()
 
-    def _add(self, index: int, batch: Batch) -> None:
+    def _add(self, index: int, batch: RowBatch) -> None:
         taken = self.taken[index]
         taken.rows_in += batch.rows_in
         self._reject(index, batch.rejects)

@@ -13,12 +13,12 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from ingest.parsing import dataset
 from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError
+from ingest.parsing import dataset
 
 _RAW = "https://raw.githubusercontent.com"
-"""Where public repositories serve single files as they were at a commit."""
+"""Address under which public repositories serve single files of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PublicDataset:
     """One public data set. `folder` is where mirrors keep it: `wan` or `gpu`."""
 
     name: str
@@ -71,7 +71,7 @@ class Entry:
 
     @property
     def reachable(self) -> int:
-        """How many files have an address, that is, can be had without a mirror."""
+        """Number of files with an address, which can be had without a mirror."""
         return sum(item.origin is not None for item in self.items)
 
     def to_json(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Entry:
 
 
 @cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, PublicDataset]:
     """Every public set, by name, in the catalogue's order."""
     here = files("ingest.public")
     stated = tomllib.loads((here / "catalogue.toml").read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def entries() -> Mapping[str, Entry]:
     return {name: _entry(name, about, rows[name]) for name, about in stated.items()}
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> PublicDataset:
     """The set of this name.
 
     Raises:
@@ -118,10 +118,10 @@ def origin_of(name: str) -> str | None:
     return next((entry for entry in entries() if name in dataset.known(entry).get("derive", {})), None)
 
 
-def _entry(name: str, about: Mapping[str, Any], rows: list[list[str]]) -> Entry:
+def _entry(name: str, about: Mapping[str, Any], rows: list[list[str]]) -> PublicDataset:
     known = dataset.known(name)
     items = [Item(file, int(size), digest, _origin(about, file)) for file, size, digest in rows]
-    return Entry(
+    return PublicDataset(
         name,
         about["folder"],
         known.get("title", ""),
@@ -133,7 +133,7 @@ def _entry(name: str, about: Mapping[str, Any], rows: list[list[str]]) -> Entry:
 
 
 def _origin(about: Mapping[str, Any], file: str) -> Address | Member | None:
-    """Where one file comes from: by the part whose beginning fits best, else by the set's own path."""
+    """Origin of one file: by the part whose beginning fits best, else by the set's own path."""
     if any(file.startswith(beginning) for beginning in about.get("packed", ())):
         return None
     if "revisions" in about:  # name.<date>.<commit>.md

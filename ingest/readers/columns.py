@@ -15,16 +15,16 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
 from ingest.core import units
-from ingest.parsing.cell_conversion import Column
 from ingest.core.config import suggestion
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError, UsageError
-from ingest.parsing.reader import Batch
 from ingest.lake.schema import TABLES
-from ingest.parsing.source import Source
 from ingest.lake.validate import ADDED
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.cell_conversion import ColumnMapping
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.source import Source
 
 _PARQUET = b"PAR1"
 _OWN = (*ADDED, "source_row")
@@ -45,23 +45,28 @@ class Columns:
     settings = ("table", "columns", "units", "values")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A CSV whose header fits exactly one table; others, and Parquet, need a `table` in dataset.toml."""
-        return len(_fitting(csvfile.header(head))) == 1
+        """Returns True for a CSV whose header fits exactly one table.
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """Typed columns, block by block."""
+        Other CSVs, and Parquet, need a `table` in dataset.toml.
+        """
+        return len(_fitting(csv_blocks.header(head))) == 1
+
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields typed columns, block by block."""
         if source.head.startswith(_PARQUET):
             yield from _read_parquet(source, options)
             return
         mark = options.delimiter
-        names = csvfile.header(source.head, mark)
+        names = csv_blocks.header(source.head, mark)
         table = _table(source, names, options)
-        columns = _columns(source, table, names, options, csvfile.first_record(source.head, mark))
+        columns = _columns(source, table, names, options, csv_blocks.first_record(source.head, mark))
         constants = _constants(table, names, options)
-        yield from csvfile.side_by_side(source, cells.Typed(table, names, columns, constants), mark)
+        yield from csv_blocks.side_by_side(
+            source, cell_conversion.Typed(table, names, columns, constants), mark
+        )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Nothing beyond what dataset.toml states."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ()
 
 
@@ -88,7 +93,7 @@ def _table(source: Source, names: Sequence[str], options: DatasetOptions) -> str
     """The table the file goes to.
 
     Raises:
-        InputError: neither dataset.toml nor the header tells.
+        InputError: neither dataset.toml nor the header determines it.
     """
     if options.table is not None:
         return options.table
@@ -103,8 +108,8 @@ def _table(source: Source, names: Sequence[str], options: DatasetOptions) -> str
 
 def _columns(
     source: Source, table: str, names: Sequence[str], options: DatasetOptions, record: Sequence[str]
-) -> list[Column]:
-    """How every canonical column that the file has is made.
+) -> list[ColumnMapping]:
+    """The mapping of every canonical column that the file has.
 
     Raises:
         InputError: a column is missing, named twice or in an unknown unit.
@@ -125,29 +130,35 @@ def _columns(
     return made
 
 
-def _column(source: Source, field: pa.Field, name: str, options: DatasetOptions, sample: str) -> Column:
+def _column(
+    source: Source, field: pa.Field, name: str, options: DatasetOptions, sample: str
+) -> ColumnMapping:
     unit = options.units.get(field.name)
     if pa.types.is_timestamp(field.type):
         return _time(source, field.name, name, unit, options.timezone, sample)
     if pa.types.is_string(field.type):
-        return cells.text(field.name, name)
+        return cell_conversion.text(field.name, name)
     factors = units.units_of(field.name)
     if unit is not None and unit not in factors:
         raise InputError(f"{source.shown}: {field.name} in {unit!r} is unknown{suggestion(unit, factors)}")
     factor = 1.0 if unit is None else factors[unit]
-    made = (cells.whole if pa.types.is_integer(field.type) else cells.number)(field.name, name, factor)
+    made = (cell_conversion.whole if pa.types.is_integer(field.type) else cell_conversion.number)(
+        field.name, name, factor
+    )
     return replace(made, hint=partial(_unit_hint, field.name))
 
 
-def _time(source: Source, target: str, name: str, unit: str | None, timezone: str, sample: str) -> Column:
+def _time(
+    source: Source, target: str, name: str, unit: str | None, timezone: str, sample: str
+) -> ColumnMapping:
     if unit is not None and unit not in _TIME_UNITS:
         raise InputError(f"{source.shown}: {target} in {unit!r} is unknown{suggestion(unit, _TIME_UNITS)}")
     if unit is not None:
-        return cells.epoch(target, name, _TIME_UNITS[unit])
+        return cell_conversion.epoch(target, name, _TIME_UNITS[unit])
     if sample.strip().replace(".", "", 1).isdigit():
-        made = cells.epoch(target, name)
+        made = cell_conversion.epoch(target, name)
     else:
-        made = cells.instant(target, name, timezone, sample)
+        made = cell_conversion.instant(target, name, timezone, sample)
     return replace(made, hint=partial(_time_hint, target))
 
 
@@ -164,7 +175,7 @@ def _time_hint(target: str, cell: str) -> str:
 
 
 def _unit_hint(target: str, cell: str) -> str:
-    """What to do with a number that has its unit beside it."""
+    """Advice for a number with its unit beside it."""
     found = _WITH_UNIT.fullmatch(cell.strip())
     if found is None:
         return ""
@@ -174,7 +185,7 @@ def _unit_hint(target: str, cell: str) -> str:
 
 
 def _constants(table: str, names: Sequence[str], options: DatasetOptions) -> dict[str, object]:
-    """What dataset.toml says of all rows and no column of the file says of each.
+    """Values of dataset.toml for all rows, of columns that the file lacks.
 
     Raises:
         UsageError: a value does not fit its column.
@@ -202,7 +213,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
-def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:
+def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
     """Parquet takes the way of text, so that both forms of a file mean the same."""
     try:
         with source.seekable() as stream:
@@ -210,12 +221,12 @@ def _read_parquet(source: Source, options: DatasetOptions) -> Iterator[Batch]:
             names = file.schema_arrow.names
             table = _table(source, names, options)
             row = 1
-            columns: list[Column] = []
+            columns: list[ColumnMapping] = []
             for rows in file.iter_batches(_PARQUET_ROWS):
-                texts = csvfile.Texts(_as_text(rows), pa.array(range(row, row + len(rows))), len(rows), ())
+                texts = csv_blocks.Texts(_as_text(rows), pa.array(range(row, row + len(rows))), len(rows), ())
                 row += len(rows)
                 columns = columns or _columns(source, table, names, options, _first(texts))
-                yield cells.from_texts(table, texts, columns, _constants(table, names, options))
+                yield cell_conversion.from_texts(table, texts, columns, _constants(table, names, options))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
 
@@ -228,5 +239,5 @@ def _as_text(rows: pa.RecordBatch) -> dict[str, pa.StringArray]:
     return {name: values.cast(pa.string()) for name, values in zip(rows.schema.names, plain, strict=True)}
 
 
-def _first(texts: csvfile.Texts) -> list[str]:
+def _first(texts: csv_blocks.Texts) -> list[str]:
     return [column[0].as_py() or "" for column in texts.columns.values()]

@@ -1,26 +1,25 @@
-"""`greedy`: the best plan for the filtered present at every trigger; no forecast, no hysteresis, no moving
-cost.
-"""
+"""`greedy`: the best plan for the present links at every trigger; no forecast, hysteresis or migration
+cost."""
 
-from ingest.core.errors import InfeasibleError
 from policy.core.protocol import Candidate, Context, Decision
+from policy.core.replan_conditions import nothing_runs
 from policy.search.plan_search import best_plans
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
 
 
 class Greedy:
-    """Moves whenever the best plan for the present differs from the running one; that is its definition."""
+    """Migrates whenever the best plan for the present links differs from the running one."""
 
     name = "greedy"
 
     def reset(self, context: Context) -> None:
-        """Start a run."""
+        """Starts a run."""
         self.estimator = context.estimator
 
     def decide(self, view: View) -> Decision:
-        """The fastest plan now; hold only if it is the one that runs."""
+        """Returns the fastest plan now; holds only if it is the running one."""
         ranked = best_plans(
             self.estimator,
             view.forecast.links(),
@@ -39,21 +38,7 @@ class Greedy:
 
 
 def as_candidate(estimator: Estimator, view: View, plan: Plan) -> Candidate:
-    """A plan with what the present promises it; the score is tokens per second."""
+    """Returns a plan with its outcome under the present links; the score is tokens per second."""
     now = estimator.iteration(plan, view.forecast.links(), view.slowdown)
     rate = estimator.tokens_per_iteration / now.iter_s
     return Candidate(plan, rate, now.iter_s, now.utilisation, now.usd)
-
-
-def nothing_runs(estimator: Estimator, view: View) -> Decision:
-    """Hold when nothing can run just now; at the start there is nothing to hold.
-
-    Raises:
-        InfeasibleError: at the start.
-    """
-    if view.plan is not None:
-        return Decision(None, "no plan can run with the GPUs and links that are left")
-    raise InfeasibleError(
-        f"no plan fits {estimator.job.model.name} into {sum(view.free_gpus)} GPUs of "
-        f"{estimator.cluster.size} domains; add GPUs, take a smaller model or allow a smaller micro-batch"
-    )

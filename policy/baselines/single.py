@@ -1,34 +1,32 @@
-"""`single`: traditional single-domain scheduling; the fastest plan inside one domain, decided once."""
+"""`single`: the fastest plan inside one domain, planned once."""
 
 import numpy as np
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import GIB
-from policy.baselines.replan_conditions import must_replan
-from policy.search.parallelism_options import Menu
 from policy.core.protocol import Context, Decision
-from policy.search.batch_scoring import Rows
-from policy.search.plan_search import Pool, build
-from twin.estimate.estimator import Estimator
+from policy.core.replan_conditions import must_replan
+from policy.search.batch_scoring import OptionRows
+from policy.search.parallelism_options import ParallelismOptions
+from policy.search.plan_search import TimedPlans, build
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
 
 
 class Single:
-    """All layers in the one domain where an iteration is fastest; moves only when its plan became illegal."""
+    """Keeps all layers in the domain with the fastest iteration; migrates only when its plan cannot go on."""
 
     name = "single"
 
     def reset(self, context: Context) -> None:
-        """Start a run."""
+        """Starts a run."""
         self.estimator = context.estimator
 
     def decide(self, view: View) -> Decision:
-        """The fastest single domain at the start and after a failure, else hold."""
-        if view.plan is not None:
-            broken = must_replan(self.estimator, view)
-            if not broken:
-                return Decision(None, "a single domain is chosen once")
+        """Returns the fastest single domain at the start and after a failure, else holds."""
+        if view.plan is not None and not must_replan(self.estimator, view):
+            return Decision(None, "a single domain is chosen once")
         try:
             plan, ns = fastest_single(self.estimator, view)
         except InfeasibleError:
@@ -41,42 +39,44 @@ class Single:
 
 
 def fastest_single(estimator: Estimator, view: View) -> tuple[Plan, int]:
-    """The plan inside one domain with the shortest iteration, and its ns.
+    """Returns the plan inside one domain with the shortest iteration, and its ns.
 
     Raises:
-        InfeasibleError: the model fits in no domain; the message has the least memory that any of them needs.
+        InfeasibleError: the model fits in no domain; the message has the least memory needed in any.
     """
-    pool = Pool(estimator, view.forecast.links(), view.free_gpus, view.slowdown)
-    rows = whole_model(pool.tables.menu, estimator.n_layers)
+    pool = TimedPlans(estimator, view.forecast.links(), view.free_gpus, view.slowdown)
+    options = pool.tables.options
+    rows = single_domain_rows(options, estimator.n_layers)
     pool.add(rows)
     ranked = pool.ranked(1)
     if not ranked:
-        raise InfeasibleError(_why(estimator, pool.tables.menu, rows))
+        raise InfeasibleError(_shortage(estimator, options, rows))
     ns, best, cuts = ranked[0]
     return build(estimator, best, cuts), ns
 
 
-def whole_model(menu: Menu, layers: int) -> Rows:
-    """Every plan inside a single domain."""
+def single_domain_rows(options: ParallelismOptions, layers: int) -> OptionRows:
+    """Returns every plan inside one domain."""
     found = [
         (size, domain, option)
-        for size in range(len(menu.sizes))
-        for domain, z in enumerate(menu.class_of.tolist())
+        for size in range(len(options.sizes))
+        for domain, z in enumerate(options.arrays.class_of.tolist())
         if z >= 0
-        for option in range(int(menu.options[size, z]))
+        for option in range(int(options.arrays.option_count[size, z]))
     ]
     size, domain, option = np.array(found, dtype=np.int64).reshape(-1, 3).T
     one = np.ones_like(size)
-    return Rows(size, one, domain[:, None], option[:, None], layers * one[:, None])
+    return OptionRows(size, one, domain[:, None], option[:, None], layers * one[:, None])
 
 
-def _why(estimator: Estimator, menu: Menu, rows: Rows) -> str:
-    """What the tightest single-domain plan needs against what there is."""
+def _shortage(estimator: Estimator, options: ParallelismOptions, rows: OptionRows) -> str:
+    """Returns the message with the memory that the closest single-domain plan needs, and what there is."""
     name = estimator.job.model.name
     needs = []
-    alike = {int(np.flatnonzero(menu.class_of == z)[0]) for z in range(len(menu.memory))}
-    for row in np.flatnonzero(np.isin(rows.domain[:, 0], sorted(alike))).tolist():  # one domain of each kind
-        shape = rows.shape(menu, row)
+    class_of, classes = options.arrays.class_of, range(len(options.arrays.memory_bytes))
+    examples = sorted({int(np.flatnonzero(class_of == z)[0]) for z in classes})  # one domain of each class
+    for row in np.flatnonzero(np.isin(rows.domain[:, 0], examples)).tolist():
+        shape = rows.shape(options, row)
         domain = estimator.cluster.domains[shape.order[0]]
         need = max(estimator.peak_mem_bytes(build(estimator, shape, rows.cuts(row))))
         needs.append((need - domain.gpu.memory_bytes, need, domain))

@@ -1,10 +1,11 @@
-"""The best single plan in hindsight: every order x parallel sizes x cuts, most of them ruled out in bulk.
+"""The best single plan in hindsight: all orders x parallel sizes x cuts, most of them pruned in bulk.
 
-A plan does in a part of the window at most what it would do there under the best state that each link has in
-that part. Sieves with that, each exact: how many layers a share may have before its busiest stage alone is
-too slow; then the work under the best links of a few long parts, and of many short ones. What passes is
-evaluated slot by slot. "Every" means: sizes shared by the domains of a plan (`shapes.profiles`), default
-placement, the job's schedule, point-to-point mode and warm-up depth, direct routes.
+In a part of the window a plan does at most what it would do under the best state of each link in that part.
+From this follow exact pruning steps: first the number of layers with which the busiest stage of a share alone
+is too slow; then the iterations under the best links of a few long parts, and of many short ones. What
+remains is evaluated slot by slot. "All" means: sizes shared by the domains of a plan
+(`policy.search.plan_shapes.profiles`), default placement, the job's schedule, point-to-point mode and warm-up
+depth, direct routes.
 """
 
 from collections.abc import Sequence
@@ -14,27 +15,26 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from policy.bound.pruning import BlockTimes, cuts_of, plans_of, unpruned_cuts
 from policy.bound.time_grid import Grid, optimistic
-from policy.bound.pruning import Blocks, cuts_of, first_sieve, plans_of
 from policy.search.domain_orders import ENUMERATE_UP_TO
-from twin.estimate.link_state_times import States, iteration_ns, per_second
 from policy.search.plan_search import build
 from policy.search.plan_shapes import Cuts, Shape, choices, concrete, orders, profiles
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import States, iteration_ns, per_second
 
 Float = NDArray[np.float64]
-SIEVES = (4, 32, 128)
-"""Parts of the window with a best link state each, sieve after sieve; the first sieve uses the second
-number.
-"""
+PARTS = (4, 32, 128)
+"""Numbers of parts of the window in the successive pruning steps that time plans; the step before, which
+looks at shares alone, uses the second one."""
 MOST_LEFT = 50_000
-"""Plans that may pass the first sieve; a space in which more do is not enumerated."""
+"""Plans that may remain after that step; a space in which more do is not enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class BestFixedPlan:
     """The best fixed plan found, its iterations over the window, and whether nothing enumerable beats it."""
 
     plan: Plan
@@ -44,7 +44,7 @@ class Fixed:
 
 
 def every_shape(estimator: Estimator) -> list[Shape]:
-    """All orders of all subsets of the domains x all shared parallel sizes, without repetition."""
+    """Returns all orders of all subsets of the domains x all shared parallel sizes, without repetition."""
     free = [domain.gpus for domain in estimator.cluster.domains]
     alive = tuple(range(estimator.cluster.size))
     sizes = profiles(estimator, alive, free)
@@ -53,10 +53,8 @@ def every_shape(estimator: Estimator) -> list[Shape]:
 
 
 def every_plan(estimator: Estimator, most: int) -> list[Plan]:
-    """All plans at default placement, each domain with its own (tp, pp); none at all when there are more
-    than `most`.
-
-    Plans that do not fit in memory are left out.
+    """Returns all plans at default placement that fit in memory, each domain with its own (tp, pp); an empty
+    list if there are more than `most`.
     """
     free = [domain.gpus for domain in estimator.cluster.domains]
     if not enumerable(estimator):
@@ -79,48 +77,48 @@ def every_plan(estimator: Estimator, most: int) -> list[Plan]:
     return found
 
 
-def best_fixed(estimator: Estimator, made: Grid, known: Plan) -> Fixed:
-    """The best fixed plan; `known` is one to start from, and the answer where not all can be enumerated."""
-    lengths = made.lengths_s
-    best, value = known, float(lengths @ made.rate(estimator, known))
+def best_fixed(estimator: Estimator, window: Grid, known: Plan) -> BestFixedPlan:
+    """Returns the best fixed plan; `known` is a first one, and the result where not all can be enumerated."""
+    lengths = window.lengths_s
+    best, value = known, float(lengths @ window.rate(estimator, known))
     if not enumerable(estimator):
-        return Fixed(best, value, 0, False)
+        return BestFixedPlan(best, value, 0, False)
     shapes = every_shape(estimator)
     covered = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
-    candidates, complete = _sieved(estimator, made, shapes, value)
+    candidates, complete = _unpruned(estimator, window, shapes, value)
     for bound, shape, cuts in candidates:
         if bound <= value:
             break
         plan = build(estimator, shape, cuts)
-        work = float(lengths @ made.rate(estimator, plan))
+        work = float(lengths @ window.rate(estimator, plan))
         if work > value:
             best, value = plan, work
-    return Fixed(best, value, covered, complete)
+    return BestFixedPlan(best, value, covered, complete)
 
 
 def enumerable(estimator: Estimator) -> bool:
-    """Few domains, and a schedule that every shape can follow: interleaved stages have to divide the
-    micro-batches, with layers enough for all chunks."""
+    """Tells whether there are few domains, and a schedule that every shape can follow: interleaved stages
+    have to divide the micro-batches, with enough layers for all chunks."""
     return estimator.cluster.size <= ENUMERATE_UP_TO and estimator.job.chunks == 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """Parts of the window: seconds of each (G,) and the best each link ever has in it."""
+    """Parts of the window: seconds of each (G,) and the best state of each link in it."""
 
     seconds: Float
     best: States
 
     @classmethod
-    def of(cls, made: Grid, count: int) -> "_Parts":
-        """`count` equal parts; empty ones are left out."""
-        scaled = made.edges_s[:-1] / made.edges_s[-1] * count
+    def of(cls, window: Grid, count: int) -> "_Parts":
+        """Returns `count` equal parts without empty ones."""
+        scaled = window.edges_s[:-1] / window.edges_s[-1] * count
         _, part = np.unique(np.minimum(scaled, count - 1).astype(np.int64), return_inverse=True)
-        seconds: Float = np.bincount(part, weights=made.lengths_s).astype(np.float64)
-        return cls(seconds, optimistic(made, part, int(part.max()) + 1))
+        seconds: Float = np.bincount(part, weights=window.lengths_s).astype(np.float64)
+        return cls(seconds, optimistic(window, part, int(part.max()) + 1))
 
     def work(self, estimator: Estimator, shape: Shape, cuts: Cuts) -> Float:
-        """Most iterations of each row of cuts over the window (P,)."""
+        """Returns an upper bound of the iterations of each row of cuts over the window (P,)."""
         if len(cuts) < len(self.seconds):
             plans = [build(estimator, shape, row) for row in cuts.tolist()]
             return np.array(
@@ -134,22 +132,22 @@ class _Parts:
         return work
 
 
-def _sieved(
-    estimator: Estimator, made: Grid, shapes: Sequence[Shape], value: float
+def _unpruned(
+    estimator: Estimator, window: Grid, shapes: Sequence[Shape], value: float
 ) -> tuple[list[tuple[float, Shape, tuple[int, ...]]], bool]:
-    """Every plan that might do more than `value`, with its bound, the highest first; and whether that is
-    all.
+    """Returns every plan that might do more than `value`, with its bound, the highest first; and whether they
+    are complete.
     """
-    sieves, blocks = [_Parts.of(made, count) for count in SIEVES], Blocks(estimator)
-    coarse, depths = sieves[1], [estimator.job.extra_warmup]
+    parts, blocks = [_Parts.of(window, count) for count in PARTS], BlockTimes(estimator)
+    share_parts, depths = parts[1], [estimator.job.extra_warmup]
 
-    def enough(rate: Float) -> NDArray[np.bool_]:
-        better: NDArray[np.bool_] = rate @ coarse.seconds > value
+    def may_win(rate: Float) -> NDArray[np.bool_]:
+        better: NDArray[np.bool_] = rate @ share_parts.seconds > value
         return better
 
     left, passed = [], 0
     for shape in shapes:
-        cuts = first_sieve(estimator, shape, coarse.best, enough, blocks, depths)
+        cuts = unpruned_cuts(estimator, shape, share_parts.best, may_win, blocks, depths)
         left.append((shape, cuts))
         passed += len(cuts)
         if passed > MOST_LEFT:
@@ -157,9 +155,9 @@ def _sieved(
     found = []
     for shape, cuts in left:
         work = np.zeros(len(cuts))
-        for parts in sieves:
+        for part in parts:
             if len(cuts):
-                work = parts.work(estimator, shape, cuts)
+                work = part.work(estimator, shape, cuts)
                 cuts, work = cuts[work > value], work[work > value]
         found += [(most, shape, tuple(row)) for most, row in zip(work.tolist(), cuts.tolist(), strict=True)]
     return sorted(found, reverse=True), True

@@ -1,29 +1,30 @@
-"""The best path through (time, plan) that knows the future, exact over P given plans.
+"""The best path through (time, plan) with the future known, exact over P given plans.
 
-The problem. Time is cut into S slots of constant rates `rate[s, p]` (iterations per second, fractions
-count). A path works under one plan after the other. It leaves p at any time t of slot s and works under q
-from t + d(s, p, q) on, with d = restart + the least transfer time of that slot's stretch; nothing is done in
+Problem: time is divided into S slots with constant rates `rate[s, p]` (iterations per second, fractions
+count). A path works under one plan after another. It leaves p at any time t in slot s and works under q from
+t + d(s, p, q) on, with d = restart + the least transfer time of the block of slot s; nothing is done in
 between. The first plan is free.
 
-Where to look. For given plans and slots of leaving (s) and landing (e) the value is linear in the two
-instants, which have to lie in their slots and d or more apart: the best instants are in closed form
-(`_instants`). So the recursion over slots is exact. One case is rounded up: no slot is longer than a
-restart, but when the restart is shorter than any slot, a landing in the slot of leaving is credited with the
-best rate of that slot; and when a plan is left in the slot it was landed on, the earliest landing is paired
-with the best value.
+Method: for given plans and slots of leaving (s) and landing (e) the value is linear in the two instants,
+which lie in their slots and at least d apart, so the best instants have a closed form (`_instants`) and the
+recursion over slots is exact. Two cases are rounded up: where the restart is shorter than a slot, a landing
+in the slot of leaving is credited with the best rate of that slot; where a plan is left in the slot it was
+landed on, the earliest landing is paired with the best value.
 
-What is not looked at. `to_go` bounds the rest of a path from above as if every move cost the restart alone;
-whatever cannot reach `floor` (the value of some path already known) is dropped. That loses nothing.
+Pruning: `remaining_bound` bounds the rest of a path from above as if every migration cost the restart alone;
+paths that cannot reach `floor` (the value of a known path) are dropped. That loses nothing.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from policy.bound.time_grid import TransferTimes
+
 Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class Leg:
 
 
 @njit(cache=True, nogil=True)
-def to_go(edges, rate, restart_s):  # type: ignore[no-untyped-def]
-    """(S + 1, P) upper bounds of what can still be done from each edge on, when plan p works there."""
+def remaining_bound(edges, rate, restart_s):  # type: ignore[no-untyped-def]
+    """Returns upper bounds (S + 1, P) of the iterations from each edge on, with plan p working there."""
     slots, plans = rate.shape
     value = np.zeros((slots + 1, plans))
     best = np.zeros(slots + 1)
     for s in range(slots - 1, -1, -1):
-        leave = _at(edges, rate, value, edges[s] + restart_s)
+        leave = _best_from(edges, rate, value, edges[s] + restart_s)
         length = edges[s + 1] - edges[s]
         top = 0.0
         for p in range(plans):
@@ -56,7 +57,7 @@ def to_go(edges, rate, restart_s):  # type: ignore[no-untyped-def]
             e += 1
         for p in range(plans):
             top = max(top, value[s, p])
-        if edges[s] + restart_s < edges[s + 1]:  # moves inside the slot: the best rate, whatever p is
+        if edges[s] + restart_s < edges[s + 1]:  # migrations inside the slot: the best rate, whatever p is
             most = 0.0
             for p in range(plans):
                 most = max(most, rate[s, p])
@@ -68,8 +69,8 @@ def to_go(edges, rate, restart_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _at(edges, rate, value, t):  # type: ignore[no-untyped-def]
-    """Upper bound of what can be done from time t on by whichever plan is best."""
+def _best_from(edges, rate, value, t):  # type: ignore[no-untyped-def]
+    """Returns an upper bound of the iterations from time t on under the best plan."""
     slots, plans = rate.shape
     if t >= edges[slots]:
         return 0.0
@@ -82,7 +83,7 @@ def _at(edges, rate, value, t):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _instants(leave_low, leave_high, land_low, land_high, pause, rate_p, rate_q):  # type: ignore[no-untyped-def]
-    """When to leave and to land inside given limits, at least `pause` apart, for the most work; -1 where
+    """Returns when to leave and to land within given limits, at least `pause` apart, for the most work; -1 if
     impossible.
     """
     if rate_p >= rate_q:
@@ -97,8 +98,9 @@ def _instants(leave_low, leave_high, land_low, land_high, pause, rate_p, rate_q)
 
 
 @njit(cache=True, nogil=True)
-def _pauses(g, begin, entry, table, restart_s, pause):  # type: ignore[no-untyped-def]
-    """Fill (P, P) pauses of moves that start in stretch g."""
+def _pauses(g, transfers, restart_s, pause):  # type: ignore[no-untyped-def]
+    """Fills the pauses (P, P) of migrations that start in block g."""
+    begin, entry, table = transfers.start, transfers.entry, transfers.table
     plans = len(pause)
     for p in range(plans):
         for q in range(plans):
@@ -110,7 +112,7 @@ def _pauses(g, begin, entry, table, restart_s, pause):  # type: ignore[no-untype
 
 @njit(cache=True)
 def _stay(s, rate, length_s, work, landed, jumped):  # type: ignore[no-untyped-def]
-    """What each plan brings by the end of slot s if it is kept."""
+    """Extends the paths that keep their plan to the end of slot s."""
     for p in range(len(rate)):
         after = max(work[s, p], landed[s, p]) + rate[p] * length_s
         if after > work[s + 1, p]:
@@ -119,8 +121,8 @@ def _stay(s, rate, length_s, work, landed, jumped):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound):  # type: ignore[no-untyped-def]
-    """Fill the tables of `_Tables` slot by slot."""
+def _forward(edges, rate, transfers, restart_s, floor, bound):  # type: ignore[no-untyped-def]
+    """Returns the arrays of `_Tables`, filled slot by slot."""
     slots, plans = rate.shape
     never = -1e300
     work = np.full((slots + 1, plans), never)
@@ -134,11 +136,11 @@ def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound): 
     lands = np.zeros((slots, plans))
     by_landing = np.zeros((slots, plans), np.bool_)
     pause = np.zeros((plans, plans))
-    stretch = -1
+    block = -1
     for s in range(slots):
-        if block[s] != stretch:
-            stretch = block[s]
-            _pauses(stretch, begin, entry, table, restart_s, pause)
+        if transfers.block[s] != block:
+            block = transfers.block[s]
+            _pauses(block, transfers, restart_s, pause)
         start, end = edges[s], edges[s + 1]
         _stay(s, rate[s], end - start, work, landed, jumped)
         most = max(rate[s].max(), 0.0)
@@ -151,7 +153,7 @@ def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound): 
                 after = kept + rate[s, p] * (end - start)
                 for q in range(plans):
                     d = pause[p, q]
-                    # Whoever is at q already and has as much need not be joined.
+                    # A path that is at q already with as much work is no worse.
                     if q == p or after <= work[s, q] or low + d >= edges[slots]:
                         continue
                     e = np.searchsorted(edges, low + d, side="right") - 1
@@ -174,27 +176,22 @@ def _forward(edges, rate, block, begin, entry, table, restart_s, floor, bound): 
     return work, jumped, landed, came_from, came_slot, left, lands, by_landing
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tables:
-    """`work` (S + 1, P): most work by edge s with q working there, `jumped` the plan it came from inside the
-    slot.
+class _Tables(NamedTuple):
+    """The best partial paths."""
 
-    `landed` (S, P): most work of a landing on q in slot s, carried back to the slot's edge as if q had
-    worked since; `came_from`, `came_slot`, `by_landing`: the plan it left, the slot in which, and whether
-    that plan had landed in that same slot; `left`, `lands`: when.
-    """
-
-    work: Float
-    jumped: NDArray[np.int32]
-    landed: Float
-    came_from: NDArray[np.int32]
-    came_slot: NDArray[np.int32]
-    left: Float
-    lands: Float
-    by_landing: NDArray[np.bool_]
+    work: Float  # (S + 1, P) most iterations by edge s with plan q working there
+    jumped: NDArray[np.int32]  # (S + 1, P) the plan left inside the slot before, -1 if none
+    landed: (
+        Float  # (S, P) most iterations of a landing on q in slot s, as if q had worked from the slot's edge
+    )
+    came_from: NDArray[np.int32]  # (S, P) the plan left before that landing,
+    came_slot: NDArray[np.int32]  # the slot in which,
+    left: Float  # the instants of leaving
+    lands: Float  # and landing,
+    by_landing: NDArray[np.bool_]  # and whether the plan left had been landed on in that same slot
 
     def legs(self, edges_s: Float) -> list[Leg]:
-        """The best path, traced back from the end."""
+        """Returns the best path, traced back from the end."""
         s, q, landing = len(self.landed), int(np.argmax(self.work[-1])), False
         legs, until = [], float(edges_s[-1])
         while s > 0 or landing:
@@ -213,21 +210,13 @@ class _Tables:
 
 
 def best_path(
-    edges_s: Float,
-    rate: Float,
-    block: Int,
-    begin: Int,
-    entry: Int,
-    table: Float,
-    *,
-    restart_s: float,
-    floor: float,
+    edges_s: Float, rate: Float, transfers: TransferTimes, *, restart_s: float, floor: float
 ) -> tuple[float, list[Leg]]:
-    """The most iterations that any path does, and the path; arguments as in `Grid` and `Moves`.
+    """Returns the most iterations of any path, and the path; `edges_s` and `rate` (S, P) as in `Grid`.
 
     `floor` is the value of some path over the same plans, or 0.
     """
-    bound = to_go(edges_s, rate, restart_s)
-    safe = floor * (1 - 1e-9)
-    tables = _Tables(*_forward(edges_s, rate, block, begin, entry, table, restart_s, safe, bound))
+    bound = remaining_bound(edges_s, rate, restart_s)
+    below = floor * (1 - 1e-9)
+    tables = _Tables(*_forward(edges_s, rate, transfers, restart_s, below, bound))
     return float(tables.work[-1].max()), tables.legs(edges_s)

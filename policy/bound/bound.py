@@ -1,43 +1,39 @@
-"""The clairvoyant bound: the most that one could have trained, over a set of plans, who knew every link's
-future (spec 4.5).
+"""The clairvoyant bound: the most tokens that could have been trained with the future of every link known.
 
-Dynamic bound: the best path through (time, plan). Its set of plans: all that `used_plans` names (so no
-policy whose plans are in it can be above), and the best ones found by search for the whole window, for its
-parts, and around the path itself until that no longer helps. Each counts with its free knobs turned at every
-instant (spec 4.5 d): relays for its messages as `policy.turned` chooses them, and the best of the warm-up
-depths that `policy.knobs` tries. Point-to-point mode, schedule and H of local SGD are the job's, and what
-compared policies used beside that: on tri-7b the bound's own plan would be 2.6 to 3.6 % faster with
-overlapped messages. Over the set the path is exact (`policy.bound_path`), and on the safe side of what the
-world allows:
+Dynamic bound: the best path through (time, plan) over a set of plans: all of `used_plans` (so no policy that
+uses them alone can exceed it), and the best plans found by search for the whole window, for its parts, and
+around the path itself until that no longer helps. Each plan has the best free knobs at every instant: relays
+as `policy.bound.best_relay_times` chooses them, and the warm-up depths of `policy.control.knobs`.
+Point-to-point mode, schedule and H of local SGD are those of the job and of `used_plans`: on tri-7b the
+bound's own plan would be 2.6 to 3.6 % faster with overlapped messages. Over the set the path is exact
+(`policy.bound.best_path`), under assumptions that favour the bound:
 
-* time is continuous: moves may start at any instant, not only at decisions or at the end of an iteration;
-* work is fluid: fractions of iterations count, a stalled iteration keeps what it did;
-* a move costs the restart and the least time of its transfers: each pair of domains on its own, over its
-  best link or relay, at the best bandwidth of the time it touches (`policy.bound_grid.moves`); resharding
-  inside a domain is free;
-* of plans in the set that differ in free knobs alone the best counts at every instant: turning costs nothing;
+* time is continuous: migrations may start at any instant, not only at decisions or after an iteration;
+* work is fluid: fractions of iterations count, and a stalled iteration keeps its progress;
+* a migration costs the restart and the least time of its transfers: each pair of domains on its own, over its
+  best link or relay, at the best bandwidth of the time it touches (`policy.bound.time_grid.transfer_times`);
+  resharding inside a domain is free;
+* of plans that differ in free knobs alone the best counts at every instant;
 * relays cost no egress, and those that compared policies chose share no link;
-* GPUs never fail and compute runs at nominal speed. The first plan is free for everyone.
+* GPUs never fail and compute at nominal speed; the first plan is free.
 
-A world with jitter also draws iterations shorter than nominal: there the bound holds on average only. The
-event engine of the world paces iterations differently by up to a per cent (spec 3.5): compare with the kernel
-engine.
+In a world with jitter, which also draws iterations shorter than nominal, the bound holds on average only. The
+event engine times iterations differently by up to 1 %: compare with the kernel engine.
 
-Where a space is small enough all its plans are priced against the path (`policy.bound_pricing`): those that
-could improve it join the candidates, and `ceiling_tokens` is what no sequence of plans of the space and the
-candidates exceeds.
+Where a space of plans is small enough it is priced against the path (`policy.bound.pricing`): plans that
+could improve the path join the candidates, and no sequence of plans exceeds `ceiling_tokens`.
 
-Static bound: the best single plan in hindsight with the job's own knobs and direct links, over every order x
-shared sizes x cuts where the sieves of `policy.bound_static` make that affordable, else over the plans of the
-dynamic bound.
+Static bound: the best single plan in hindsight with the job's own knobs and direct links, over all orders x
+shared sizes x cuts where pruning makes that affordable (`policy.bound.best_fixed_plan`), else over the
+candidates.
 
-`exact`: the path's plans are all that there are at default placement and those knobs (spaces of up to
-`WHOLE_SPACE` plans), relays but for the choice named above; else they are candidates: a policy with a better
-plan for some stretch that no search and no compared policy found could be above, too. `static_exact`: nothing
-in the space of the static bound, at the same knobs, beats its plan, alone.
+`exact`: the candidates are all plans at default placement with those knobs (spaces of up to `WHOLE_SPACE`
+plans), and relays as stated above. Otherwise a policy with a better plan that no search and no compared
+policy found could exceed the bound. `static_exact`: no plan in the space of the static bound, at the same
+knobs, beats its plan.
 
-Local SGD trades quality for communication by a factor that is an estimate (`twin.replicas`), so the same
-bound over the other plans alone stands beside it: `synchronous_tokens`.
+Local SGD trades quality for communication by an estimated factor (`twin.costs.replica_sync`), so
+`synchronous_tokens` is the same bound without local SGD.
 """
 
 from collections.abc import Sequence
@@ -50,42 +46,42 @@ from ingest.core.errors import InfeasibleError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import to_ns
 from policy.bound import capacity
-from policy.bound.time_grid import Grid, grid, moves
+from policy.bound.best_fixed_plan import BestFixedPlan, best_fixed, every_plan
 from policy.bound.best_path import Leg, best_path
-from policy.bound.candidate_plans import Family, Pool, best_of, stretches
+from policy.bound.candidate_plans import CandidatePool, Family, best_of, window_parts
 from policy.bound.pricing import price, space_of
-from policy.bound.best_fixed_plan import Fixed, best_fixed, every_plan
+from policy.bound.time_grid import Grid, grid, transfer_times
 from policy.control.horizon import egress_usd, per_iteration
-from twin.estimate.resource_use import open_links
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
+from twin.estimation.resource_use import open_links
 from twin.traces.wan_trace import WanTrace
 
 Float = NDArray[np.float64]
 WHOLE_SPACE = 400
-"""Plans up to which every one there is goes into the path search."""
+"""A space with no more plans goes into the path search as a whole."""
 FIXED, EACH = 60, 6
-"""Families kept for the path: the best over the window, and over each of its parts."""
+"""Families on paths: the best over the window, and over each of its parts."""
 ROUNDS = 3
-"""Times that plans around the path are added."""
+"""Most times that plans around the path are added."""
 PRICED = 1_000_000
-"""Plans up to which a space is priced: three domains of four GPUs. The 157 million of four domains of 16 take
-minutes."""
+"""A space with no more plans is priced: three domains of four GPUs. The 157 million plans of four domains of
+16 take minutes."""
 ANY = 2**62
 """More plans than any space has."""
 ROUNDING = 1e-9
-"""Relative allowance for times that the world rounds to nanoseconds."""
+"""Relative tolerance for times that the world rounds to nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What knowing the future is worth. Iterations are fractional; tokens belong to them.
+    """The bounds of a run. Iterations are fractional; `tokens` are theirs.
 
-    `timeline` is the path: at `ns` work begins under the plan. `candidates` plans were put on paths,
-    `enumerated` were covered by the static bound. `utilisation` (mean compute seconds of the active domains
-    over the window) and `egress_usd` (iterations and moves) are those of the path. `synchronous_tokens`: the
-    most without local SGD. `ceiling_tokens`: what is proven of all sequences without local SGD, where it was.
-    `capacity_tokens`: what all GPUs train that always compute (`policy.capacity`).
+    `timeline` is the path: at `ns` work begins under the plan. `candidates` is the number of plans on paths,
+    `enumerated` that of the static bound. `utilisation` (mean compute seconds of the active domains over the
+    window) and `egress_usd` (iterations and migrations) are those of the path. `synchronous_tokens`: the most
+    without local SGD. `ceiling_tokens`: proven for all sequences without local SGD; None where not proven.
+    `capacity_tokens`: all GPUs computing all the time (`policy.bound.capacity`).
     """
 
     tokens: float
@@ -104,14 +100,14 @@ class Bound:
     capacity_tokens: float
 
     def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
-        """Share of the bound's tokens that was not trained; only runs with local SGD are held to what it
-        could reach."""
+        """Returns the share of the bound's tokens that was not trained; runs without local SGD are compared
+        with the bound without it."""
         most = self.tokens if local_sgd else self.synchronous_tokens
         return 1 - tokens / most if most else None
 
 
 def uses_local_sgd(plan: Plan) -> bool:
-    """Whether replicas take several steps between exchanges."""
+    """Tells whether replicas take several steps between exchanges."""
     return plan.sync is not None and plan.sync.inner_steps > 1
 
 
@@ -126,44 +122,46 @@ def clairvoyant(
     priced: int = PRICED,
     progress: Progress = SILENT,
 ) -> Bound:
-    """The bound for a world: `wan` is its truth, `used_plans` all plans that any compared policy used. With
-    `copied_ahead` layers move beside training, and a move costs its restart alone. Spaces of up to `priced`
-    plans are priced.
+    """Returns the bound for a world with the links `wan`; `used_plans` are all plans of the compared
+    policies. With `copied_ahead` layers are copied during training, and a migration costs its restart alone.
+    Spaces of up to `priced` plans are priced.
 
     Raises:
         InfeasibleError: no plan fits the model.
     """
 
-    def over(plans: Sequence[Plan], priced: int) -> Bound:
-        return _over(estimator, wan, decision_times_ns, restart_s, plans, copied_ahead, priced, progress)
+    def bound_over(plans: Sequence[Plan], priced: int) -> Bound:
+        return _bound_over(
+            estimator, wan, decision_times_ns, restart_s, plans, copied_ahead, priced, progress
+        )
 
     others = [plan for plan in used_plans if not uses_local_sgd(plan)]
-    alone = over(others, priced)
+    alone = bound_over(others, priced)
     if len(others) == len(used_plans):
         return alone
-    found = over([*used_plans, *(plan for _, plan in alone.timeline)], 0)
+    found = bound_over([*used_plans, *(plan for _, plan in alone.timeline)], 0)
     return replace(
         found, tokens=max(found.tokens, alone.tokens), synchronous_tokens=alone.tokens,
         ceiling_tokens=alone.ceiling_tokens,
     )  # fmt: skip
 
 
-def _over(
+def _bound_over(
     estimator: Estimator, wan: WanTrace, decision_times_ns: Sequence[int], restart_s: float,
     used_plans: Sequence[Plan], copied_ahead: bool, priced: int, progress: Progress,
 ) -> Bound:  # fmt: skip
-    """The bound with these plans among its candidates."""
-    made = grid(wan, decision_times_ns, restart_s)
-    pool = Pool(estimator, made)
+    """Returns the bound with these plans among the candidates."""
+    window = grid(wan, decision_times_ns, restart_s)
+    pool = CandidatePool(estimator, window)
     pool.add(used_plans)
     space = every_plan(estimator, WHOLE_SPACE)
     pool.add(space)
     if not space:
-        for first, last in stretches(made):
+        for first, last in window_parts(window):
             pool.add(pool.around(first, last))
     if not pool.families:
         raise InfeasibleError(f"no plan fits {estimator.job.model.name} into the cluster: there is no bound")
-    fixed = best_fixed(estimator, made, pool.best())
+    fixed = best_fixed(estimator, window, pool.best())
     pool.add([fixed.plan])
     paths = _Paths(pool, [*used_plans, *space], restart_s, copied_ahead)
     if space:
@@ -175,7 +173,9 @@ def _over(
 class _Paths:
     """The best path over a growing set of families."""
 
-    def __init__(self, pool: Pool, keep: Sequence[Plan], restart_s: float, copied_ahead: bool) -> None:
+    def __init__(
+        self, pool: CandidatePool, keep: Sequence[Plan], restart_s: float, copied_ahead: bool
+    ) -> None:
         self.pool, self.restart_s, self.keep = pool, restart_s, set(keep)
         self.copied_ahead = copied_ahead
         self.value = 0.0
@@ -185,12 +185,12 @@ class _Paths:
         self._find()
 
     def improve(self) -> None:
-        """Add plans that are good for the links of each leg, until that gains nothing."""
+        """Adds plans that are good for the links of each leg, until that gains nothing."""
         for _ in range(ROUNDS):
-            before, made = self.value, self.pool.made
+            before, window = self.value, self.pool.window
             for leg, family in zip(self.legs, self.on_leg, strict=True):
-                first, last = np.searchsorted(made.edges_s, [leg.start_s, leg.end_s]).tolist()
-                first = min(first, made.slots - 1)  # a leg may begin where the window ends
+                first, last = np.searchsorted(window.edges_s, [leg.start_s, leg.end_s]).tolist()
+                first = min(first, window.slots - 1)  # a leg may begin where the window ends
                 found = self.pool.around(first, max(last, first + 1), family.plan, top=EACH)
                 self.pool.add(found)
                 self.keep.update([*found, family.plan])
@@ -199,25 +199,26 @@ class _Paths:
                 return
 
     def price(self, most_plans: int, progress: Progress) -> float | None:
-        """Add plans of the whole space, of up to so many, that could be worth it; the ceiling in iterations,
-        where that is proven."""
+        """Adds plans that could improve the path, of a space of up to `most_plans`. Returns the ceiling in
+        iterations, None where it is not proven."""
         shapes = space_of(self.pool.estimator, most_plans)
         if not shapes:
             return None
-        self._add_plain()
+        self._add_default_knobs()
         rate = np.stack([family.rate for family in self._chosen()])
-        found = price(self.pool.estimator, self.pool.made, self.restart_s, rate, shapes, progress)
+        found = price(self.pool.estimator, self.pool.window, self.restart_s, rate, shapes, progress)
         if found.plans:
             self.pool.add(found.plans)
             self.keep.update([*found.plans, *(family.plan for family in self.on_leg)])
             self._find()
         return found.ceiling
 
-    def _add_plain(self) -> None:
-        """Give every family the plan with the job's own knobs: the space has it, turning to it is free."""
+    def _add_default_knobs(self) -> None:
+        """Adds to every family the plan with the job's own knobs: it is in the space and costs no
+        migration."""
         estimator = self.pool.estimator
         job = estimator.job
-        plain = [
+        plans = [
             replace(
                 family.plan, routes=(), schedule=job.schedule, extra_warmup=job.extra_warmup, p2p=job.p2p,
                 chunks=job.chunks,
@@ -225,38 +226,33 @@ class _Paths:
             for family in self._chosen()
             if family.plan.sync is None
         ]  # fmt: skip
-        self.pool.add(plan for plan in plain if not estimator.problems(plan))
+        self.pool.add(plan for plan in plans if not estimator.problems(plan))
 
     def _chosen(self) -> list[Family]:
-        """The families that are worth a place on a path now."""
+        """Returns the families that may be on a path now."""
         return self.pool.deepen(best_of(self.pool, self.keep, FIXED, EACH))
 
     def _find(self) -> None:
         families = self._chosen()
         rate = np.stack([family.rate for family in families], axis=1)
-        made = self.pool.made
-        costs = moves(self.pool.estimator, [family.plan for family in families], made)
-        floor = max(self.value, float((made.lengths_s @ rate).max()))
+        window = self.pool.window
+        transfers = transfer_times(self.pool.estimator, [family.plan for family in families], window)
+        if self.copied_ahead:
+            transfers = transfers._replace(table=np.zeros_like(transfers.table))
+        floor = max(self.value, float((window.lengths_s @ rate).max()))
         self.value, self.legs = best_path(
-            made.edges_s,
-            rate,
-            costs.block,
-            costs.start,
-            costs.entry,
-            np.zeros_like(costs.table) if self.copied_ahead else costs.table,
-            restart_s=self.restart_s,
-            floor=floor,
+            window.edges_s, rate, transfers, restart_s=self.restart_s, floor=floor
         )
         self.on_leg = [families[leg.plan] for leg in self.legs]
         self.candidates = sum(len(family.plans) for family in families)
 
 
-def _described(paths: _Paths, fixed: Fixed, *, exact: bool, ceiling: float | None) -> Bound:
-    """Tokens, money and utilisation of the path found."""
-    estimator, made = paths.pool.estimator, paths.pool.made
+def _described(paths: _Paths, fixed: BestFixedPlan, *, exact: bool, ceiling: float | None) -> Bound:
+    """Returns tokens, money and utilisation of the path found."""
+    estimator, window = paths.pool.estimator, paths.pool.window
     usd = busy_s = 0.0
     for n, (leg, family) in enumerate(zip(paths.legs, paths.on_leg, strict=True)):
-        done = _done(made, family.rate, leg)
+        done = _done(window, family.rate, leg)
         each_s, each_usd = per_iteration(estimator, family.plan, None)
         run = done * estimator.tokens_per_iteration / estimator.tokens(family.plan)
         usd, busy_s = usd + run * each_usd, busy_s + run * each_s
@@ -275,17 +271,17 @@ def _described(paths: _Paths, fixed: Fixed, *, exact: bool, ceiling: float | Non
         exact=exact,
         static_exact=fixed.exact,
         egress_usd=usd,
-        utilisation=busy_s / float(made.edges_s[-1]),
+        utilisation=busy_s / float(window.edges_s[-1]),
         synchronous_tokens=paths.value * per_iteration_tokens,
         ceiling_tokens=None if ceiling is None else ceiling * per_iteration_tokens,
-        capacity_tokens=capacity.tokens_per_s(estimator) * float(made.edges_s[-1]),
+        capacity_tokens=capacity.tokens_per_s(estimator) * float(window.edges_s[-1]),
     )
 
 
-def _done(made: Grid, rate: Float, leg: Leg) -> float:
-    """Iterations that a family does on a leg."""
+def _done(window: Grid, rate: Float, leg: Leg) -> float:
+    """Returns the iterations of a family on a leg."""
     start, end = (
-        np.clip(made.edges_s[:-1], leg.start_s, leg.end_s),
-        np.clip(made.edges_s[1:], leg.start_s, leg.end_s),
+        np.clip(window.edges_s[:-1], leg.start_s, leg.end_s),
+        np.clip(window.edges_s[1:], leg.start_s, leg.end_s),
     )
     return float(rate @ (end - start))

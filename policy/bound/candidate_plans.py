@@ -1,6 +1,4 @@
-"""Which plans the clairvoyant bound puts together: families of plans, seeds from searches, best ones per
-stretch.
-"""
+"""Candidate plans of the clairvoyant bound, in families that differ in free knobs alone."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
@@ -9,28 +7,28 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from policy.bound.best_relay_times import best_relay_ns
 from policy.bound.time_grid import Grid
-from policy.control.knobs import deepened
-from twin.estimate.link_state_times import per_second
-from policy.control.relay_links import Relays, message_bits
+from policy.control.knobs import warmup_variants
+from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans
-from policy.bound.best_relay_times import turned_ns
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
-from twin.costs.migration import needs_restart
 from twin.core.plan import Plan
+from twin.costs.migration import needs_restart
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import per_second
 
 Float = NDArray[np.float64]
 PARTS = 12
-"""Stretches of the window that are searched on their own."""
+"""Parts of the window that are searched on their own."""
 FOUND = 24
 """Plans taken from each search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Plans of the set that differ in knobs that are turned for free; `rate` (S,) is the best of them in
-    every slot, relays and, once `deep`, other warm-up depths included."""
+    """Plans that differ in free knobs alone; `rate` (S,) is the best of them in every slot, over all relays
+    and, once `deep`, over all warm-up depths."""
 
     plans: tuple[Plan, ...]
     rate: Float
@@ -38,30 +36,30 @@ class Family:
 
     @property
     def plan(self) -> Plan:
-        """One of them; all have the same homes and GPUs."""
+        """One of them; all place the same layers on the same GPUs."""
         return self.plans[0]
 
 
-class Pool:
-    """Families collected so far, each plan evaluated over the grid once, in the order in which they came."""
+class CandidatePool:
+    """The families so far, in the order in which they were added; each plan is evaluated once."""
 
-    def __init__(self, estimator: Estimator, made: Grid) -> None:
-        self.estimator, self.made = estimator, made
+    def __init__(self, estimator: Estimator, window: Grid) -> None:
+        self.estimator, self.window = estimator, window
         self._families: dict[tuple[object, ...], Family] = {}
         self._direct: dict[Plan, float] = {}
-        """Iterations over the window of every plan taken in, as it is."""
-        self._grids: dict[float, Grid] = {}
+        """Iterations of every plan over the window with its own knobs."""
+        self._relayed: dict[float, Grid] = {}
 
     def add(self, plans: Iterable[Plan]) -> int:
-        """Take in the plans that are new; how many families that adds."""
+        """Adds the plans that are new. Returns how many families that adds."""
         before = len(self._families)
         for plan in plans:
             if plan in self._direct:
                 continue
             key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None)
-            as_it_is = self.made.rate(self.estimator, plan)
-            self._direct[plan] = float(as_it_is @ self.made.lengths_s)
-            rate = self._turned(plan, as_it_is)
+            direct = self.window.rate(self.estimator, plan)
+            self._direct[plan] = float(direct @ self.window.lengths_s)
+            rate = self._with_relays(plan, direct)
             old = self._families.get(key)
             assert old is None or not needs_restart(old.plan, plan)
             known = () if old is None else old.plans
@@ -70,62 +68,66 @@ class Pool:
         return len(self._families) - before
 
     def deepen(self, families: Sequence[Family]) -> list[Family]:
-        """The families with every warm-up depth that fits (`policy.knobs.DEPTHS`); they stay so."""
+        """Returns the families after adding every warm-up depth that fits
+        (`policy.control.knobs.WARMUP_DEPTHS`)."""
         key_of = {id(family): key for key, family in self._families.items()}
         for family in families:
             if not family.deep:
-                variants = (other for plan in family.plans for other in deepened(self.estimator, plan))
-                rates = [self._turned(p, self.made.rate(self.estimator, p)) for p in dict.fromkeys(variants)]
+                variants = (other for plan in family.plans for other in warmup_variants(self.estimator, plan))
+                distinct = dict.fromkeys(variants)
+                rates = [self._with_relays(p, self.window.rate(self.estimator, p)) for p in distinct]
                 rate = np.maximum.reduce([family.rate, *rates])
                 self._families[key_of[id(family)]] = replace(family, rate=rate, deep=True)
         return [self._families[key_of[id(family)]] for family in families]
 
     def around(self, first: int, last: int, start: Plan | None = None, top: int = FOUND) -> list[Plan]:
-        """The best plans for the typical links of slots [first, last), searched from `start` too: those of
-        the links, and those of the links with relays."""
-        found = around(self.estimator, self.made, first, last, start, top)
+        """Returns the best plans for the typical links of slots [first, last), searched from `start` too:
+        over direct links, and over links with relays."""
+        found = around(self.estimator, self.window, first, last, start, top)
         if not found:
             return found
-        made = self._relayed(message_bits(self.estimator.job, found[0]))
-        if not np.array_equal(made.states.bandwidth_bps, self.made.states.bandwidth_bps):
-            found += around(self.estimator, made, first, last, start, top)
+        relayed = self._relayed_links(message_bits(self.estimator.job, found[0]))
+        if not np.array_equal(relayed.states.bandwidth_bps, self.window.states.bandwidth_bps):
+            found += around(self.estimator, relayed, first, last, start, top)
         return found
 
-    def _turned(self, plan: Plan, rate: Float) -> Float:
-        """Iterations per second in every slot (S,): as it is, `rate`, or with its relays turned in each."""
+    def _with_relays(self, plan: Plan, rate: Float) -> Float:
+        """Returns iterations per second in every slot (S,): the larger of `rate`, that of the plan's own
+        routes, and that of the best relays in each slot."""
         if plan.sync is not None or len(plan.shares) < 2:
             return rate
-        turned = turned_ns(self.estimator, replace(plan, routes=()), self.made.states)
-        return rate if turned is None else np.maximum(rate, per_second(turned)[self.made.state])
+        relayed = best_relay_ns(self.estimator, replace(plan, routes=()), self.window.states)
+        return rate if relayed is None else np.maximum(rate, per_second(relayed)[self.window.state])
 
-    def _relayed(self, bits: float) -> Grid:
-        """The links as messages of that size find them that are alone on theirs."""
-        if bits not in self._grids:
-            found, _ = Relays(self.estimator.cluster, bits, share=1.0).ways(self.made.states)
-            self._grids[bits] = replace(self.made, states=found)
-        return self._grids[bits]
+    def _relayed_links(self, bits: float) -> Grid:
+        """Returns the window with links as messages of that size find them over unshared relays."""
+        if bits not in self._relayed:
+            found, _ = RelayPaths(self.estimator.cluster, bits, share=1.0).best_routes(self.window.states)
+            self._relayed[bits] = replace(self.window, states=found)
+        return self._relayed[bits]
 
     @property
     def families(self) -> list[Family]:
-        """All of them."""
+        """All families."""
         return list(self._families.values())
 
     def best(self) -> Plan:
-        """The plan that does most over the window alone, its knobs never turned."""
+        """Returns the plan with most iterations over the window if neither it nor its knobs ever change."""
         direct = [plan for plan in self._direct if not plan.routes] or list(self._direct)
         return max(direct, key=self._direct.__getitem__)
 
     def work(self, first: int = 0, last: int | None = None) -> Float:
-        """Iterations of each family over slots [first, last)."""
+        """Returns the iterations of each family over slots [first, last)."""
         part = slice(first, last)
-        return np.array([f.rate[part] @ self.made.lengths_s[part] for f in self._families.values()])
+        return np.array([f.rate[part] @ self.window.lengths_s[part] for f in self._families.values()])
 
 
-def typical(made: Grid, first: int, last: int) -> LinkState:
-    """One link state for slots [first, last): mean time per bit and mean latency while the link lives."""
-    seconds = made.lengths_s[first:last, None, None]
-    bandwidth = made.states.bandwidth_bps[made.state[first:last]]
-    latency = made.states.latency_s[made.state[first:last]]
+def typical(window: Grid, first: int, last: int) -> LinkState:
+    """Returns one link state for slots [first, last): mean time per bit and mean latency while a link
+    lives."""
+    seconds = window.lengths_s[first:last, None, None]
+    bandwidth = window.states.bandwidth_bps[window.state[first:last]]
+    latency = window.states.latency_s[window.state[first:last]]
     alive = (bandwidth > 0) * seconds
     with np.errstate(divide="ignore", invalid="ignore"):
         per_bit = np.where(bandwidth > 0, seconds / bandwidth, 0.0).sum(axis=0) / alive.sum(axis=0)
@@ -134,28 +136,28 @@ def typical(made: Grid, first: int, last: int) -> LinkState:
 
 
 def around(
-    estimator: Estimator, made: Grid, first: int, last: int, start: Plan | None = None, top: int = FOUND
+    estimator: Estimator, window: Grid, first: int, last: int, start: Plan | None = None, top: int = FOUND
 ) -> list[Plan]:
-    """The best plans for the typical links of slots [first, last), searched from `start` too."""
+    """Returns the best plans for the typical links of slots [first, last), searched from `start` too."""
     free = [domain.gpus for domain in estimator.cluster.domains]
-    found = best_plans(estimator, typical(made, first, last), free_gpus=free, top=top, start=start)
+    found = best_plans(estimator, typical(window, first, last), free_gpus=free, top=top, start=start)
     return [plan for plan, _ in found]
 
 
-def stretches(made: Grid, count: int = PARTS) -> list[tuple[int, int]]:
-    """The whole window, then `count` equal parts of it, as slots [first, last)."""
-    edges = np.searchsorted(made.edges_s, np.linspace(0.0, made.edges_s[-1], count + 1)).tolist()
+def window_parts(window: Grid, count: int = PARTS) -> list[tuple[int, int]]:
+    """Returns the whole window, then `count` equal parts of it, as slots [first, last)."""
+    edges = np.searchsorted(window.edges_s, np.linspace(0.0, window.edges_s[-1], count + 1)).tolist()
     parts = [(a, b) for a, b in pairwise(edges) if b > a]
-    return [(0, made.slots), *parts]
+    return [(0, window.slots), *parts]
 
 
-def best_of(pool: Pool, keep: Set[Plan], fixed: int, each: int) -> list[Family]:
-    """Families worth a place on a path: those with a plan in `keep`, the best over the window and per
-    stretch.
+def best_of(pool: CandidatePool, keep: Set[Plan], fixed: int, each: int) -> list[Family]:
+    """Returns the families with a plan in `keep`, the `fixed` best over the window and the `each` best over
+    each of its parts.
     """
     families = pool.families
     chosen = {n for n, family in enumerate(families) if any(plan in keep for plan in family.plans)}
-    for n, (first, last) in enumerate(stretches(pool.made)):
+    for n, (first, last) in enumerate(window_parts(pool.window)):
         ranked = np.argsort(-pool.work(first, last), kind="stable")
         chosen.update(ranked[: each if n else fixed].tolist())
     return [families[n] for n in sorted(chosen)]

@@ -1,4 +1,4 @@
-"""The capacity bound: what the GPUs of a cluster could train if all of them computed all the time.
+"""The capacity bound: the tokens that the GPUs of a cluster train if all of them always compute.
 
 No links, no bubbles, no collectives between replicas, any fraction of any layer on any GPU. With c[k, l] the
 least GPU seconds that domain k needs for layer l and a token (over its tensor-parallel sizes and the
@@ -7,20 +7,20 @@ sum_l c[k, l] x[k, l] <= G[k]. For any weights w >= 0 of the layers that sum to 
 
     R <= sum_k G[k] max_l (w[l] / c[k, l]),
 
-since R = sum_l w[l] R <= sum_kl w[l] x[k, l]. Each domain's own shares of time are tried as weights, and the
-least sum counts: with equal GPUs everywhere that is exact, G / sum_l c[l].
+since R = sum_l w[l] R <= sum_kl w[l] x[k, l]. The weights tried are each domain's shares of time, and the
+least sum is taken: with equal GPUs everywhere that is exact, G / sum_l c[l].
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.estimate.estimator import Estimator
+from twin.estimation.estimator import Estimator
 
 Float = NDArray[np.float64]
 
 
 def tokens_per_s(estimator: Estimator) -> float:
-    """The most tokens per second that any plan of the job trains on this cluster, whatever its links."""
+    """Returns the most tokens per second that any plan of the job trains on this cluster, under any links."""
     costs = np.stack([_gpu_s(estimator, k) for k in range(estimator.cluster.size)])
     gpus = np.array([domain.gpus for domain in estimator.cluster.domains], dtype=np.float64)
     weights = costs / costs.sum(axis=1, keepdims=True)
@@ -28,7 +28,7 @@ def tokens_per_s(estimator: Estimator) -> float:
 
 
 def _gpu_s(estimator: Estimator, domain: int) -> Float:
-    """Least GPU seconds of each layer per token (N,) in a domain."""
+    """Returns the least GPU seconds of each layer per token (N,) in a domain."""
     job, where = estimator.job, estimator.cluster.domains[domain]
     found = []
     for tp in {tp for tp, _ in estimator.local_choices(domain, 1)}:

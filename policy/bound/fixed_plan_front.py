@@ -1,37 +1,35 @@
-"""What fixed plans reach in time, money and utilisation over a whole window, where all can be looked at.
+"""Time, money and utilisation of fixed plans over a whole window, where all plans can be enumerated.
 
-A plan that never changes sends the same bytes in every iteration and computes as long, so its figures follow
-from the iterations that it completes. In domains that are alike two plans that differ in their cuts only do
-the same work and send the same: of each order and size the fastest counts, and those that come close.
+A plan that never changes sends the same bytes and computes as long in every iteration, so its figures follow
+from the iterations that it completes. In equal domains two plans that differ in their cuts alone do the same
+work and send the same bytes: of each order and size only the fastest plans count.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.bound.time_grid import Grid
-from policy.bound.pruning import cuts_of, plans_of
 from policy.bound.best_fixed_plan import enumerable, every_shape
+from policy.bound.pruning import cuts_of, plans_of
+from policy.bound.time_grid import Grid
 from policy.control.horizon import per_iteration
-from twin.estimate.link_state_times import per_second
 from policy.search.plan_search import build
 from policy.search.plan_shapes import Cuts, Shape
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import per_second
 
 Float = NDArray[np.float64]
 MOST = 200_000
-"""Plans that are looked at; a space with more is not enumerated."""
+"""A space with more plans is not enumerated."""
 CLOSE = 0.98
-"""Share of the fastest plan's work that a plan of the same order and size must do to be counted."""
-
-
+"""Share of the work of the fastest plan of its order and size that a plan must do to count."""
 Figures = tuple[float, float, float]
-"""Seconds a token, USD a token, minus the utilisation: all to be small."""
+"""Seconds per token, USD per token, minus the utilisation: all to be minimised."""
 
 
-def outcomes(estimator: Estimator, made: Grid) -> Float | None:
-    """`Figures` (P, 3) of the fixed plans of which no other one is better in all three, and of some more.
+def outcomes(estimator: Estimator, window: Grid) -> Float | None:
+    """Returns `Figures` (P, 3) of fixed plans, among them all that no other plan beats in all three.
 
     None where there are too many plans, or domains differ.
     """
@@ -42,36 +40,36 @@ def outcomes(estimator: Estimator, made: Grid) -> Float | None:
     shapes = every_shape(estimator)
     if sum(plans_of(shape, estimator.n_layers) for shape in shapes) > MOST:
         return None
-    found = [row for shape in shapes for row in _of_shape(estimator, made, shape)]
+    found = [row for shape in shapes for row in _of_shape(estimator, window, shape)]
     return np.array(found).reshape(-1, 3)
 
 
-def figures(estimator: Estimator, made: Grid, plan: Plan) -> Figures | None:
-    """What a plan reaches that is never left; None where it completes nothing."""
-    done = float(np.floor(made.lengths_s @ made.rate(estimator, plan)))
+def figures(estimator: Estimator, window: Grid, plan: Plan) -> Figures | None:
+    """Returns the figures of a plan that is never changed; None where it completes no iteration."""
+    done = float(np.floor(window.lengths_s @ window.rate(estimator, plan)))
     if not done:
         return None
-    (busy_s, usd), wall_s = per_iteration(estimator, plan, None), float(made.lengths_s.sum())
+    (busy_s, usd), wall_s = per_iteration(estimator, plan, None), float(window.lengths_s.sum())
     tokens = estimator.tokens_per_iteration
     return wall_s / (done * tokens), usd / tokens, -busy_s * done / wall_s
 
 
-def _of_shape(estimator: Estimator, made: Grid, shape: Shape) -> list[Figures]:
-    """The figures of the fastest plans of an order and sizes."""
+def _of_shape(estimator: Estimator, window: Grid, shape: Shape) -> list[Figures]:
+    """Returns the figures of the fastest plans of an order and sizes."""
     cuts = cuts_of(shape, estimator.n_layers)
     cuts = cuts[estimator.fits_cuts(shape.order, cuts, shape.dp, shape.inner, shape.micro_batch)]
-    work = _work(estimator, made, shape, cuts)
+    work = _work(estimator, window, shape, cuts)
     fast = cuts[work >= CLOSE * work.max(initial=1.0)].tolist()
-    found = (figures(estimator, made, build(estimator, shape, row)) for row in fast)
+    found = (figures(estimator, window, build(estimator, shape, row)) for row in fast)
     return [one for one in found if one is not None]
 
 
-def _work(estimator: Estimator, made: Grid, shape: Shape, cuts: Cuts) -> Float:
-    """Iterations of each row of cuts over the window (P,)."""
-    seconds = np.bincount(made.state, weights=made.lengths_s, minlength=len(made.states))
+def _work(estimator: Estimator, window: Grid, shape: Shape, cuts: Cuts) -> Float:
+    """Returns the iterations of each row of cuts over the window (P,)."""
+    seconds = np.bincount(window.state, weights=window.lengths_s, minlength=len(window.states))
     work = np.zeros(len(cuts))
     for state, length_s in enumerate(seconds.tolist()):
-        links = LinkState(made.states.bandwidth_bps[state], made.states.latency_s[state])
+        links = LinkState(window.states.bandwidth_bps[state], window.states.latency_s[state])
         ns = estimator.iter_ns_cuts(shape.order, cuts, shape.dp, shape.inner, shape.micro_batch, links)
         work += length_s * per_second(ns)
     return work

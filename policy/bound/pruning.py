@@ -1,7 +1,7 @@
-"""How many layers a share of a plan may have: what rules plans out in bulk, before any is timed.
+"""Pruning of plans in bulk, before any is timed, by the largest number of layers that a share may have.
 
-Two searches of whole spaces begin with it: for the best fixed plan (`policy.bound_static`), and for what the
-best path lacks (`policy.bound_pricing`).
+It is the first step of both searches of whole spaces, for the best fixed plan
+(`policy.bound.best_fixed_plan`) and for plans that improve the best path (`policy.bound.pricing`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,64 +12,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
-from twin.estimate.link_state_times import States, crossings
 from policy.search.plan_search import build
 from policy.search.plan_shapes import Cuts, Shape
-from twin.estimate.resource_use import open_links
-from twin.estimate.estimator import Estimator
 from twin.core.layer_split import stage_start
 from twin.costs.stage_costs import slots, warmup_of
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import States, crossings
+from twin.estimation.resource_use import open_links
 
 Float = NDArray[np.float64]
-Enough = Callable[[Float], NDArray[np.bool_]]
-"""Which rows of iterations per second (P, G), a column a part of the window, are worth a closer look (P,)."""
+MayWin = Callable[[Float], NDArray[np.bool_]]
+"""Tells which rows of iterations per second (P, G), one column for each part of the window, remain (P,)."""
 
 
 def plans_of(shape: Shape, layers: int) -> int:
-    """How many plans a shape has: ways to give each domain at least one layer per stage."""
+    """Returns the number of plans of a shape: ways to give each domain at least one layer per stage."""
     spare = layers - sum(pp for _, pp in shape.inner)
     return 0 if spare < 0 else comb(spare + len(shape.order) - 1, len(shape.order) - 1)
 
 
-def first_sieve(
-    estimator: Estimator, shape: Shape, best: States, enough: Enough, blocks: "Blocks", depths: Sequence[int]
+def unpruned_cuts(
+    estimator: Estimator,
+    shape: Shape,
+    best: States,
+    may_win: MayWin,
+    blocks: "BlockTimes",
+    depths: Sequence[int],
 ) -> Cuts:
-    """Cuts of a shape with which no share alone is too slow: first one share at a time, then all together.
+    """Returns the cuts of a shape with which no share alone is too slow, each share on its own first, then
+    all together.
 
-    `best` holds the best state of the links in each of G parts of the window, `depths` the extra warm-up that
-    a plan may have.
+    `best` holds the best state of the links in each of G parts of the window, `depths` the extra warm-up
+    depths that a plan may have.
     """
     layers = estimator.n_layers
     if len(shape.order) == 1:
         return np.array([[0, layers]], dtype=np.int64)
     least = _least_ns(estimator, shape, best, blocks, depths)
-    caps = [int(np.flatnonzero(enough(NS_PER_S / ns)).max(initial=-1)) for ns in least]
+    caps = [int(np.flatnonzero(may_win(NS_PER_S / ns)).max(initial=-1)) for ns in least]
     if not _holds(caps, shape, layers):
         return np.zeros((0, len(shape.order) + 1), dtype=np.int64)
     cuts = _within(caps, shape, layers)
     counts = np.diff(cuts, axis=1)
     together = np.maximum.reduce([ns[counts[:, k]] for k, ns in enumerate(least)])
-    keep: Cuts = cuts[enough(NS_PER_S / together)]
+    keep: Cuts = cuts[may_win(NS_PER_S / together)]
     return keep
 
 
 def _least_ns(
-    estimator: Estimator, shape: Shape, best: States, blocks: "Blocks", depths: Sequence[int]
+    estimator: Estimator, shape: Shape, best: States, blocks: "BlockTimes", depths: Sequence[int]
 ) -> list[Float]:
-    """For each share of a shape of two or more: least iteration time (N + 1, G) by its layers and part.
+    """Returns lower bounds of the iteration time (N + 1, G) by layers and part, for each share of a shape of
+    two or more shares.
 
-    The last stage of a share is its longest. A stage of 1F1B runs its first forward when the forwards before
-    it are through, its first backward after a round trip through all stages behind it (meanwhile it runs `w`
-    more forwards), m forwards and backwards in all, and after its last one the backwards before it remain:
+    The last stage of a share is its longest. A stage of 1F1B runs its first forward after the forwards of the
+    stages before it, its first backward after a round trip through all stages behind it (meanwhile it runs
+    `w` more forwards), m forwards and backwards in all; after its last one the backwards of the stages before
+    it remain:
 
         T >= (all other stages) + (links) + m (f + b) - w f          for 1F1B, the least of its depths,
         T >= m (f + b)                                               for both it and GPipe,
 
-    with f and b including what a blocking stage waits for its sends (in the second line GPipe's alone).
-    Embedding and head count as free.
+    with f and b including the waits of a blocking stage for its sends (in the second line only for GPipe).
+    Embedding and head are free.
     """
     n, layers = len(shape.order), estimator.n_layers
-    plan = build(estimator, shape, _even(shape, layers))
+    plan = build(estimator, shape, _even_cuts(shape, layers))
     timing = estimator.pipeline(plan, open_links(estimator.cluster.size))
     assert timing is not None, "open links are never dead"
     across = crossings(estimator, plan, best)
@@ -97,31 +105,32 @@ def _least_ns(
 
 
 def _holds(caps: Sequence[int], shape: Shape, layers: int) -> bool:
-    """Whether shares within the caps can hold the model."""
+    """Tells whether shares within the caps can hold the model."""
     each = all(cap >= pp for cap, (_, pp) in zip(caps, shape.inner, strict=True))
     return each and sum(caps) >= layers
 
 
-def _even(shape: Shape, layers: int) -> tuple[int, ...]:
-    """Cuts that give every share one layer a stage and spread the rest evenly."""
+def _even_cuts(shape: Shape, layers: int) -> tuple[int, ...]:
+    """Returns cuts that give every share one layer a stage and spread the rest evenly."""
     depth = [pp for _, pp in shape.inner]
     spare, n = layers - sum(depth), len(depth)
     counts = [pp + spare // n + (k < spare % n) for k, pp in enumerate(depth)]
     return (0, *np.cumsum(counts).tolist())
 
 
-class Blocks:
-    """Forward and backward nanoseconds of one block in a domain; kept, since they depend on little."""
+class BlockTimes:
+    """Computes forward and backward nanoseconds of one block in a domain; cached."""
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
         self._known: dict[tuple[int, int, int], tuple[int, int]] = {}
 
     def times(self, shape: Shape, k: int) -> tuple[int, int]:
-        """What one more block adds to the stages of share k of a shape with two shares or more."""
+        """Returns the time that one more block adds to the stages of share k; the shape has two shares or
+        more."""
         key = (shape.order[k], shape.inner[k][0], shape.micro_batch)
         if key not in self._known:
-            more = np.diff(_even(shape, self._estimator.n_layers))
+            more = np.diff(_even_cuts(shape, self._estimator.n_layers))
             fewer = more.copy()
             fewer[k] -= 1
             fewer[k - 1 if k > 0 else 1] += 1
@@ -139,7 +148,7 @@ class Blocks:
 
 
 def _ranges(caps: Sequence[int], shape: Shape, layers: int) -> list[range]:
-    """Layers of each share but the last: what the caps of the others leave."""
+    """Returns the possible layers of each share but the last one under the caps of the others."""
     total = sum(caps)
     return [
         range(max(pp, layers - (total - cap)), cap + 1)
@@ -148,7 +157,7 @@ def _ranges(caps: Sequence[int], shape: Shape, layers: int) -> list[range]:
 
 
 def _box_size(caps: Sequence[int], shape: Shape, layers: int) -> int:
-    """Upper bound of the rows of `_within`."""
+    """Returns an upper bound of the rows of `_within`."""
     size = 1
     for choice in _ranges(caps, shape, layers):
         size *= max(0, len(choice))
@@ -156,12 +165,12 @@ def _box_size(caps: Sequence[int], shape: Shape, layers: int) -> int:
 
 
 def cuts_of(shape: Shape, layers: int) -> Cuts:
-    """All cuts of a shape, one row a plan."""
+    """Returns all cuts of a shape, one row for each plan."""
     return _within([layers] * len(shape.order), shape, layers)
 
 
 def _within(caps: Sequence[int], shape: Shape, layers: int) -> Cuts:
-    """All cuts whose shares respect the caps."""
+    """Returns all cuts whose shares respect the caps."""
     choices, n = _ranges(caps, shape, layers), len(shape.order)
     counts = np.array(list(product(*choices)), dtype=np.int64).reshape(_box_size(caps, shape, layers), n - 1)
     rest = layers - counts.sum(axis=1)

@@ -1,10 +1,8 @@
-"""What a planner keeps up: plans worth comparing, searched again only when links changed, and since when
-links are dead.
+"""Candidate plans for look-ahead control, searched again only when links have changed; and link outages.
 
-A search knows one link state; the plan that is best in it leans on links that may fall. So plans are searched
-for two states, the links as they are and as they may well be at the end of the horizon (below their
-forecast), and whatever these searches came across is ranked by what it brings in expectation, over all slices
-and scenarios of the horizon, by the closed form.
+A search is for one link state, and the best plan of one state may depend on links that will degrade. So plans
+are searched for two states, the present links and pessimistic ones at the end of the horizon. All plans found
+are ranked by their expected rate over the slices and scenarios of the horizon, by the closed form.
 """
 
 from dataclasses import dataclass
@@ -13,130 +11,140 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
-from policy.search.closed_form import Tables, estimated, tables
 from policy.control.horizon import SCENARIOS, Horizon, Outages, per_iteration
-from policy.core.objective import Objective, Outcome, speed_alone
-from twin.estimate.link_state_times import per_second
-from policy.search.batch_scoring import STANDARD, Rows, Scorer, joined
-from policy.search.plan_search import Pool, build, explore, first_of_each
+from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.search.batch_scoring import CLOSED_FORM_SCHEDULES, OptionRows, Scorer, concatenated
+from policy.search.closed_form import ShareTimeTables, closed_form_s, tables
+from policy.search.plan_search import TimedPlans, build, explore, first_of_each
 from twin.core.domain import LinkState, Matrix
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import per_second
 
 Float = NDArray[np.float64]
 
 SAME = 0.05
-"""Links and machines that differ by less than this share are not searched again,"""
+"""Links and slowdowns that have changed by less than this share need no new search,"""
 DRIFTED = 0.3
-"""and only around what was found when they differ by less than this from those of the last whole search."""
+"""and only a search around known plans if they differ by less than this from those of the last full
+search."""
 KEPT = 400
-"""Plans kept from each search; where more than speed counts also the fastest of each order."""
+"""Plans kept from each search; where more than speed has weight, also the fastest of each order."""
 VARIED = 6
-"""Where more than speed counts, so many times the plans asked for are looked at, and the best of each order:
-prices differ by order, not by speed."""
+"""Where more than speed has weight, this many times the requested plans are compared, and the best of each
+order: prices differ by order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """What the last search found, the links it was for, and those of the last whole one."""
+    """Results of the last search, its links, and the links of the last full search."""
 
     links: LinkState
-    whole: LinkState
+    full_search_links: LinkState
     free_gpus: tuple[int, ...]
     slowdown: Matrix
-    rows: Rows
+    rows: OptionRows
 
     def suits(self, view: View) -> bool:
-        """Whether the machines are still those of the search, and about as fast."""
+        """Tells whether the GPUs are still those of the search, and about as fast."""
         return self.free_gpus == tuple(view.free_gpus) and np.allclose(
             self.slowdown, view.slowdown, rtol=SAME
         )
 
 
-class Scout:
-    """The `most` best plans over a horizon, at most one for each shape, by the objective without moving."""
+class CandidateSearch:
+    """Finds the `most` best plans over a horizon, at most one for each shape; migration is not charged."""
 
     def __init__(self, estimator: Estimator, most: int) -> None:
         self._estimator, self._most = estimator, most
         self._searched: dict[str, _Searched] = {}
 
     def plans(self, view: View, horizon: Horizon, objective: Objective, running: Plan | None) -> list[Plan]:
-        """Best first; searches also start from `running`."""
+        """Returns the plans, best first; searches also start from `running`."""
         known = tables(self._estimator, view.free_gpus)
-        links = {"now": horizon.now, "later": horizon.cautious}
+        links = {"now": horizon.now, "later": horizon.pessimistic}
         speed = speed_alone(objective.weights)
         found = [
             rows for name in links if len(rows := self._rows(view, name, links[name], running, speed=speed))
         ]
         if not found:
             return []
-        rows = joined(found)
+        rows = concatenated(found)
         rate = _expected_rates(self._estimator, known, horizon, view, rows)
         order = np.lexsort((np.arange(len(rate)), -rate))
         order = order[rate[order] > 0]
         first = np.sort(first_of_each(rows.shapes[order]))
         return self._chosen(view, known, rows[order[first]], rate[order[first]], objective)
 
-    def _rows(self, view: View, name: str, links: LinkState, running: Plan | None, *, speed: bool) -> Rows:
+    def _rows(
+        self, view: View, name: str, links: LinkState, running: Plan | None, *, speed: bool
+    ) -> OptionRows:
         own = self._searched.get(name)
         known = [one for one in self._searched.values() if len(one.rows) and one.suits(view)]
         if own in known and _differ(links, own.links) <= SAME:
             return own.rows
-        before = min(known, key=lambda one: _differ(links, one.whole), default=None)
-        if before is not None and _differ(links, before.whole) <= DRIFTED:
-            whole, pool = before.whole, Pool(self._estimator, links, view.free_gpus, view.slowdown)
+        before = min(known, key=lambda one: _differ(links, one.full_search_links), default=None)
+        if before is not None and _differ(links, before.full_search_links) <= DRIFTED:
+            full, pool = (
+                before.full_search_links,
+                TimedPlans(self._estimator, links, view.free_gpus, view.slowdown),
+            )
             pool.add(before.rows)
             pool.climb(pool.finalists())
             if running is not None:
                 pool.climb_from(running)
         else:
-            whole = links
+            full = links
             pool = explore(
                 self._estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
             )
         rows = pool.fastest(KEPT, of_each_order=not speed)
-        self._searched[name] = _Searched(links, whole, tuple(view.free_gpus), view.slowdown, rows)
+        self._searched[name] = _Searched(links, full, tuple(view.free_gpus), view.slowdown, rows)
         return rows
 
-    def _chosen(self, view: View, known: Tables, rows: Rows, rate: Float, objective: Objective) -> list[Plan]:
-        """Of shapes by falling rate (P,) those that bring most."""
+    def _chosen(
+        self, view: View, known: ShareTimeTables, rows: OptionRows, rate: Float, objective: Objective
+    ) -> list[Plan]:
+        """Returns the best plans of shapes, which come by falling rate (P,)."""
         if speed_alone(objective.weights):
             return [self._plan(known, rows, row) for row in range(min(self._most, len(rows)))]
         leaders = first_of_each(rows.domain)
-        looked = np.unique(np.concatenate([np.arange(min(VARIED * self._most, len(rows))), leaders]))
+        compared = np.unique(np.concatenate([np.arange(min(VARIED * self._most, len(rows))), leaders]))
         found: list[tuple[float, int, Plan]] = []
-        for row in looked.tolist():
+        for row in compared.tolist():
             plan, seconds = self._plan(known, rows, row), 1.0 / float(rate[row])
             busy_s, usd = per_iteration(self._estimator, plan, view.slowdown)
-            found.append((-objective.value(Outcome(seconds, busy_s / seconds, usd)), row, plan))
+            found.append((-objective.value(PlanOutcome(seconds, busy_s / seconds, usd)), row, plan))
         return [plan for _, _, plan in sorted(found)[: self._most]]
 
-    def _plan(self, known: Tables, rows: Rows, row: int) -> Plan:
-        return build(self._estimator, rows.shape(known.menu, row), rows.cuts(row))
+    def _plan(self, known: ShareTimeTables, rows: OptionRows, row: int) -> Plan:
+        return build(self._estimator, rows.shape(known.options, row), rows.cuts(row))
 
 
-def _expected_rates(estimator: Estimator, known: Tables, horizon: Horizon, view: View, rows: Rows) -> Float:
-    """Iterations per second (P,), mean over the slices and scenarios of the horizon by the closed form; of
-    schedules that have none, exactly, mean over the two states that were searched."""
+def _expected_rates(
+    estimator: Estimator, known: ShareTimeTables, horizon: Horizon, view: View, rows: OptionRows
+) -> Float:
+    """Returns iterations per second (P,): the mean over the slices and scenarios of the horizon by the closed
+    form; for schedules without one the exact mean over the two states that were searched."""
     rate = np.zeros(len(rows))
-    if estimator.job.schedule not in STANDARD:
-        for links in (horizon.now, horizon.cautious):
-            scorer = Scorer(estimator, known.menu, links, view.slowdown)
+    if estimator.job.schedule not in CLOSED_FORM_SCHEDULES:
+        for links in (horizon.now, horizon.pessimistic):
+            scorer = Scorer(estimator, known.options, links, view.slowdown)
             rate += per_second(scorer.iter_ns(rows)) / 2
         return rate
     weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
     for part, bps, latency_s in zip(
         weight.tolist(), horizon.states.bandwidth_bps, horizon.states.latency_s, strict=True
     ):
-        scorer = Scorer(estimator, known.menu, LinkState(bps, latency_s), view.slowdown)
-        rate += part / estimated(scorer, known, rows)
+        scorer = Scorer(estimator, known.options, LinkState(bps, latency_s), view.slowdown)
+        rate += part / closed_form_s(scorer, known, rows)
     return rate
 
 
 def _differ(a: LinkState, b: LinkState) -> float:
-    """Largest relative difference between the bandwidths of two states; infinite where one lives and one
-    is dead.
+    """Returns the largest relative difference between the bandwidths of two states; infinite where a link is
+    dead in one of them.
     """
     off = ~np.eye(len(a.latency_s), dtype=np.bool_)
     first, second = a.bandwidth_bps[off], b.bandwidth_bps[off]
@@ -146,8 +154,8 @@ def _differ(a: LinkState, b: LinkState) -> float:
     return float(np.abs(first[both] / second[both] - 1).max(initial=0.0))
 
 
-class Watch:
-    """Since when links are dead and what they had before."""
+class DeadLinkTracker:
+    """Records since when links are dead, and their bandwidth before."""
 
     def __init__(self, size: int, outage_s: float) -> None:
         self._outage_s = outage_s
@@ -155,8 +163,8 @@ class Watch:
         self._died_ns = np.full((size, size), -1, dtype=np.int64)
 
     def outages(self, view: View) -> Outages:
-        """A dead link is expected back with its last bandwidth, after `outage_s` or after as long again as it
-        has been dead."""
+        """Returns the expected ends: a dead link returns with its last bandwidth after `outage_s`, or after
+        as long again as it has been dead, whichever is longer."""
         now = view.forecast.bandwidth_bps[0]
         dead = now <= 0
         self._alive_bps = np.where(dead, self._alive_bps, now)

@@ -1,57 +1,59 @@
-"""From scored plans to a decision: the same rule for every planner that looks ahead."""
+"""The decision among plans with expected outcomes: one rule for every policy that looks ahead."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from policy.control.break_even import Hindsight
-from policy.core.objective import Objective, Outcome
+from policy.control.break_even import BreakEvenRule
+from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Candidate, Decision
 from twin.core.plan import Plan
 from twin.core.view import View
 
 SHOWN = 16
+"""Candidates listed in a decision, at most."""
 
 
-def weighed(
+def choose_plan(
     view: View,
     plans: Sequence[Plan],
-    found: Sequence[Outcome],
-    kept: Sequence[Outcome],
+    outcomes: Sequence[PlanOutcome],
+    kept: Sequence[PlanOutcome],
     objective: Objective,
     *,
     margin: float,
-    hindsight: Hindsight,
+    break_even: BreakEvenRule,
 ) -> Decision:
-    """The choice among plans by what each is expected to bring if it may be left later (`found`) and if it is
+    """Returns the decision among plans by their expected `outcomes` with recourse, and those if they are
     `kept`.
 
-    `margin` is a share of the time of the running plan: the objective's unit, the static plan's time, is many
-    times that where the static plan is a bad one.
+    `margin` is a share of the running plan's iteration time. (The unit of the objective is the static plan's
+    time, which may be many times longer.)
     """
     candidates = [
         Candidate(plan, objective.value(out), out.iter_s, out.utilisation, out.usd)
-        for plan, out in zip(plans, found, strict=True)
+        for plan, out in zip(plans, outcomes, strict=True)
     ]
     worth = [objective.value(out) for out in kept]
     held = next((out.iter_s for plan, out in zip(plans, kept, strict=True) if plan == view.plan), 0.0)
     margin *= min(held / objective.base.iter_s, 1.0)
-    return choose(view, candidates, worth, margin, lambda plan: hindsight.paid(view, plan, objective))
+    return choose_candidate(
+        view, candidates, worth, margin, lambda plan: break_even.would_have_paid(view, plan, objective)
+    )
 
 
-def choose(
+def choose_candidate(
     view: View,
     candidates: Sequence[Candidate],
     kept: Sequence[float],
     margin: float,
-    paid: Callable[[Plan], bool],
+    would_have_paid: Callable[[Plan], bool],
 ) -> Decision:
-    """The best of `candidates`, whose scores allow for leaving them later; `kept` is the worth of each if
-    it is kept. The running plan is among them where it may be held.
+    """Returns the decision for the best of `candidates`, scored with recourse; `kept` holds the value of each
+    if it is kept. The running plan is among them if it may be held.
 
-    A move has to pay by more than `margin` if both plans were kept. Scores would not say so: a plan to leave
-    soon is worth about as much as the one to leave it for. And it has to be one that would have `paid`
-    already.
+    A migration must gain more than `margin` in `kept` values: with recourse a plan that will be left soon
+    scores about as much as the one that it is left for. It must also satisfy `would_have_paid`.
     """
     ranked = sorted(zip(candidates, kept, strict=True), key=lambda entry: -entry[0].score)
     best, shown = ranked[0][0], tuple(candidate for candidate, _ in ranked[:SHOWN])
@@ -66,7 +68,7 @@ def choose(
         for (c, _), gain in zip(ranked, gains, strict=True)
         if c.score > held.score and gain > margin
     ]
-    chosen, gain = next(((c, gain) for c, gain in better if paid(c.plan)), (None, gains[0]))
+    chosen, gain = next(((c, gain) for c, gain in better if would_have_paid(c.plan)), (None, gains[0]))
     extra = {"gain": gain if np.isfinite(gain) else None, "margin": margin}
     if chosen is not None:
         reason = f"expected to gain {gain:.4f}: {chosen.plan}"

@@ -1,4 +1,4 @@
-"""What a policy sees and what it answers. Nothing in here knows the future."""
+"""The contract of a policy: inputs from the past and present alone in, a decision out."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -6,32 +6,32 @@ from typing import Any, Protocol
 import numpy as np
 
 from twin.core.domain import Cluster
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import Forecast, View
+from twin.estimation.estimator import Estimator
 
 __all__ = ["Candidate", "Context", "Decision", "Forecast", "Policy", "View"]
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stays the same during a run; given to a policy once, at `reset`."""
+    """Constants of a run; passed to a policy once, at `reset`."""
 
-    estimator: Estimator  # cost models over (cluster, model, job); the referee's own
+    estimator: Estimator  # the cost models of the twin for this cluster and job
     period_s: float  # time between periodic triggers
-    restart_s: float  # fixed cost of a move
+    restart_s: float  # fixed cost of a migration
     weights: tuple[float, float, float]  # w1 efficiency, w2 utilisation, w3 cost; they sum to 1
     rng: np.random.Generator
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that the estimator was made for."""
+        """The cluster of the estimator."""
         return self.estimator.cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that was compared, with what was expected of it."""
+    """A plan that was considered, with its expected outcome."""
 
     plan: Plan
     score: float
@@ -42,14 +42,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Hold (`plan is None`) or move to `plan`, and why."""
+    """Hold (`plan is None`) or migrate to `plan`, with the reason."""
 
     plan: Plan | None
     reason: str
     candidates: tuple[Candidate, ...] = ()
     predicted_iter_s: float | None = None
     log_probability: float | None = None
-    mask: tuple[bool, ...] = ()  # of a network: settings of dp and micro-batch that were open
+    mask: tuple[bool, ...] = ()  # of a network: legal settings of dp and micro-batch
     fallback: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)  # JSON values only
 
@@ -60,11 +60,11 @@ class Policy(Protocol):
     name: str
 
     def reset(self, context: Context) -> None:
-        """Start a run: forget everything learned from an earlier one (not trained weights)."""
+        """Starts a run: clears all state of an earlier one but trained weights."""
         ...
 
     def decide(self, view: View) -> Decision:
-        """Choose now. The first call has `view.plan is None` and must answer with a plan.
+        """Returns the decision. The first call has `view.plan is None` and must return a plan.
 
         Raises:
             InfeasibleError: no plan of this policy fits the model.

@@ -1,102 +1,134 @@
-"""Names of policies and where they live; a policy's module is imported only when it is created."""
+"""Policies by name: those of this package, plugins of installed distributions, and those registered in this
+process. The module of a policy is imported only when the policy is created.
+
+A plugin is an entry point in the group `twin.policies` that names a class, or a function without arguments,
+which returns a `policy.core.protocol.Policy`. It may have two attributes: `summary`, its line in the output
+of `twin policies` (by default the first line of the docstring), and `weighted`, true if it follows the
+weights of the scenario.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
+from ingest.core import plugins
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
 from policy.core.protocol import Policy
 from twin.core.plan import Schedule
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "twin.policies"
+"""Group of the entry points of plugins."""
+OPERATIONS = ("train", "retrain", "bench")
+"""Logs in which no policy decided have one of these in place of a policy's name."""
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-WHOLE: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe")
-"""Schedules of stages that are not cut into chunks."""
+UNCHUNKED: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe")
+"""Schedules whose stages are not divided into chunks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One registered policy: `target` is "module:callable"; `learned` ones are created from a checkpoint,
-    `weighted` ones follow the weights of the scenario. `schedules` are those of a job that it can plan."""
+class PolicyEntry:
+    """One policy: `target` is "module:callable" or the callable itself; `learned` ones are created from a
+    checkpoint, `weighted` ones follow the weights of the scenario. `schedules` are those of a job that it can
+    plan, `distribution` is the origin of a plugin."""
 
-    target: str
+    target: str | Callable[..., Policy]
     summary: str
     learned: bool = False
     weighted: bool = False
     schedules: tuple[Schedule, ...] = SCHEDULES
+    distribution: str | None = None
 
     def load(self) -> Callable[..., Policy]:
-        """The callable that creates the policy."""
+        """Returns the callable that creates the policy."""
+        if callable(self.target):
+            return self.target
         module, _, attribute = self.target.partition(":")
         return cast(Callable[..., Policy], getattr(import_module(module), attribute))
 
 
-POLICIES: dict[str, Entry] = {
-    "static": Entry(
-        "policy.baselines.static:Static", "equal cuts over the domains in index order, decided once"
+POLICIES: dict[str, PolicyEntry] = {
+    "static": PolicyEntry(
+        "policy.baselines.static:Static", "equal cuts over the domains in index order, planned once"
     ),
-    "single": Entry("policy.baselines.single:Single", "the fastest single domain, decided once"),
-    "greedy": Entry(
-        "policy.baselines.greedy:Greedy", "the best plan now at every trigger, whatever the move costs"
+    "single": PolicyEntry(
+        "policy.baselines.single:Single", "the fastest plan in a single domain, planned once"
     ),
-    "mpc": Entry(
-        "policy.control.mpc:Mpc", "forecast over a horizon, moving cost and hysteresis", weighted=True
+    "greedy": PolicyEntry(
+        "policy.baselines.greedy:Greedy",
+        "the best plan for the present links at every trigger, migration cost ignored",
     ),
-    "sailor": Entry(
-        "policy.planners.sailor:Sailor", "Sailor-style program over regions, graded by the referee"
-    ),
-    "sailor-native": Entry("policy.planners.sailor:SailorNative", "the same, picked by Sailor's own formula"),
-    "alpa": Entry(
-        "policy.planners.alpa:Alpa", "Alpa-style program over layer blocks and meshes, graded by the referee"
-    ),
-    "alpa-native": Entry("policy.planners.alpa:AlpaNative", "the same by Alpa's own value, links neglected"),
-    "megatron": Entry(
-        "policy.planners.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"
-    ),
-    "megatron-flat": Entry(
-        "policy.planners.megatron_flat:MegatronFlat", "the same rule, blind to where domains end"
-    ),
-    "zero": Entry(
-        "policy.planners.zero:Zero",
-        "DeepSpeed's ZeRO: data parallelism alone, shards inside domains",
-        schedules=WHOLE,
-    ),
-    "diloco": Entry(
-        "policy.planners.diloco:DiLoCo",
-        "a replica in each domain, local SGD with the best fixed H",
-        schedules=WHOLE,
-    ),
-    "mast": Entry(
-        "policy.planners.mast:Mast", "MAST-style: the job whole in one domain, by auction between all"
-    ),
-    "atlas": Entry(
-        "policy.planners.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"
-    ),
-    "crosspipe": Entry(
-        "policy.planners.crosspipe:CrossPipe",
-        "CrossPipe-style: the schedule for a given stage map, or data parallelism",
-        schedules=WHOLE,
-    ),
-    "dtfm": Entry(
-        "policy.planners.dtfm:DtFm",
-        "DT-FM's shortest path through groups kept in domains, which leave its genetic search no choice",
-    ),
-    "dtfm-native": Entry("policy.planners.dtfm:DtFmNative", "the same, picked by DT-FM's own cost"),
-    "hyperion": Entry(
-        "policy.planners.hyperion:Hyperion",
-        "Hyperion-style splits, graded by the referee; beyond four domains in index order only",
-    ),
-    "hyperion-native": Entry(
-        "policy.planners.hyperion:HyperionNative", "the same in Megatron's size, by Hyperion's own objective"
-    ),
-    "sla-morl": Entry(
-        "policy.planners.sla_morl:SlaMorl",
-        "SLA-MORL-style: nodes up or down by a small actor-critic",
+    "mpc": PolicyEntry(
+        "policy.baselines.mpc:Mpc",
+        "model-predictive control: forecast horizon, migration cost, hysteresis",
         weighted=True,
     ),
-    "hippo": Entry(
+    "sailor": PolicyEntry(
+        "policy.planners.sailor:Sailor",
+        "Sailor-style dynamic program over regions, ranked by the twin's cost model",
+    ),
+    "sailor-native": PolicyEntry(
+        "policy.planners.sailor:SailorNative", "the same, ranked by Sailor's own formula"
+    ),
+    "alpa": PolicyEntry(
+        "policy.planners.alpa:Alpa",
+        "Alpa-style dynamic program over layer blocks and submeshes, ranked by the twin's cost model",
+    ),
+    "alpa-native": PolicyEntry(
+        "policy.planners.alpa:AlpaNative", "the same, ranked by Alpa's own objective, which ignores links"
+    ),
+    "megatron": PolicyEntry(
+        "policy.planners.megatron:Megatron", "Megatron-LM's sizing rule, stages in domain order"
+    ),
+    "megatron-flat": PolicyEntry(
+        "policy.planners.megatron_flat:MegatronFlat", "the same rule over all GPUs as one cluster"
+    ),
+    "zero": PolicyEntry(
+        "policy.planners.zero:Zero",
+        "DeepSpeed's ZeRO: data parallelism alone, sharded inside domains",
+        schedules=UNCHUNKED,
+    ),
+    "diloco": PolicyEntry(
+        "policy.planners.diloco:DiLoCo",
+        "a replica in each domain, local SGD with the best fixed H",
+        schedules=UNCHUNKED,
+    ),
+    "mast": PolicyEntry(
+        "policy.planners.mast:Mast", "MAST-style: the whole job in the domain that wins an auction"
+    ),
+    "atlas": PolicyEntry(
+        "policy.planners.atlas:Atlas", "Atlas's data-centre selection: even stages, largest domains first"
+    ),
+    "crosspipe": PolicyEntry(
+        "policy.planners.crosspipe:CrossPipe",
+        "CrossPipe-style: the best schedule for a given stage placement, or data parallelism",
+        schedules=UNCHUNKED,
+    ),
+    "dtfm": PolicyEntry(
+        "policy.planners.dtfm:DtFm",
+        "DT-FM-style: the order of domains with the shortest communication path",
+    ),
+    "dtfm-native": PolicyEntry("policy.planners.dtfm:DtFmNative", "the same, ranked by DT-FM's own cost"),
+    "hyperion": PolicyEntry(
+        "policy.planners.hyperion:Hyperion",
+        "Hyperion-style layer splits, ranked by the twin's cost model; index order beyond four domains",
+    ),
+    "hyperion-native": PolicyEntry(
+        "policy.planners.hyperion:HyperionNative",
+        "the same under Megatron's sizes, ranked by Hyperion's own objective",
+    ),
+    "sla-morl": PolicyEntry(
+        "policy.planners.sla_morl:SlaMorl",
+        "SLA-MORL-style: nodes added or removed by a small actor-critic",
+        weighted=True,
+    ),
+    "hippo": PolicyEntry(
         "policy.hippo.agent.agent:HiPpo",
         "two-level PPO with a graph encoder",
         learned=True,
@@ -106,43 +138,107 @@ POLICIES: dict[str, Entry] = {
 }
 
 
-def names() -> tuple[str, ...]:
-    """Every policy name, in registry order."""
-    return tuple(POLICIES)
+SHIPPED = frozenset(POLICIES)
 
 
-def entry(name: str) -> Entry:
-    """The entry of that name.
+def register(name: str, factory: Callable[[], Policy], *, summary: str = "", weighted: bool = False) -> None:
+    """Makes a policy known in this process under `name`, the name that headers of its runs record.
+
+    A name registered before gets the new factory. Worker processes know it only if they are forked.
 
     Raises:
-        UsageError: no policy has this name.
+        UsageError: the name is that of a shipped policy, of a plugin or of an operation.
     """
-    if name not in POLICIES:
-        close = get_close_matches(name, POLICIES, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise UsageError(f"unknown policy {name!r}: {hint}known are {', '.join(POLICIES)}")
-    return POLICIES[name]
+    if name in SHIPPED or name in OPERATIONS or name in _plugins()[0]:
+        raise UsageError(f"policy name {name!r} is taken: choose another")
+    POLICIES[name] = PolicyEntry(factory, summary or _summary(factory), weighted=weighted)
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names of all policies: shipped, registered, then plugins. Imports none."""
+    return (*POLICIES, *_plugins()[0])
+
+
+def known(name: str) -> bool:
+    """Tells whether a policy has this name."""
+    return name in POLICIES or name in _plugins()[0]
+
+
+def listed() -> tuple[dict[str, PolicyEntry], tuple[str, ...]]:
+    """Returns every policy's entry by name, and a sentence for each plugin that cannot be used. Imports
+    plugins, for their summaries."""
+    points, left_out = _plugins()
+    found, problems = dict(POLICIES), list(left_out)
+    for name, point in points.items():
+        try:
+            found[name] = _plugin_entry(point)
+        except UsageError as error:
+            problems.append(str(error))
+    return found, tuple(problems)
+
+
+def entry(name: str) -> PolicyEntry:
+    """Returns the entry of that name.
+
+    Raises:
+        UsageError: no policy has this name, or it is a plugin that cannot be imported.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    points, left_out = _plugins()
+    if name in points:
+        return _plugin_entry(points[name])
+    close = get_close_matches(name, names(), n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise UsageError("; ".join([f"unknown policy {name!r}: {hint}known are {', '.join(names())}", *left_out]))
+
+
+@cache
+def _plugins() -> tuple[dict[str, "EntryPoint"], list[str]]:
+    """Returns the entry points of plugins by name, not imported, and a sentence for each left out."""
+    return plugins.discover(GROUP, SHIPPED.union(OPERATIONS))
+
+
+def _plugin_entry(point: "EntryPoint") -> PolicyEntry:
+    try:
+        factory = point.load()
+        if not callable(factory):
+            raise ValueError(f"{point.value} is not callable")
+    except (Exception, SystemExit) as error:
+        raise UsageError(plugins.left_out(point, error)) from error
+    return PolicyEntry(
+        factory,
+        _summary(factory),
+        weighted=bool(getattr(factory, "weighted", False)),
+        distribution=plugins.origin(point),
+    )
+
+
+def _summary(factory: Any) -> str:
+    """Returns the `summary` attribute or the first line of the docstring."""
+    text = getattr(factory, "summary", None) or factory.__doc__ or ""
+    return str(text).strip().partition("\n")[0]
 
 
 def check_schedule(name: str, schedule: Schedule) -> None:
-    """That the policy can plan jobs with this schedule.
+    """Checks that the policy can plan jobs with this schedule.
 
     Raises:
         InfeasibleError: it cannot. UsageError: no policy has this name.
     """
-    known = entry(name).schedules
-    if schedule not in known:
+    accepted = entry(name).schedules
+    if schedule not in accepted:
         raise InfeasibleError(
-            f"{name} plans under schedule {', '.join(known)}, not {schedule}: change job.schedule in the"
+            f"{name} plans under schedule {', '.join(accepted)}, not {schedule}: change job.schedule in the"
             " scenario, or take a policy that asks the twin about every plan, such as mpc"
         )
 
 
 def create(name: str, *, checkpoint: Path | None = None) -> Policy:
-    """A new policy of that name.
+    """Returns a new policy of that name.
 
     Raises:
-        UsageError: no policy has this name.
+        UsageError: no policy has this name, or it is a plugin that cannot be imported.
         NotFoundError: a learned policy without a checkpoint.
     """
     found = entry(name)

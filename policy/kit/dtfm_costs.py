@@ -1,6 +1,4 @@
-"""What DT-FM pays for groups of devices and a path through them (recipe 12): their all-reduces, delays of
-pairs, the shortest path.
-"""
+"""Costs of DT-FM: all-reduces of groups of devices, delays of pairs, the shortest path through groups."""
 
 from collections.abc import Iterable
 
@@ -10,7 +8,7 @@ from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
+from twin.estimation.estimator import Estimator
 
 Float = NDArray[np.float64]
 HELD_KARP_UP_TO = 12
@@ -18,8 +16,8 @@ HELD_KARP_UP_TO = 12
 
 
 def delays_s(estimator: Estimator, links: LinkState, dp: int, micro_batch: int) -> Float:
-    """Seconds L + A/B between devices by their domains (K, K), symmetric; A the activation bytes of an
-    iteration. The worse direction of a link counts; inside a domain the network between nodes.
+    """Returns seconds L + A/B between devices by their domains (K, K), symmetric; A is the activation bytes
+    of an iteration. The worse direction of a link counts; inside a domain the network between nodes.
     """
     job, domains = estimator.job, estimator.cluster.domains
     count = job.micro_batches(dp, micro_batch)
@@ -33,10 +31,10 @@ def delays_s(estimator: Estimator, links: LinkState, dp: int, micro_batch: int) 
 
 
 def reduce_s(estimator: Estimator, domains: Iterable[int], dp: int, tp: int, stages: int) -> float:
-    """DT-FM's cost_DP: max over groups of sum over pairs 2 (L + S/(D B)), the groups whole in `domains`.
+    """Returns DT-FM's cost_DP: max over groups of sum over pairs 2 (L + S/(D B)), each group inside a domain.
 
-    S is the gradient bytes of a GPU: those of the model, shared evenly by `stages` and tp. Devices fill one
-    node before the next, so of the D - 1 others those that fit beside a device are met inside its node.
+    S is the gradient bytes of a GPU: those of the model, divided evenly by `stages` and tp. Devices fill one
+    node before the next, so of the other D - 1 devices those that fit beside a device are in its node.
     """
     job = estimator.job
     bits = BITS_PER_BYTE * job.gradient_bytes * job.model.parameters / (stages * tp) / dp
@@ -52,7 +50,8 @@ def reduce_s(estimator: Estimator, domains: Iterable[int], dp: int, tp: int, sta
 
 
 def shortest_path(apart: Float) -> tuple[float, tuple[int, ...]]:
-    """Length and order of the shortest open path through all groups (P, P); exact up to `HELD_KARP_UP_TO`."""
+    """Returns length and order of the shortest open path through all groups; exact up to
+    `HELD_KARP_UP_TO`."""
     groups = len(apart)
     if groups <= HELD_KARP_UP_TO:
         length, last, parent = _held_karp(apart)
@@ -69,7 +68,8 @@ def shortest_path(apart: Float) -> tuple[float, tuple[int, ...]]:
 
 @njit(cache=True)
 def _held_karp(apart):  # type: ignore[no-untyped-def]
-    """Length, last group and parents of the best path: best[mask, j] ends in j after visiting mask."""
+    """Returns length, last group and parents of the best path; best[mask, j] ends in j after visiting
+    mask."""
     groups = len(apart)
     full = 1 << groups
     best = np.full((full, groups), np.inf)
@@ -90,7 +90,7 @@ def _held_karp(apart):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _nearest(apart):  # type: ignore[no-untyped-def]
-    """From every group the nearest one next; the shortest of these paths."""
+    """Returns the shortest of the nearest-neighbour paths from every group."""
     groups = len(apart)
     best, least = np.zeros(groups, np.int64), np.inf
     order, left = np.zeros(groups, np.int64), np.ones(groups, np.bool_)
@@ -111,7 +111,7 @@ def _nearest(apart):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _two_opt(apart, order):  # type: ignore[no-untyped-def]
-    """Turn stretches round, in place, while that shortens the path."""
+    """Reverses stretches in place while that shortens the path."""
     groups, improved = len(order), True
     while improved:
         improved = False

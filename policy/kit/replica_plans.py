@@ -1,12 +1,12 @@
-"""Building plans that run the whole model in several domains at once."""
+"""Plans with a replica of the whole model in each of several domains."""
 
 from collections.abc import Sequence
 
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan, Share, Sync
+from twin.estimation.estimator import Estimator
 
 
-def replicated(
+def replica_plan(
     estimator: Estimator,
     domains: Sequence[int],
     dp: int,
@@ -14,9 +14,10 @@ def replicated(
     micro_batch: int,
     sync: Sync,
 ) -> Plan | None:
-    """One replica in each of `domains` with its own (tp, pp); a plain plan when it is alone.
+    """Returns the plan with a replica in each of `domains` with its own (tp, pp); one replica is a pipeline
+    plan.
 
-    None where the batch does not divide or a domain has too few GPUs or layers.
+    None where the batch does not divide, or a domain has too few GPUs or layers.
     """
     job = estimator.job
     count, rest = divmod(job.global_batch, dp * micro_batch * len(domains))
@@ -34,5 +35,6 @@ def replicated(
 
 
 def seconds_per_token(estimator: Estimator, plan: Plan, iter_s: float) -> float:
-    """Time per token of synchronous training: what local SGD loses in quality is counted in."""
+    """Returns the time per token of synchronous training; tokens of local SGD are discounted for its
+    quality."""
     return iter_s / estimator.tokens(plan)

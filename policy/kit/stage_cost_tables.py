@@ -1,6 +1,4 @@
-"""Costs of every stage that a planner may put anywhere: per domain, width and micro-batch, for all spans of
-layers.
-"""
+"""Cost tables of stages by domain, tensor width and micro-batch, for all spans of layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.estimate.estimator import Estimator
 from twin.core.layer_split import stage_start
+from twin.estimation.estimator import Estimator
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -18,11 +16,11 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanCosts:
-    """One stage of tp x dp GPUs in one domain for each span of layers [i, j): (N + 1, N + 1), seconds, bytes.
+    """A stage of tp x dp GPUs in one domain for each span of layers [i, j): (N + 1, N + 1) seconds or bytes.
 
-    `compute_s` is forward and backward of a micro-batch, `tail_s` gradient synchronisation and update.
-    Peak memory with f micro-batches in flight is `bytes_none + f * bytes_each`. Entries with j <= i mean
-    nothing and are 0.
+    `compute_s` is forward and backward of a micro-batch, `tail_s` gradient synchronisation and update. Peak
+    memory with f micro-batches in flight is `bytes_none + f * bytes_each`. Entries with j <= i are unused and
+    0.
     """
 
     compute_s: Float
@@ -31,22 +29,23 @@ class SpanCosts:
     bytes_each: Float
 
     def most_in_flight(self, memory_bytes: float) -> Float:
-        """How many micro-batches in flight a GPU of `memory_bytes` holds (N + 1, N + 1); below 1: none."""
-        room = memory_bytes - self.bytes_none
-        return np.where(room < 0, 0.0, room / np.maximum(self.bytes_each, 1e-9))
+        """Returns the micro-batches in flight that fit in `memory_bytes` (N + 1, N + 1); below 1: none."""
+        free_bytes = memory_bytes - self.bytes_none
+        return np.where(free_bytes < 0, 0.0, free_bytes / np.maximum(self.bytes_each, 1e-9))
 
 
 def span_costs(
     estimator: Estimator, domain: int, dp: int, tp: int, micro_batch: int, slowdown: float = 1.0
 ) -> SpanCosts:
-    """The table for stages of dp x tp GPUs of `domain`, computing `slowdown` times slower than usual."""
-    twins = estimator.cluster.domains
-    first = next(k for k, other in enumerate(twins) if _same(estimator, domain, k) and other.gpus >= dp * tp)
+    """Returns the table for stages of dp x tp GPUs of `domain`, slowed down by `slowdown`."""
+    domains = estimator.cluster.domains
+    equal = (k for k, other in enumerate(domains) if _same(estimator, domain, k) and other.gpus >= dp * tp)
+    first = next(equal)  # equal domains share a table
     return _span_costs(estimator, first, dp, tp, micro_batch, slowdown)
 
 
 def _same(estimator: Estimator, a: int, b: int) -> bool:
-    """Whether two domains have the same machines, whatever they are called and cost."""
+    """Tells whether two domains have equal machines; names and prices may differ."""
     one, other = estimator.cluster.domains[a], estimator.cluster.domains[b]
     return a == b or (one.gpu, one.gpus_per_node, _fabric(estimator, a)) == (
         other.gpu, other.gpus_per_node, _fabric(estimator, b),
@@ -87,11 +86,11 @@ def _square(row: Float, spans: NDArray[np.int64], n: int) -> Float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filling:
-    """A way to fill a domain: `stages` equal ones of width `tp`, for all spans between L + 1 cut points.
+class DomainStages:
+    """A domain with `stages` equal stages of width `tp`, for all spans between L + 1 cut points.
 
     `slowest` and `total` (L + 1, L + 1): the largest and the summed seconds of a stage per micro-batch,
-    infinite where a stage stays empty. `successors`: how many stages of a 1F1B pipeline may come behind
+    infinite where a stage stays empty. `successors`: the number of stages of a 1F1B pipeline that may follow
     before memory overflows, infinite where all micro-batches fit.
     """
 
@@ -102,11 +101,11 @@ class Filling:
     successors: Float
 
 
-def filling(
+def domain_stages(
     estimator: Estimator, domain: int, dp: int, tp: int, stages: int, micro_batch: int, count: int,
     points: Sequence[int], slowdown: float = 1.0,
-) -> Filling:  # fmt: skip
-    """Costs of `stages` equal stages in `domain` over every span between `points`.
+) -> DomainStages:  # fmt: skip
+    """Returns the costs of `stages` equal stages in `domain` over every span between `points`.
 
     A stage costs its computation and, once in `count` micro-batches, its gradient synchronisation.
     """
@@ -126,10 +125,11 @@ def filling(
         spans = bounds[:, :-1], bounds[:, 1:]
         slowest[a, b], total[a, b] = each_s[spans].max(axis=1), each_s[spans].sum(axis=1)
         successors[a, b] = (in_flight[spans] - (stages - np.arange(stages))).min(axis=1)
-    return Filling(tp, stages, slowest, total, successors)
+    return DomainStages(tp, stages, slowest, total, successors)
 
 
 def _bounds(first: Int, past: Int, stages: int, layers: int) -> Int:
-    """Bounds of the stages of shares (P, stages + 1) of a model of `layers`, as the twin splits them."""
+    """Returns the bounds of the stages of shares (P, stages + 1) of a model of `layers`, as the twin splits
+    them."""
     a, b = first[:, None], past[:, None]
     return np.asarray(a + stage_start(np.arange(stages + 1), stages, b - a, a == 0, b == layers))

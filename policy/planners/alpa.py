@@ -1,19 +1,19 @@
 """`alpa`: Alpa-style inter- and intra-operator planning; a dynamic program over layer clusters and submeshes.
 
-Re-implementation of Alpa (Zheng et al., OSDI 2022, section 5 and algorithm 1; recipe 6). Layers are clustered
-into blocks of equal FLOPs; a stage is a run of blocks on a submesh; for every limit t_max on the cost of a
-stage the program minimises the sum of stage costs, and the solution with the least
+Re-implementation of Alpa (Zheng et al., OSDI 2022, section 5 and algorithm 1). Layers are clustered into
+blocks of equal FLOPs; a stage is a run of blocks on a submesh; for every limit t_max on the cost of a stage
+the program minimises the sum of stage costs, and the solution with the least
 
     sum_i t_i + (B - 1) max_i t_i
 
-wins, B micro-batches; limits are tried in ascending order until t_max B reaches the best value. The cost of a
-stage is its computation with tensor parallelism and, once in B micro-batches, its gradient synchronisation:
-for uniform Transformer blocks Alpa's integer program comes down to that. Communication between stages is
-neglected, as Alpa does; all devices are used; the mesh is laid over the domains in index order.
+wins, with B micro-batches; limits are tried in ascending order until t_max B reaches the best value. The cost
+of a stage is its computation with tensor parallelism and, once in B micro-batches, its gradient
+synchronisation: for uniform Transformer blocks Alpa's integer program reduces to that. Communication between
+stages is ignored, as in Alpa; all devices are used; the mesh covers the domains in index order.
 
-Adapted to what a plan can say: dp is the same everywhere, and a domain holds equal stages of one width that
-fill it. `alpa` lets the referee, which sees links, pick among all solutions; `alpa-native` keeps Alpa's own
-value.
+Adapted to the plans of the twin: dp is the same everywhere, and a domain is filled with equal stages of one
+width. `alpa` ranks all solutions by the twin's estimate, which includes links; `alpa-native` by Alpa's own
+objective.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,25 +24,25 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.kit.even_stages import Closest, living, widths
+from policy.kit.even_stages import ClosestFit, domains_with_gpus, tensor_widths
 from policy.kit.planner_base import Planner, fastest
-from policy.kit.stage_cost_tables import Filling, filling
-from twin.estimate.estimator import Estimator
+from policy.kit.stage_cost_tables import DomainStages, domain_stages
 from twin.core.plan import Plan
 from twin.core.transformer import Transformer
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 BLOCKS = 24
-"""Clusters of layers at most, plus what domains and stages need; Alpa's examples take 8 to 16."""
+"""Most clusters of layers, unless there are many domains; Alpa's examples take 8 to 16."""
 GAP_S = 1e-6
-"""Limits closer together than this are one (Alpa's own constant)."""
+"""Limits closer together than this count as one (Alpa's own constant)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """Where each domain's blocks begin, what fills it, and Alpa's value of it in seconds."""
+class StagePartition:
+    """First block and option of each domain, and Alpa's objective in seconds."""
 
     starts: tuple[int, ...]
     options: tuple[int, ...]
@@ -50,16 +50,16 @@ class Solution:
 
 
 class Alpa(Planner):
-    """Alpa's solutions, graded by the referee."""
+    """Ranks Alpa's solutions by the twin's estimate."""
 
     name = "alpa"
 
     def plans(self, view: View) -> Sequence[Plan]:
-        """Every solution that is legal, the fastest by the referee first."""
+        """Returns every legal solution, the fastest by the twin's estimate first."""
         return fastest(self.estimator, view, [plan for _, plan in self._solved(view)])
 
     def _solved(self, view: View) -> list[tuple[float, Plan]]:
-        closest = Closest(self.estimator)
+        closest = ClosestFit(self.estimator)
         found = [
             (value, plan)
             for value, plan in _every_solution(self.estimator, view)
@@ -71,20 +71,20 @@ class Alpa(Planner):
 
 
 class AlpaNative(Alpa):
-    """Alpa's solutions by Alpa's own value."""
+    """Ranks Alpa's solutions by Alpa's own objective."""
 
     name = "alpa-native"
 
     def plans(self, view: View) -> Sequence[Plan]:
-        """Every solution that is legal, the one with the least own value first."""
+        """Returns every legal solution, the one with the least objective first."""
         solved = self._solved(view)
         ranked = sorted(range(len(solved)), key=lambda n: (solved[n][0], n))
         return list(dict.fromkeys(solved[n][1] for n in ranked))
 
 
 def _every_solution(estimator: Estimator, view: View) -> Iterator[tuple[float, Plan]]:
-    """Alpa's value and plan for every dp and micro-batch, over all limits that the loop looks at."""
-    job, order = estimator.job, living(estimator, view.free_gpus)
+    """Yields Alpa's objective and plan for every dp and micro-batch, over all limits that are tried."""
+    job, order = estimator.job, domains_with_gpus(estimator, view.free_gpus)
     if not order:
         return
     for dp in range(1, min(view.free_gpus[k] for k in order) + 1):
@@ -101,7 +101,8 @@ def _every_solution(estimator: Estimator, view: View) -> Iterator[tuple[float, P
 
 @lru_cache(maxsize=64)
 def block_points(model: Transformer, most: int) -> tuple[int, ...]:
-    """Cut points 0 = p_0 < ... < p_L = N of at most `most` blocks with FLOPs as equal as layers allow."""
+    """Returns cut points 0 = p_0 < ... < p_L = N of at most `most` blocks with FLOPs as equal as layers
+    allow."""
     flops = np.cumsum([0.0] + [layer.forward_flops_per_sequence for layer in model.layers()])
     wanted = flops[-1] * np.arange(1, most) / most
     inside = {int(np.abs(flops - want).argmin()) for want in wanted} - {0, len(flops) - 1}
@@ -110,30 +111,30 @@ def block_points(model: Transformer, most: int) -> tuple[int, ...]:
 
 def _options(
     estimator: Estimator, view: View, k: int, dp: int, micro_batch: int, count: int, points: Sequence[int]
-) -> list[Filling]:
-    """Every width of domain `k` with as many stages as it holds."""
+) -> list[DomainStages]:
+    """Returns the costs of domain `k` under every width, with as many stages as it holds."""
     found = []
-    for tp in widths(estimator, estimator.cluster.domains[k]):
+    for tp in tensor_widths(estimator, estimator.cluster.domains[k]):
         stages = min(view.free_gpus[k] // (dp * tp), estimator.n_layers)
         if stages:
             slow = float(view.slowdown[k])
-            found.append(filling(estimator, k, dp, tp, stages, micro_batch, count, points, slow))
+            found.append(domain_stages(estimator, k, dp, tp, stages, micro_batch, count, points, slow))
     return found
 
 
-def solutions(tables: Sequence[Sequence[Filling]], micro_batches: int) -> list[Solution]:
-    """Alpa's outer loop: the best solution under each limit on stage costs that can still win.
+def solutions(tables: Sequence[Sequence[DomainStages]], micro_batches: int) -> list[StagePartition]:
+    """Returns the best solution under each limit on stage costs that can still win (Alpa's outer loop).
 
-    `tables[n]`: the options of the n-th domain. The last one has the least value.
+    `tables[n]`: the options of the n-th domain. The last solution has the least objective.
     """
     if any(not options for options in tables):
         return []
     limits = _limits(tables)
     low, high = 0, len(limits)
-    while low < high:  # more is possible under a larger limit: skip those under which nothing is
+    while low < high:  # skip limits under which nothing is feasible
         middle = (low + high) // 2
         low, high = (low, middle) if solve(tables, limits[middle], micro_batches) else (middle + 1, high)
-    found: list[Solution] = []
+    found: list[StagePartition] = []
     for limit in limits[low:]:
         if found and limit * micro_batches >= found[-1].value_s:
             break
@@ -143,8 +144,8 @@ def solutions(tables: Sequence[Sequence[Filling]], micro_batches: int) -> list[S
     return found
 
 
-def _limits(tables: Sequence[Sequence[Filling]]) -> list[float]:
-    """The distinct stage costs in ascending order, those within `GAP_S` of the last one skipped."""
+def _limits(tables: Sequence[Sequence[DomainStages]]) -> list[float]:
+    """Returns the distinct stage costs in ascending order, with those within `GAP_S` of each other merged."""
     every = np.unique(np.concatenate([option.slowest.ravel() for options in tables for option in options]))
     limits: list[float] = []
     for cost in every[np.isfinite(every)].tolist():
@@ -155,10 +156,12 @@ def _limits(tables: Sequence[Sequence[Filling]]) -> list[float]:
     return limits
 
 
-def solve(tables: Sequence[Sequence[Filling]], limit_s: float, micro_batches: int) -> Solution | None:
-    """The program for one limit: from the last domain backwards, over stages behind and the first block.
+def solve(
+    tables: Sequence[Sequence[DomainStages]], limit_s: float, micro_batches: int
+) -> StagePartition | None:
+    """Returns the best solution under one limit, by dynamic programming from the last domain backwards.
 
-    f[s][a] is the least sum of stage costs of blocks a.. on the domains from here on in s stages.
+    f[s][a] is the least sum of stage costs of blocks a.. in s stages on this domain and those after it.
     """
     size = len(tables[0][0].total)
     start = np.full(size, np.inf)
@@ -172,20 +175,20 @@ def solve(tables: Sequence[Sequence[Filling]], limit_s: float, micro_batches: in
     if not values:
         return None
     total, stages = min(values)
-    starts, picked, slowest, at = [], [], 0.0, 0
+    starts, picked, slowest, block = [], [], 0.0, 0
     for options, taken in zip(tables, reversed(choice), strict=True):
-        which, until = int(taken[stages][0][at]), int(taken[stages][1][at])
-        starts.append(at)
+        which, until = int(taken[stages][0][block]), int(taken[stages][1][block])
+        starts.append(block)
         picked.append(which)
-        slowest = max(slowest, float(options[which].slowest[at, until]))
-        at, stages = until, stages - options[which].stages
-    return Solution(tuple(starts), tuple(picked), total + (micro_batches - 1) * slowest)
+        slowest = max(slowest, float(options[which].slowest[block, until]))
+        block, stages = until, stages - options[which].stages
+    return StagePartition(tuple(starts), tuple(picked), total + (micro_batches - 1) * slowest)
 
 
 def _step(
-    options: Sequence[Filling], behind: dict[int, Float], limit_s: float
+    options: Sequence[DomainStages], behind: dict[int, Float], limit_s: float
 ) -> tuple[dict[int, Float], dict[int, tuple[Int, Int]]]:
-    """One domain more: the least sums, and the option and the end that give them."""
+    """Returns the least sums with one more domain, and the option and the last block that give them."""
     best: dict[int, Float] = {}
     taken: dict[int, tuple[Int, Int]] = {}
     for n, option in enumerate(options):
@@ -206,7 +209,7 @@ def _step(
 
 
 def _undominated(best: dict[int, Float]) -> dict[int, Float]:
-    """Sums that are not beaten by fewer stages: those leave more memory to the stages in front of them."""
+    """Drops sums that fewer stages also reach: those leave more memory to the stages before them."""
     kept: dict[int, Float] = {}
     least: Float | None = None
     for stages in sorted(best):
@@ -220,13 +223,13 @@ def _undominated(best: dict[int, Float]) -> dict[int, Float]:
 def _plan(
     estimator: Estimator,
     order: Sequence[int],
-    tables: Sequence[Sequence[Filling]],
+    tables: Sequence[Sequence[DomainStages]],
     points: Sequence[int],
-    solution: Solution,
+    solution: StagePartition,
     dp: int,
     micro_batch: int,
 ) -> Plan:
-    """The plan of a solution."""
+    """Returns the plan of a solution."""
     cuts = [points[a] for a in solution.starts] + [points[-1]]
     counts = [b - a for a, b in pairwise(cuts)]
     chosen = [options[n] for options, n in zip(tables, solution.options, strict=True)]

@@ -1,24 +1,23 @@
-"""`dtfm`: DT-FM's scheduler, of which the shortest path through groups of GPUs is left.
+"""`dtfm`: DT-FM-style scheduling; the shortest path through groups of GPUs.
 
-Re-implementation of Yuan et al., NeurIPS 2022 (recipe 12) from its formulas. P D devices are parted into P
-groups of D; a group runs one stage in data parallel. DT-FM looks for groups by a genetic search (crossover of
-five devices, circular moves) with
+Re-implementation of Yuan et al., NeurIPS 2022, from its formulas. P D devices are divided into P groups of D;
+a group runs one stage in data parallel. DT-FM searches for groups with a genetic algorithm (crossover of five
+devices, circular moves) and
 
     cost_DP = max over groups, max over i in the group of sum_{j != i} 2 (L_ij + S / (D B_ij))
     cost_PP = shortest open path through the groups, two groups being as far apart as the longest L + A/B in
               their bottleneck perfect matching
     cost    = cost_DP + 2 cost_PP
 
-The plan type keeps data-parallel groups inside a domain, and GPUs that fill no group of a domain are left
-out. So one set of groups alone is an answer, each domain packed into its own: the genetic search has nothing
-to find, and is not run. Under one size cost_DP is the same for every order, and each matching has one length,
-L + A/B between its domains: cost_PP decides the order (`policy.dtfm_costs`). A device is a tensor-parallel
-group here; DT-FM itself has none.
+Plans of the twin keep data-parallel groups inside a domain, and GPUs that fill no group stay idle. So there
+is only one set of groups, and the genetic search is not run. Under one size cost_DP is the same for every
+order, and each matching has one length, L + A/B between its domains: cost_PP decides the order
+(`policy.kit.dtfm_costs`). A device is a tensor-parallel group here; DT-FM itself has none.
 
 DT-FM takes sizes (tp, D, micro-batch) as given: here the few that leave the fewest GPUs idle, the same for
-both variants. `dtfm` lets the referee pick among them, `dtfm-native` picks the least cost. That cost does not
-see the micro-batch, A being what an iteration sends: of equal ones the largest that keeps the pipeline full
-is taken. Nor does it see computing, bubbles and what tensor-parallel groups send.
+both variants. `dtfm` ranks them by the twin's estimate, `dtfm-native` by DT-FM's cost. That cost does not
+depend on the micro-batch, A being the bytes of an iteration: of equal ones the largest that keeps the
+pipeline full is taken. Nor does it include computation, bubbles and tensor-parallel communication.
 """
 
 from collections.abc import Sequence
@@ -26,32 +25,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from policy.kit.dtfm_costs import Float, delays_s, reduce_s, shortest_path
-from policy.kit.even_stages import Closest, batches, deal, living, stage_layers, widths
+from policy.kit.even_stages import (
+    ClosestFit,
+    domains_with_gpus,
+    even_stage_plan,
+    micro_batch_sizes,
+    stage_layers,
+    tensor_widths,
+)
 from policy.kit.planner_base import Planner, fastest
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
 
 SIZES = 8
-"""(tp, D) searched at most; those with the least computing time by their even plan come first."""
+"""Most (tp, D) that are tried."""
 
 
 class DtFm(Planner):
-    """DT-FM's paths, graded by the referee; searched once."""
+    """Ranks DT-FM's paths by the twin's estimate; planned once."""
 
     name = "dtfm"
 
     def plans(self, view: View) -> list[Plan]:
-        """The plan of each size, the fastest by the referee first."""
+        """Returns the plan of each size, the fastest by the twin's estimate first."""
         return fastest(self.estimator, view, [plan for _, plan in self._found(view)])
 
     def _found(self, view: View) -> list[tuple[float, Plan]]:
-        """DT-FM's cost in seconds and the plan of each size that is legal."""
-        closest, found = Closest(self.estimator), []
+        """Returns DT-FM's cost in seconds and the plan of each legal size."""
+        closest, found = ClosestFit(self.estimator), []
         for tp, dp in sizes(self.estimator, view.free_gpus):
             groups = _groups(self.estimator, view.free_gpus, tp, dp)
             reduced_s = reduce_s(self.estimator, groups, dp, tp, len(groups))
-            for micro_batch in batches(self.estimator, dp, len(groups)):
+            for micro_batch in micro_batch_sizes(self.estimator, dp, len(groups)):
                 apart_s = delays_s(self.estimator, view.forecast.links(), dp, micro_batch)
                 along_s, along = path(apart_s, groups)
                 plan = None if along is None else _plan(self.estimator, along, dp, tp, micro_batch)
@@ -63,21 +69,24 @@ class DtFm(Planner):
 
 
 class DtFmNative(DtFm):
-    """DT-FM's paths, picked by DT-FM's own cost."""
+    """Ranks DT-FM's paths by DT-FM's own cost."""
 
     name = "dtfm-native"
 
     def plans(self, view: View) -> list[Plan]:
-        """The plan of each size, the one with the least cost first."""
+        """Returns the plan of each size, the one with the least cost first."""
         return [plan for _, plan in sorted(self._found(view), key=lambda entry: entry[0])]
 
 
 def sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[tuple[int, int]]:
-    """(tp, D) that the batch and the blocks allow, those that leave fewest GPUs idle and need least tensor
-    parallelism first, `SIZES` at most.
+    """Returns at most `SIZES` (tp, D) that the batch and the blocks allow, those with the fewest idle GPUs
+    and the fewest stages first.
     """
     allowed = set.intersection(
-        *(set(widths(estimator, estimator.cluster.domains[k])) for k in living(estimator, free_gpus)),
+        *(
+            set(tensor_widths(estimator, estimator.cluster.domains[k]))
+            for k in domains_with_gpus(estimator, free_gpus)
+        ),
         {1, 2, 4, 8},
     )
     found = []
@@ -90,23 +99,23 @@ def sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[tuple[int, int
 
 
 def _may_fit(estimator: Estimator, tp: int, stages: int) -> bool:
-    """Whether weights and gradients alone, 6 bytes a parameter, fit: what cannot is not searched."""
+    """Tells whether weights and gradients alone, 6 bytes a parameter, fit in memory."""
     memory = max(domain.gpu.memory_bytes for domain in estimator.cluster.domains)
     return 6.0 * estimator.job.model.parameters / (tp * stages) < memory
 
 
 def _groups(estimator: Estimator, free_gpus: Sequence[int], tp: int, dp: int) -> list[int]:
-    """The domain of every group of `dp` devices, in order."""
-    return [k for k in living(estimator, free_gpus) for _ in range(free_gpus[k] // (tp * dp))]
+    """Returns the domain of every group of `dp` devices, in order."""
+    return [k for k in domains_with_gpus(estimator, free_gpus) for _ in range(free_gpus[k] // (tp * dp))]
 
 
 def path(apart_s: Float, groups: Sequence[int]) -> tuple[float, list[int] | None]:
-    """DT-FM's cost_PP, and the domains of the groups along that path; None where it comes back to a domain
-    it has left.
+    """Returns DT-FM's cost_PP, and the domains of the groups along that path; None where it returns to a
+    domain.
 
     `apart_s` (K, K) has the delays between domains, and inside them on its diagonal.
     """
-    homes = np.array(sorted(groups, reverse=True))  # groups have no names: one order for all
+    homes = np.array(sorted(groups, reverse=True))  # one order for equal sets of groups
     length_s, order = shortest_path(apart_s[np.ix_(homes, homes)])
     along = [int(homes[g]) for g in order]
     visits = [k for n, k in enumerate(along) if n == 0 or along[n - 1] != k]
@@ -114,6 +123,8 @@ def path(apart_s: Float, groups: Sequence[int]) -> tuple[float, list[int] | None
 
 
 def _plan(estimator: Estimator, domains: Sequence[int], dp: int, tp: int, micro_batch: int) -> Plan | None:
-    """Even stages along the path."""
+    """Returns the plan with even stages along the path."""
     order = list(dict.fromkeys(domains))
-    return deal(estimator, order, [domains.count(k) for k in order], dp, [tp] * len(order), micro_batch)
+    return even_stage_plan(
+        estimator, order, [domains.count(k) for k in order], dp, [tp] * len(order), micro_batch
+    )

@@ -1,15 +1,15 @@
-"""`hyperion`: Hyperion-style splitting; consecutive layers to tiers so that the slowest is as fast as can be.
+"""`hyperion`: Hyperion-style splitting of consecutive layers over tiers with the least bottleneck.
 
-Adapted: Hyperion is published for pipelined inference over tiers of devices (recipe 9). Its first stage,
-HypSplit-DP, searches the least bottleneck theta by bisection and asks a dynamic program whether layers can be
-given to the tiers in order with no tier above theta and memory kept. Here, in a training form that is ours,
-tiers are domains, a layer costs its forward and backward, and a link counts there and back. Its second stage
-sends a request to the least loaded node: in training all GPUs of a stage work on every micro-batch, so
-nothing is left to choose. Sizes inside a domain are Megatron's, which Hyperion takes as given.
+Hyperion is published for pipelined inference over tiers of devices. Its first stage, HypSplit-DP, searches
+the least bottleneck theta by bisection; a dynamic program decides whether the layers fit into the tiers in
+order with no tier above theta and within memory. Adapted to training: tiers are domains, a layer costs its
+forward and backward, and a link counts in both directions. Its second stage routes requests to the least
+loaded node; in training all GPUs of a stage work on every micro-batch, so there is no such choice. Sizes
+inside a domain, which Hyperion takes as given, are Megatron's.
 
-Both variants split by theta. `hyperion` lets the referee pick among the splits of all orders and sizes.
-`hyperion-native` takes for each order Megatron's first size that fits, and the order with the least of what
-the paper minimises, the slowest tier, once for each of the m micro-batches of an iteration, plus the links:
+Both variants split by theta. `hyperion` ranks the splits of all orders and sizes by the twin's estimate.
+`hyperion-native` takes for each order Megatron's first size that fits, and the order with the least objective
+of the paper, the slowest tier once for each of the m micro-batches of an iteration, plus the links:
 
     m theta + sum over boundaries (2 L + dp A / B there + dp A / B back)
 """
@@ -21,32 +21,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import transmission_s
-from policy.kit.even_stages import Closest, batches, living
-from policy.planners.megatron import levels
+from policy.kit.even_stages import ClosestFit, domains_with_gpus, micro_batch_sizes
 from policy.kit.planner_base import Planner, fastest
+from policy.kit.stage_cost_tables import DomainStages, domain_stages
+from policy.planners.megatron import levels
 from policy.search.plan_shapes import orders
-from policy.kit.stage_cost_tables import Filling, filling
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
 
 ENUMERATE_UP_TO = 4
-"""Domains up to which every order of every subset is looked at; with more, index order only."""
+"""Domains up to which every order of every subset is tried; with more, index order only."""
 
 
 class Hyperion(Planner):
-    """Hyperion's splits, graded by the referee; decided once."""
+    """Ranks Hyperion's splits by the twin's estimate; planned once."""
 
     name = "hyperion"
 
     def plans(self, view: View) -> list[Plan]:
-        """The split of each order and size, the fastest by the referee first."""
+        """Returns the split of each order and size, the fastest by the twin's estimate first."""
         return fastest(self.estimator, view, [plan for every in self._fitting(view) for _, plan in every])
 
     def _fitting(self, view: View, sizes: int | None = None) -> list[list[tuple[float, Plan]]]:
-        """For each order that has any its splits that are legal with their objective, `sizes` at most."""
-        closest, found = Closest(self.estimator), []
-        for order in tier_orders(living(self.estimator, view.free_gpus)):
+        """Returns for each order its legal splits with their objective, at most `sizes`."""
+        closest, found = ClosestFit(self.estimator), []
+        for order in tier_orders(domains_with_gpus(self.estimator, view.free_gpus)):
             legal = (entry for entry in self._sized(view, order) if closest.fits(entry[1], view.free_gpus))
             found.append(list(islice(legal, sizes)))
         if not any(found):
@@ -54,15 +54,15 @@ class Hyperion(Planner):
         return found
 
     def _sized(self, view: View, order: tuple[int, ...]) -> Iterator[tuple[float, Plan]]:
-        """Splits of one order under Megatron's sizes, in Megatron's order."""
+        """Yields the splits of one order under Megatron's sizes, in Megatron's order."""
         job = self.estimator.job
         points = range(self.estimator.n_layers + 1)
         for dp, tps, stages in levels(self.estimator, order, view.free_gpus):
-            for micro_batch in batches(self.estimator, dp, sum(stages)):
+            for micro_batch in micro_batch_sizes(self.estimator, dp, sum(stages)):
                 count = job.micro_batches(dp, micro_batch)
                 assert count is not None
                 tiers = [
-                    filling(
+                    domain_stages(
                         self.estimator, k, dp, tp, depth, micro_batch, count, points, float(view.slowdown[k])
                     )
                     for k, tp, depth in zip(order, tps, stages, strict=True)
@@ -77,23 +77,23 @@ class Hyperion(Planner):
 
 
 class HyperionNative(Hyperion):
-    """Megatron's first size that fits, and the order with the least of Hyperion's own objective."""
+    """Takes Megatron's first size that fits, and the order with the least of Hyperion's own objective."""
 
     name = "hyperion-native"
 
     def plans(self, view: View) -> list[Plan]:
-        """For each order its split, the one with the least objective first."""
+        """Returns for each order its split, the one with the least objective first."""
         found = [entry for every in self._fitting(view, sizes=1) for entry in every]
         return [plan for _, plan in sorted(found, key=lambda entry: entry[0])]
 
 
 def tier_orders(domains: Sequence[int]) -> list[tuple[int, ...]]:
-    """Orders of tiers that are looked at."""
+    """Returns the orders of tiers that are tried."""
     return list(orders(tuple(domains))) if len(domains) <= ENUMERATE_UP_TO else [tuple(domains)]
 
 
 def crossings_s(estimator: Estimator, view: View, plan: Plan) -> float:
-    """Sum over the boundaries between domains of L + dp A/B, there and back."""
+    """Returns the sum over the boundaries between domains of L + dp A/B in both directions."""
     links = view.forecast.links()
     size = plan.dp * estimator.job.message_bytes(plan.micro_batch)
     total = 0.0
@@ -104,10 +104,11 @@ def crossings_s(estimator: Estimator, view: View, plan: Plan) -> float:
     return total
 
 
-def least_bottleneck(tiers: Sequence[Filling]) -> tuple[float, tuple[int, ...]] | None:
-    """HypSplit-DP: the least theta, and cuts under which no tier is slower; None where memory never suffices.
+def least_bottleneck(tiers: Sequence[DomainStages]) -> tuple[float, tuple[int, ...]] | None:
+    """Returns the least theta, and cuts with which no tier is slower (HypSplit-DP); None where memory never
+    suffices.
 
-    Theta is searched among the times that tiers can have, so the answer is exact.
+    Theta is searched among the times that tiers can have, so the result is exact.
     """
     behind = [sum(tier.stages for tier in tiers[n + 1 :]) for n in range(len(tiers))]
     times = [
@@ -124,7 +125,7 @@ def least_bottleneck(tiers: Sequence[Filling]) -> tuple[float, tuple[int, ...]] 
 
 
 def _split(times: Sequence[NDArray[np.float64]], theta: float) -> tuple[int, ...] | None:
-    """Cuts with every tier within theta, or None: which numbers of layers the first tiers can have done."""
+    """Returns cuts with every tier within theta, or None, from the layers that the first tiers can hold."""
     reached: list[NDArray[np.bool_]] = [np.arange(len(times[0])) == 0]
     for time in times:
         reached.append(np.any(reached[-1][:, None] & (time <= theta), axis=0))

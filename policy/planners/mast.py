@@ -1,32 +1,32 @@
-"""`mast`: MAST-style global scheduling; every job runs whole in one domain, found by search in all of them.
+"""`mast`: MAST-style global scheduling; a job runs in one domain, found by search in all of them.
 
-Re-implementation of the decisions of MAST (Choudhury et al., OSDI 2024; recipe 1) for one training job: the
-global scheduler offers the job to every regional one, each searches its domain and returns a plan with its
-quality, the best one wins the auction. Parallelism inside a domain is Megatron's rule. Quality is speed, ties
-go to the domain that the job fits more tightly. The slow loop has no data sets to place here,
-and the priorities of its queue need other jobs. A job that fits in no domain waits: MAST does not split jobs.
+Re-implementation of the decisions of MAST (Choudhury et al., OSDI 2024) for one training job: the global
+scheduler offers the job to every regional one, each searches its domain and returns a plan with its quality,
+the best one wins the auction. Parallelism inside a domain is Megatron's rule. Quality is speed; ties go to
+the domain that the job fits more tightly. Not modelled: the slow loop, which places data sets, and the
+priorities of its queue. A job that fits in no domain waits: MAST does not split jobs.
 """
 
 from ingest.core.errors import InfeasibleError
-from policy.kit.even_stages import living
-from policy.planners.megatron import sized
+from policy.kit.even_stages import domains_with_gpus
 from policy.kit.planner_base import Planner, iteration_s
+from policy.planners.megatron import megatron_plan
 from twin.core.plan import Plan
 from twin.core.view import View
 
 
 class Mast(Planner):
-    """One domain for the job, chosen by auction; chosen again when it is lost."""
+    """Chooses one domain for the job by auction, and again when it is lost."""
 
     name = "mast"
 
     def plans(self, view: View) -> list[Plan]:
-        """One plan for each domain that can hold the job, the winner first."""
+        """Returns one plan for each domain that can hold the job, the winner first."""
         offers = []
         refused = []
-        for domain in living(self.estimator, view.free_gpus):
+        for domain in domains_with_gpus(self.estimator, view.free_gpus):
             try:
-                plan = sized(self.estimator, [domain], view.free_gpus)
+                plan = megatron_plan(self.estimator, [domain], view.free_gpus)
             except InfeasibleError as error:
                 refused.append(str(error))
                 continue

@@ -1,4 +1,4 @@
-"""Nodes given to a job, one up or down at a time: the job's home domain, and the domains around it."""
+"""Allocations of nodes to a job, changed by one node in its home domain and one elsewhere at a time."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import InfeasibleError
-from policy.planners.megatron import sized
+from policy.planners.megatron import megatron_plan
 from twin.core.domain import Matrix
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
 
 Allocation = tuple[int, ...]
 """(K,) nodes of each domain."""
@@ -18,7 +18,7 @@ ACTIONS = tuple((home, away) for home in (0, 1, -1) for away in (0, 1, -1))
 
 
 class Allocator:
-    """What can be given to a job under these GPUs and links; plans are made once for each allocation."""
+    """The possible allocations under given GPUs and links; the plan of each is cached."""
 
     def __init__(self, estimator: Estimator, free_gpus: Sequence[int], bandwidth_bps: Matrix) -> None:
         self._estimator, self._free, self._bandwidth = estimator, tuple(free_gpus), bandwidth_bps
@@ -28,34 +28,36 @@ class Allocator:
         )
         self._plans: dict[Allocation, Plan | None] = {}
 
-    def of(self, plan: Plan) -> Allocation:
-        """Nodes that a plan occupies, no more than there are."""
+    def allocation_of(self, plan: Plan) -> Allocation:
+        """Returns the nodes that a plan occupies, no more than there are."""
         nodes = [0] * len(self.most)
         for share in plan.shares:
             nodes[share.domain] = -(-len(share.gpus) // self._node[share.domain])
         return tuple(min(n, most) for n, most in zip(nodes, self.most, strict=True))
 
     def plan(self, allocation: Allocation) -> Plan | None:
-        """Megatron's rule over the given nodes; None where the model does not fit."""
+        """Returns the plan of Megatron's rule over these nodes; None where the model does not fit."""
         if allocation not in self._plans:
             gpus = [
                 min(free, n * node) for free, n, node in zip(self._free, allocation, self._node, strict=True)
             ]
             try:
-                self._plans[allocation] = sized(self._estimator, [k for k, n in enumerate(gpus) if n], gpus)
+                self._plans[allocation] = megatron_plan(
+                    self._estimator, [k for k, n in enumerate(gpus) if n], gpus
+                )
             except InfeasibleError:
                 self._plans[allocation] = None
         return self._plans[allocation]
 
     def home(self, allocation: Allocation) -> int:
-        """The domain with most nodes of the job."""
+        """Returns the domain with most nodes of the job."""
         return int(np.argmax(allocation))
 
     def after(self, allocation: Allocation, action: tuple[int, int]) -> Allocation | None:
-        """The allocation after an action; None where there is no node to take or to give.
+        """Returns the allocation after an action; None where there is no node to add or to remove.
 
-        Elsewhere the job grows in the domain with the widest link to its home, and shrinks in that with the
-        narrowest.
+        Elsewhere nodes are added in the domain with the widest link to the home domain, and removed in the
+        one with the narrowest.
         """
         nodes, home = list(allocation), self.home(allocation)
         nodes[home] += action[0]
@@ -68,13 +70,13 @@ class Allocator:
         return tuple(nodes) if legal else None
 
     def mask(self, allocation: Allocation) -> NDArray[np.bool_]:
-        """Which of `ACTIONS` lead to a plan (9,)."""
-        ahead = [self.after(allocation, action) for action in ACTIONS]
-        return np.array([a is not None and self.plan(a) is not None for a in ahead])
+        """Tells which of `ACTIONS` lead to a plan (9,)."""
+        next_ = [self.after(allocation, action) for action in ACTIONS]
+        return np.array([a is not None and self.plan(a) is not None for a in next_])
 
-    def first(self) -> Allocation | None:
-        """The largest domain whole, and more over the widest links until the model fits; None if it never
-        does."""
+    def initial(self) -> Allocation | None:
+        """Returns the largest domain, and more domains over the widest links until the model fits; None if it
+        never does."""
         nodes = [0] * len(self.most)
         home = int(np.argmax(self.most))
         nodes[home] = self.most[home]

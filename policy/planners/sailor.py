@@ -1,64 +1,64 @@
 """`sailor`: Sailor-style planning; even stages, a dynamic program over regions, dp from large to small.
 
-Re-implementation of the planner of Sailor (Strati et al., SOSP 2025; recipe 2), whose heuristics keep
-their names: H1 tensor parallelism only inside a node; H2 the smallest width that fits; H3 dp from large to
+Re-implementation of the planner of Sailor (Strati et al., SOSP 2025), with the paper's numbering of
+heuristics: H1 tensor parallelism only inside a node; H2 the smallest width that fits; H3 dp from large to
 small until throughput no longer rises; H5 data parallelism inside a region, pipeline across. A region is a
 domain. The program minimises Sailor's own iteration time,
 
     T = (m - 1) max_i (comp_i + comm_i) + sum_i (comp_i + comm_i) + max_i (update_i + sync_i),
 
-for each depth, micro-batch and dp over orders of regions. `sailor` lets the referee pick among the program's
-answers, `sailor-native` picks by Sailor's formula. Memory is the referee's in both. Adapted: the stages of a
-domain share one width (the plan type's rule). Plans again when the GPUs change, as Sailor does.
+for each depth, micro-batch and dp over orders of regions. `sailor` ranks the program's solutions by the
+twin's estimate, `sailor-native` by Sailor's formula. Both take memory from the twin. Adapted: the stages of a
+domain share one width. It plans again when the GPUs change, as Sailor does.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations
 
-from policy.kit.even_stages import Closest, batches, deal, living
-from policy.kit.planner_base import Planner, iteration_s
 from policy.core.protocol import Context
-from policy.kit.sailor_program import Program
-from twin.pipeline.other_estimators import sailor_ns
+from policy.kit.even_stages import ClosestFit, domains_with_gpus, even_stage_plan, micro_batch_sizes
+from policy.kit.planner_base import Planner, iteration_s
+from policy.kit.sailor_program import SailorProgram
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import Estimator
+from twin.pipeline.other_estimators import sailor_ns
 
 ORDERS = 12
-"""Orders of regions that are planned for, those with the largest summed bandwidth."""
+"""Orders of regions that are tried, those with the largest summed bandwidth."""
 ENUMERATE_UP_TO = 6
-"""Regions up to which all orders are looked at for that."""
+"""Regions up to which all orders are compared for that."""
 EVERY_DEPTH_UP_TO = 12
-"""Depths that are tried whether or not they divide the blocks."""
+"""Depths up to which all are tried; deeper ones only if they divide the blocks."""
 
 
 class Sailor(Planner):
-    """Sailor's plans, graded by the referee."""
+    """Ranks Sailor's plans by the twin's estimate."""
 
     name = "sailor"
     native = False
 
     def reset(self, context: Context) -> None:
-        """Start a run."""
+        """Starts a run."""
         super().reset(context)
         self._gpus: tuple[int, ...] = ()
 
     def due(self, view: View) -> str:
-        """When the plan cannot go on, and when GPUs came or went."""
+        """Returns a reason when the plan cannot go on, or the available GPUs have changed."""
         changed = "" if view.free_gpus == self._gpus else "the available GPUs have changed"
         return super().due(view) or changed
 
     def plans(self, view: View) -> list[Plan]:
-        """The best answers of the program for each dp, the best first."""
+        """Returns the best solutions of the program for each dp, the best first."""
         self._gpus = view.free_gpus
-        closest = Closest(self.estimator)
+        closest = ClosestFit(self.estimator)
         found: list[tuple[float, int, Plan]] = []
         best = float("inf")
         for dp in _large_to_small(self.estimator, view.free_gpus):
             scored = [
                 (self._seconds(view, plan), len(found) + n, plan)
-                for n, plan in enumerate(_answers(self.estimator, view, dp, closest))
+                for n, plan in enumerate(_solutions(self.estimator, view, dp, closest))
             ]
             found += scored
             now = min((seconds for seconds, *_ in scored), default=float("inf"))
@@ -74,7 +74,7 @@ class Sailor(Planner):
 
 
 class SailorNative(Sailor):
-    """Sailor's plans, picked by Sailor's own formula."""
+    """Ranks Sailor's plans by Sailor's own formula."""
 
     name = "sailor-native"
 
@@ -88,29 +88,31 @@ def _large_to_small(estimator: Estimator, free_gpus: Sequence[int]) -> list[int]
     return [dp for dp in range(most, 0, -1) if estimator.job.global_batch % dp == 0]
 
 
-def _answers(estimator: Estimator, view: View, dp: int, closest: Closest) -> Iterator[Plan]:
-    """For each depth and micro-batch the program's best plan over the orders of regions, if it is legal."""
+def _solutions(estimator: Estimator, view: View, dp: int, closest: ClosestFit) -> Iterator[Plan]:
+    """Yields for each depth and micro-batch the program's best plan over the orders of regions, if it is
+    legal."""
     blocks, links = estimator.job.model.blocks, view.forecast.links()
-    orders = region_orders(living(estimator, view.free_gpus), links)
-    room = sum(view.free_gpus[k] // dp for k in living(estimator, view.free_gpus))
-    depths = [p for p in range(1, min(room, blocks) + 1) if p <= EVERY_DEPTH_UP_TO or blocks % p == 0]
+    orders = region_orders(domains_with_gpus(estimator, view.free_gpus), links)
+    most = sum(view.free_gpus[k] // dp for k in domains_with_gpus(estimator, view.free_gpus))
+    depths = [p for p in range(1, min(most, blocks) + 1) if p <= EVERY_DEPTH_UP_TO or blocks % p == 0]
     for depth in depths:
-        for micro_batch in batches(estimator, dp, depth):
-            program = Program(estimator, view, dp, micro_batch, depth)
+        for micro_batch in micro_batch_sizes(estimator, dp, depth):
+            program = SailorProgram(estimator, view, dp, micro_batch, depth)
             solved = [(program.solve(order), order) for order in orders]
             ranked = sorted((found.seconds, n) for n, (found, _) in enumerate(solved) if found)
             for _, n in ranked[:1]:
                 found, order = solved[n]
                 assert found is not None
-                plan = deal(estimator, order, found.stages, dp, found.widths, micro_batch)
+                plan = even_stage_plan(estimator, order, found.stages, dp, found.widths, micro_batch)
                 if plan is not None and closest.fits(plan, view.free_gpus):
                     yield plan
 
 
 def region_orders(regions: Sequence[int], links: LinkState) -> list[tuple[int, ...]]:
-    """Up to `ORDERS` orders of the regions by the summed bandwidth of consecutive ones, largest first.
+    """Returns up to `ORDERS` orders of the regions by the summed bandwidth of consecutive ones, largest
+    first.
 
-    Where there are too many regions to look at all orders: from every start, the widest link next.
+    With too many regions for all orders: from every start, the region over the widest link next.
     """
 
     def summed(order: tuple[int, ...]) -> float:

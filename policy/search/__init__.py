@@ -1,1 +1,6 @@
-"""policy/search: say what comes in, what goes out, where to start reading."""
+"""Search for the fastest plans under one link state.
+
+In: a `LinkState`, the `Estimator`, living GPUs and slowdowns. Out: plans with exact iteration times, or all
+plans that were timed, as rows of arrays. Start at `plan_search.py`; the other modules are its steps, from
+`plan_shapes.py` (what is enumerated) over `closed_form.py` (selection) to `batch_scoring.py` (exact times).
+"""

@@ -1,71 +1,97 @@
-"""For an order of domains the split that keeps the best pace: where a search starts.
+"""The split of a given order of domains with the least bottleneck: where a search starts.
 
-For a given pace P every domain has a most: the largest number of layers with which no stage is slower
-(`policy.closed_form`) and all fit in memory behind the stages that follow. The least P at which these suffice
-for the model is found by bisection, for every size that the domains can share and for several limits on how
-deep a domain may be (deep shares are patient with slow links but make the way of a micro-batch longer).
+For a given time P per micro-batch every domain has a largest number of layers such that no stage takes longer
+than P (`policy.search.closed_form`) and all fit in memory in front of the stages that follow. Bisection finds
+the least P for which these sum to the whole model, for every size and for several limits on the stages of a
+domain: deep shares tolerate slow links but lengthen the path of a micro-batch.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from policy.search.closed_form import BEHIND, DEPTHS, MOST, Tables, fill_waits, slowest, tied_ends, total_ns
-from policy.search.batch_scoring import Rows, Scorer
+from policy.search.batch_scoring import OptionRows, Scorer
+from policy.search.closed_form import (
+    BEHIND,
+    DEPTHS,
+    MOST,
+    ShareTimes,
+    ShareTimeTables,
+    inputs_of,
+    sized_order,
+    slowest_stage,
+    total_ns,
+)
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
-WORTH = 1.25
-"""Splits that take longer than this times the best one of their order are not looked at further."""
+MAX_RATIO = 1.25
+"""Splits that take longer than this times the best one of their order are dropped."""
 
 
-def paced(
+class _Splits(NamedTuple):
+    """Room for R splits over up to W domains."""
+
+    ns: Float  # (R,) by the closed form
+    order: Int  # (R,) index of the order
+    size: Int  # (R,)
+    option: Int  # (R, W)
+    layers: Int  # (R, W)
+
+
+def bottleneck_splits(
     scorer: Scorer,
-    known: Tables,
+    known: ShareTimeTables,
     orders: Sequence[tuple[int, ...]],
-    worth: float = np.inf,
+    max_ratio: float = np.inf,
     best_s: float = np.inf,
-) -> tuple[Float, Rows]:
-    """For each order the best split of every size and limit that is worth a look: seconds and rows.
+) -> tuple[Float, OptionRows]:
+    """Returns for each order the best split of every size and depth limit: seconds by the closed form, and
+    rows.
 
-    The seconds are those of the closed form; `scorer` knows the exact ones. Orders that take longer than
-    `worth` times the best one, or times `best_s`, are left out.
+    Left out are splits slower than `MAX_RATIO` times the best one of their order, and slower than `max_ratio`
+    times the best one of all or `best_s`.
     """
-    offered, sent, width = known.menu, scorer.messages, max(len(order) for order in orders)
+    sizes, width = len(known.options.sizes), max(len(order) for order in orders)
     domain = np.full((len(orders), width), -1, np.int64)
     for row, order in enumerate(orders):
         domain[row, : len(order)] = order
     count = (domain >= 0).sum(axis=1)
-    most = len(orders) * len(offered.sizes) * len(DEPTHS)
-    seconds, origin = np.full(most, np.inf), np.zeros(most, np.int64)
-    size, option, share = np.zeros(most, np.int64), *(np.zeros((most, width), np.int64) for _ in range(2))
-    found = _pace(
-        domain, count, offered.class_of, offered.options, offered.pp, offered.micro_batches, scorer.slow,
-        sent.occupancy, sent.latency, sent.tied, known.shares, known.least, known.layers, known.blocking,
-        DEPTHS, worth, best_s * 1e9, seconds, origin, size, option, share,
-    )  # fmt: skip
-    own = origin[:found]
-    rows = Rows(size[:found], count[own], domain[own], option[:found], share[:found])
-    return seconds[:found] / 1e9, rows
+    room = len(orders) * sizes * len(DEPTHS)
+    shares = (np.zeros((room, width), np.int64) for _ in range(2))
+    splits = _Splits(np.full(room, np.inf), np.zeros(room, np.int64), np.zeros(room, np.int64), *shares)
+    inputs, record = inputs_of(scorer, known), best_s * 1e9
+    found = _fill_splits(*inputs, (domain, count), DEPTHS, max_ratio, record, splits)
+    own = splits.order[:found]
+    rows = OptionRows(
+        splits.size[:found], count[own], domain[own], splits.option[:found], splits.layers[:found]
+    )
+    return splits.ns[:found] / 1e9, rows
 
 
 @njit(cache=True, nogil=True)
-def _at_most(c, d, n, domain, class_of, slow, down, up, least, layers, pace):  # type: ignore[no-untyped-def]
-    """No less than what `_chosen` finds, much sooner: as if every stage had the option that suits it best."""
+def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
+    """Returns an upper bound of `_largest_shares` that is much cheaper: every stage has the option that suits
+    it best."""
+    class_of, _, _, slowdowns, _, least, layers = inputs  # once: each access of a field counts references
+    c, n, _, _, domain, down, up = order
     total = 0
     for i in range(n):
         k = domain[i]
-        row = least[c, class_of[k], d, (1 if i == 0 else 0) + (2 if i == n - 1 else 0)]
+        slowdown = slowdowns[k]
+        ends = (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
+        row = least[c, class_of[k], d, ends]
         if n == 1:
-            return layers if row[2, layers] * slow[k] <= pace else 0
+            return layers if row[2, layers] * slowdown <= pace else 0
         low, high = 0, layers - (n - 1)
         while low < high:
             held = (low + high + 1) // 2
-            first, last = row[0, held] * slow[k] + up[i], row[1, held] * slow[k] + down[i]
-            if first <= pace and last <= pace and row[2, held] * slow[k] <= pace:
+            first, last = row[0, held] * slowdown + up[i], row[1, held] * slowdown + down[i]
+            if first <= pace and last <= pace and row[2, held] * slowdown <= pace:
                 low = held
             else:
                 high = held - 1
@@ -76,17 +102,19 @@ def _at_most(c, d, n, domain, class_of, slow, down, up, least, layers, pace):  #
 
 
 @njit(cache=True, nogil=True)
-def _keeps(row, held, depth, pace, slow, down, up, behind):  # type: ignore[no-untyped-def]
-    """Whether a share with so many layers keeps the pace and fits; if so, it does with fewer."""
-    return row[BEHIND, held] >= behind and slowest(row, held, depth, slow, down, up) <= pace
+def _keeps(share, held, pace, behind):  # type: ignore[no-untyped-def]
+    """Tells whether a share of so many layers keeps the pace and fits; then it also does with fewer."""
+    return share.table[BEHIND, held] >= behind and slowest_stage(share, held) <= pace
 
 
 @njit(cache=True, nogil=True)
-def _most_layers(row, depth, pace, slow, down, up, behind, guess, limit):  # type: ignore[no-untyped-def]
-    """The largest number of layers with which a share keeps the pace, sought around `guess`; 0 if none."""
+def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-def]
+    """Returns the largest number of layers with which a share keeps the pace, searched around `guess`; 0 if
+    none."""
+    depth = share.depth
     low, high, step, held = depth - 1, limit, 1, min(max(guess, depth), limit)
     while low < high:
-        if _keeps(row, held, depth, pace, slow, down, up, behind):
+        if _keeps(share, held, pace, behind):
             low = held
             held = min(low + step, (low + high + 1) // 2)
         else:
@@ -97,46 +125,46 @@ def _most_layers(row, depth, pace, slow, down, up, behind, guess, limit):  # typ
 
 
 @njit(cache=True, nogil=True)
-def _suffices(args, d, limit, least, pace, option, share):  # type: ignore[no-untyped-def]
-    """Whether the domains hold all layers at this pace."""
-    c, n, domain, class_of, layers = args[0], args[1], args[2], args[3], args[10]
-    if _at_most(c, d, n, domain, class_of, args[6], args[7], args[8], least, layers, pace) < layers:
+def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-untyped-def]
+    """Tells whether the domains hold all layers at this pace."""
+    if _max_layers_bound(inputs, order, d, pace) < inputs.layers:
         return False
-    return _chosen(*args, pace, limit, option, share) >= layers
+    return _largest_shares(inputs, order, pace, limit, option, share) >= inputs.layers
 
 
 @njit(cache=True, nogil=True)
-def _chosen(  # type: ignore[no-untyped-def]
-    c, n, domain, class_of, options, pp, slow, down, up, table, layers, pace, limit, option, share
-):  # fmt: skip
-    """Each domain's option with most layers at this pace, from the last domain to the first; their sum.
+def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[no-untyped-def]
+    """Fills each domain's option with most layers at this pace, from the last domain to the first. Returns
+    the sum of the layers.
 
-    Of equal ones the shallowest, the first of these. What `option` and `share` hold is where it begins to
-    look: another option matters only if it holds as many layers as the best so far.
+    Ties go to the shallowest option, then to the first. The previous contents of `option` and `share` are the
+    first guess: another option matters only if it holds as many layers as the best so far.
     """
+    class_of, option_count, pp, slowdown, shares, _, layers = inputs
+    c, n, _, _, domain, down, up = order
     behind, total, largest = 0, 0, layers - (n - 1)
     for i in range(n - 1, -1, -1):
         k = domain[i]
         z = class_of[k]
         ends = (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
-        count, before, guess = options[c, z], option[i], share[i]
+        count, before, guess = option_count[c, z], option[i], share[i]
         best, most, shallowest = 0, 0, 0
-        for turn in range(-1, count):
+        for turn in range(-1, count):  # the previous option comes first
             q = before if turn < 0 else turn
             if q >= count or turn == before:
                 continue
             depth = pp[c, z, q]
             if depth > limit or depth > largest:
                 continue
-            row = table[c, z, q, ends]
-            sooner = most == 0 or depth < shallowest or (depth == shallowest and q < best)
-            least = max(most if sooner else most + 1, depth if n > 1 else layers)
+            preferred = most == 0 or depth < shallowest or (depth == shallowest and q < best)
+            least = max(most if preferred else most + 1, depth if n > 1 else layers)
             if least > largest:
                 continue
+            own = ShareTimes(shares[c, z, q, ends], depth, slowdown[k], down[i], up[i])
             if turn < 0 and n > 1:
-                held = _most_layers(row, depth, pace, slow[k], down[i], up[i], behind, guess, largest)
-            elif _keeps(row, least, depth, pace, slow[k], down[i], up[i], behind):
-                held = _most_layers(row, depth, pace, slow[k], down[i], up[i], behind, least, largest)
+                held = _most_layers(own, pace, behind, guess, largest)
+            elif _keeps(own, least, pace, behind):
+                held = _most_layers(own, pace, behind, least, largest)
             else:
                 continue
             if held > 0:
@@ -150,16 +178,18 @@ def _chosen(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _trimmed(c, n, domain, class_of, pp, slow, down, up, table, option, share, excess):  # type: ignore[no-untyped-def]
-    """Take `excess` layers away, each from the share whose slowest stage is slowest."""
+def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
+    """Removes `excess` layers, each from the share with the slowest stage. Returns whether it could."""
+    c, n = order.size, order.length
     for _ in range(excess):
         worst, where = -1.0, 0
         for i in range(n):
-            k = domain[i]
-            z, q = class_of[k], option[i]
-            if share[i] > pp[c, z, q]:
+            k = order.domain[i]
+            z, q = inputs.class_of[k], option[i]
+            if share[i] > inputs.pp[c, z, q]:
                 ends = (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
-                ns = table[c, z, q, ends, MOST, share[i]] * slow[k] + max(down[i], up[i])
+                ns = inputs.shares[c, z, q, ends, MOST, share[i]] * inputs.slowdown[k]
+                ns += max(order.down[i], order.up[i])
                 if ns > worst:
                     worst, where = ns, i
         if worst < 0:
@@ -169,64 +199,78 @@ def _trimmed(c, n, domain, class_of, pp, slow, down, up, table, option, share, e
 
 
 @njit(cache=True, nogil=True)
-def _pace(  # type: ignore[no-untyped-def]
-    domains, counts, class_of, options, pp, micro_batches, slow, occupancy, latency, tied_ns, table, least,
-    layers, blocking, depths, worth, record, seconds, origin, size, options_out, shares_out,
-):  # fmt: skip
-    """Fill the last five with what is worth a look; how many that are."""
+def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, splits):  # type: ignore[no-untyped-def]
+    """Fills `splits`, `record` being the ns of the best plan known. Returns how many there are."""
+    domains, counts = orders
     width, found, lead = domains.shape[1], 0, 0
     option, share = np.zeros(width, np.int64), np.zeros(width, np.int64)
     down, up = np.zeros(width), np.zeros(width)
     for o in range(len(domains)):
         domain, n, best, first, before = domains[o], counts[o], np.inf, found, lead
-        if n > layers:
+        if n > inputs.layers:
             continue
         option[n:], share[n:] = 0, 0
-        for turn in range(-1, len(micro_batches)):  # the size that was best before comes first
+        for turn in range(-1, len(order_inputs.micro_batches)):  # the size that was best before comes first
             c = before if turn < 0 else turn
             if turn == before:
                 continue
-            m, waits = micro_batches[c], fill_waits(domain, n, occupancy[c], latency, blocking, down, up)
-            tied = tied_ends(domain, n, tied_ns[c])
-            if waits + tied == np.inf:
+            order, waits = sized_order(order_inputs, c, n, domain, down, up)
+            if waits + order.tied_ns == np.inf:
                 continue
             deepest = 0
             for i in range(n):
-                z = class_of[domain[i]]
-                deepest = max(deepest, pp[c, z].max())
+                deepest = max(deepest, inputs.pp[c, inputs.class_of[domain[i]]].max())
             for d in range(len(depths)):
                 if d > 0 and depths[d - 1] >= deepest:
                     break
-                most = min(best * WORTH, record * worth)
-                high = 1e15 if most == np.inf else max(most - waits - tied, 0.0) / max(m - 1, 1)
-                args = (c, n, domain, class_of, options, pp, slow, down, up, table, layers)
-                if not _suffices(args, d, depths[d], least, high, option, share):
+                most = min(best * MAX_RATIO, record * max_ratio)
+                if not _split(inputs, order, (d, depths[d]), waits, most, option, share):
                     continue
-                low = 0.0
-                if high > 1e14:  # nothing is known yet: bracket the least pace from below
-                    high = 1e6
-                    while not _suffices(args, d, depths[d], least, high, option, share):
-                        low, high = high, high * 2
-                while high - low > 4e-3 * high:
-                    middle = (low + high) / 2
-                    if _suffices(args, d, depths[d], least, middle, option, share):
-                        high = middle
-                    else:
-                        low = middle
-                excess = _chosen(*args, high, depths[d], option, share) - layers
-                if not _trimmed(c, n, domain, class_of, pp, slow, down, up, table, option, share, excess):
-                    continue
-                total, _ = total_ns(c, n, m, tied, domain, class_of, pp, slow, down, up, table, option, share)
+                total, _ = total_ns(inputs, order, option, share)
                 if total < best:
                     best, lead = total, c
-                seconds[found], origin[found], size[found] = total, o, c
-                options_out[found], shares_out[found] = option, share
+                splits.ns[found], splits.order[found], splits.size[found] = total, o, c
+                splits.option[found], splits.layers[found] = option, share
                 found += 1
-        kept, record = first, min(record, best)
-        for row in range(first, found):  # what turned out not to be worth a look
-            if seconds[row] <= min(best * WORTH, record * worth):
-                seconds[kept], origin[kept], size[kept] = seconds[row], o, size[row]
-                options_out[kept], shares_out[kept] = options_out[row], shares_out[row]
-                kept += 1
-        found = kept
+        record = min(record, best)
+        found = _drop_slow(splits, first, found, min(best * MAX_RATIO, record * max_ratio))
     return found
+
+
+@njit(cache=True, nogil=True)
+def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore[no-untyped-def]
+    """Fills the split with the least pace (to 0.4 %) within a depth limit (index, stages). Returns whether
+    there is one whose closed form may be at most `most_ns`."""
+    d, depth = limit
+    high = 1e15
+    if most_ns != np.inf:
+        high = max(most_ns - waits - order.tied_ns, 0.0) / max(order.micro_batches - 1, 1)
+    if not _suffices(inputs, order, d, depth, high, option, share):
+        return False
+    low = 0.0
+    if high > 1e14:  # no time is known yet: bracket the least pace from below
+        high = 1e6
+        while not _suffices(inputs, order, d, depth, high, option, share):
+            low, high = high, high * 2
+    while high - low > 4e-3 * high:
+        middle = (low + high) / 2
+        if _suffices(inputs, order, d, depth, middle, option, share):
+            high = middle
+        else:
+            low = middle
+    excess = _largest_shares(inputs, order, high, depth, option, share) - inputs.layers
+    return _trim(inputs, order, option, share, excess)
+
+
+@njit(cache=True, nogil=True)
+def _drop_slow(splits, first, end, most_ns):  # type: ignore[no-untyped-def]
+    """Removes splits [first, end) that take longer than `most_ns`. Returns the new end."""
+    kept = first
+    for row in range(first, end):
+        if splits.ns[row] <= most_ns:
+            splits.ns[kept], splits.order[kept], splits.size[kept] = (
+                splits.ns[row], splits.order[row], splits.size[row],
+            )  # fmt: skip
+            splits.option[kept], splits.layers[kept] = splits.option[row], splits.layers[row]
+            kept += 1
+    return kept

@@ -1,155 +1,213 @@
-"""The time of a plan in closed form, to tell which of very many are worth timing exactly.
+"""Approximate iteration time in closed form, to select the plans that are timed exactly.
 
 1F1B with m micro-batches takes about T = U + (m - 1) max_i p_i: U is one micro-batch through all stages and
-back, p_i the forward and backward of stage i and what it waits for its own messages. (A cycle over several
-stages waits for each of the messages inside it once, so it is never above the mean of its stages.) With
-blocking sends a stage waits for what it sends; with overlapped ones the two stages at a boundary share its
-round trip; GPipe comes close. Half of all splits are within half a per cent of the exact time, nearly all
-within three.
+back, p_i the forward and backward of stage i plus its waits for its own messages. (A cycle over several
+stages waits once for each message inside it, so it never exceeds the mean of its stages.) With blocking sends
+a stage waits for what it sends; with overlapped ones the two stages at a boundary share its round trip; GPipe
+is close. Half of all splits are within 0.5 % of the exact time, nearly all within 3 %.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from policy.search.parallelism_options import BACKWARD, BYTES_EACH, BYTES_NONE, FORWARD, TAIL, Menu, menu
-from policy.search.batch_scoring import Rows, Scorer
-from twin.estimate.estimator import Estimator
+from policy.search.batch_scoring import MessageTimes, OptionRows, Scorer
+from policy.search.parallelism_options import (
+    BACKWARD,
+    BYTES_EACH,
+    BYTES_NONE,
+    FORWARD,
+    TAIL,
+    OptionArrays,
+    ParallelismOptions,
+    parallelism_options,
+)
 from twin.core.layer_split import stage_start_compiled
+from twin.estimation.estimator import Estimator
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 FIRST, LAST, MOST, TOTAL, ENDS, BEHIND = range(6)
-"""Rows of a share's table: ns of its first, last and slowest stage, of all of them and of the tail, and how
-many stages may follow before memory overflows."""
-
-
+"""Rows of a share's table: ns of its first, last and slowest stage, of all stages and of the tail, and the
+number of stages that may follow before memory overflows."""
 STEPS = np.array([1, 2, 4])
-"""Layers that one step of a climb moves."""
+"""Numbers of layers that one step of hill climbing moves."""
 DEPTHS = np.array([1, 2, 4, 1 << 30])
 """Limits on the stages of a domain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
-    """A menu and what a share of L layers takes with each of its options.
+class ShareTimeTables:
+    """The times of a share of L layers under each parallelism option.
 
-    `shares` (C, Z, Q, 4, 6, N + 1): the fourth axis says whether the share holds the embedding (1) and the
-    head (2), the fifth is `FIRST` to `BEHIND`. Infinite where a stage stays empty.
+    `shares` (C, Z, Q, 4, 6, N + 1): the fourth axis is 1 with the embedding plus 2 with the head, the fifth
+    is `FIRST` to `BEHIND`. Infinite where a stage stays empty.
 
-    `least` (C, Z, D, 4, 3, N + 1): `FIRST`, `LAST` and `MOST` of L layers or more, each with the option that
-    is quickest in it and obeys limit d of `DEPTHS`; never falling along the last axis.
+    `least` (C, Z, D, 4, 3, N + 1): `FIRST`, `LAST` and `MOST` of L layers or more, each the least over the
+    options within limit d of `DEPTHS`; non-decreasing along the last axis.
     """
 
-    menu: Menu
+    options: ParallelismOptions
     shares: Float
     least: Float
     layers: int
     blocking: bool
 
 
-_KEPT: WeakKeyDictionary[Estimator, dict[tuple[int, ...], Tables]] = WeakKeyDictionary()
-KEEP = 4
-"""Tables kept for an estimator: GPUs come and go, and mostly come back."""
+class SplitInputs(NamedTuple):
+    """Inputs of the compiled functions for splits. It has no more fields than inner loops read: a tuple is
+    copied at every call."""
+
+    class_of: Int  # (K,), as in `OptionArrays`, like the next two
+    option_count: Int  # (C, Z)
+    pp: Int  # (C, Z, Q)
+    slowdown: Float  # (K,)
+    shares: Float  # as in `ShareTimeTables`, like the next two
+    least: Float
+    layers: int
 
 
-def tables(estimator: Estimator, free_gpus: Sequence[int]) -> Tables:
-    """The tables of the domains with `free_gpus` (K,) living GPUs; made once for an estimator."""
-    kept, key = _KEPT.setdefault(estimator, {}), tuple(free_gpus)
-    if key not in kept:
-        if len(kept) >= KEEP:
-            del kept[next(iter(kept))]
-        kept[key] = _tables(estimator, key)
-    return kept[key]
+class OrderInputs(NamedTuple):
+    """Inputs of `SizedOrder` under one link state."""
+
+    micro_batches: Int  # (C,)
+    messages: MessageTimes
+    blocking: bool
 
 
-def _tables(estimator: Estimator, free_gpus: tuple[int, ...]) -> Tables:
-    offered, layers, job = menu(estimator, free_gpus), estimator.n_layers, estimator.job
-    found = np.full((*offered.pp.shape, 4, 6, layers + 1), np.inf)
-    found[..., BEHIND, :] = -1.0
-    _share_tables(
-        offered.options, offered.pp, offered.table, offered.spans, offered.memory, offered.micro_batches,
-        job.schedule == "gpipe", layers, found,
-    )  # fmt: skip
-    return Tables(offered, found, _least(offered, found), layers, job.p2p == "blocking")
+class SizedOrder(NamedTuple):
+    """An order of domains under one size."""
+
+    size: int  # index of the size
+    length: int  # number of domains in use
+    micro_batches: int
+    tied_ns: float  # tied-embedding exchange between both ends
+    domain: Int  # (W,) the domains in pipeline order
+    down: Float  # (W,) waits of each domain for its messages to the next one, ns
+    up: Float  # (W,) the same to the one before
 
 
-def _least(offered: Menu, shares: Float) -> Float:
-    least = np.full((*offered.options.shape, len(DEPTHS), 4, 3, shares.shape[-1]), np.inf)
-    for c, z in np.ndindex(*offered.options.shape):
-        depth = offered.pp[c, z, : offered.options[c, z]]
+class ShareTimes(NamedTuple):
+    """One option of one domain in an order."""
+
+    table: Float  # (6, N + 1), `FIRST` to `BEHIND` by layers
+    depth: int  # stages
+    slowdown: float
+    down: float  # as in `SizedOrder`
+    up: float
+
+
+_CACHE: WeakKeyDictionary[Estimator, dict[tuple[int, ...], ShareTimeTables]] = WeakKeyDictionary()
+CACHED = 4
+"""Tables kept for an estimator: GPUs that fail mostly return."""
+
+
+def tables(estimator: Estimator, free_gpus: Sequence[int]) -> ShareTimeTables:
+    """Returns the tables of the domains with `free_gpus` (K,) living GPUs, cached by estimator."""
+    cached, key = _CACHE.setdefault(estimator, {}), tuple(free_gpus)
+    if key not in cached:
+        if len(cached) >= CACHED:
+            del cached[next(iter(cached))]
+        cached[key] = _tables(estimator, key)
+    return cached[key]
+
+
+def _tables(estimator: Estimator, free_gpus: tuple[int, ...]) -> ShareTimeTables:
+    options, layers, job = parallelism_options(estimator, free_gpus), estimator.n_layers, estimator.job
+    shares = np.full((*options.arrays.pp.shape, 4, 6, layers + 1), np.inf)
+    shares[..., BEHIND, :] = -1.0
+    _fill_shares(options.arrays, job.schedule == "gpipe", layers, shares)
+    return ShareTimeTables(options, shares, _least(options.arrays, shares), layers, job.p2p == "blocking")
+
+
+def _least(options: OptionArrays, shares: Float) -> Float:
+    least = np.full((*options.option_count.shape, len(DEPTHS), 4, 3, shares.shape[-1]), np.inf)
+    for c, z in np.ndindex(*options.option_count.shape):
+        depth = options.pp[c, z, : options.option_count[c, z]]
         for d, limit in enumerate(DEPTHS):
-            quickest = shares[c, z, np.flatnonzero(depth <= limit)][:, :, [FIRST, LAST, MOST]]
-            kept = quickest.min(axis=0, initial=np.inf)[..., ::-1]
-            least[c, z, d] = np.minimum.accumulate(kept, axis=-1)[..., ::-1]
+            fastest = shares[c, z, np.flatnonzero(depth <= limit)][:, :, [FIRST, LAST, MOST]]
+            reversed_ = fastest.min(axis=0, initial=np.inf)[..., ::-1]
+            least[c, z, d] = np.minimum.accumulate(reversed_, axis=-1)[..., ::-1]
     return least
 
 
-def climbed(scorer: Scorer, known: Tables, rows: Rows) -> tuple[Float, Rows]:
-    """Each row after layers went from its slowest domain to others, or a domain took another option, while
-    that helped: seconds by the closed form, infinite where nothing runs, and the rows."""
-    option, share = rows.option.copy(), rows.layers.copy()
-    seconds = _seconds(scorer, known, rows, option, share, climb=True)
-    return seconds, Rows(rows.size, rows.count, rows.domain, option, share)
-
-
-def estimated(scorer: Scorer, known: Tables, rows: Rows) -> Float:
-    """Seconds (P,) of each row by the closed form; infinite where nothing runs."""
-    return _seconds(scorer, known, rows, rows.option, rows.layers, climb=False)
-
-
-def _seconds(scorer: Scorer, known: Tables, rows: Rows, option: Int, share: Int, *, climb: bool) -> Float:
-    offered, sent, ns = known.menu, scorer.messages, np.empty(len(rows))
-    _estimate(
-        rows.size, rows.domain, rows.count, offered.class_of, offered.options, offered.pp,
-        offered.micro_batches, scorer.slow, sent.occupancy, sent.latency, sent.tied, known.shares,
-        known.blocking, climb, STEPS, option, share, ns,
+def inputs_of(scorer: Scorer, known: ShareTimeTables) -> tuple[SplitInputs, OrderInputs]:
+    """Returns the inputs of compiled functions for the links and slowdowns of `scorer`."""
+    options = known.options.arrays
+    split = SplitInputs(
+        options.class_of, options.option_count, options.pp, scorer.slowdown, known.shares, known.least,
+        known.layers,
     )  # fmt: skip
+    return split, OrderInputs(options.micro_batches, scorer.messages, known.blocking)
+
+
+def hill_climb(scorer: Scorer, known: ShareTimeTables, rows: OptionRows) -> tuple[Float, OptionRows]:
+    """Improves each row as long as the closed form falls, by moving layers away from the slowest domain or by
+    another option of a domain. Returns seconds, infinite where nothing runs, and the rows."""
+    improved = OptionRows(rows.size, rows.count, rows.domain, rows.option.copy(), rows.layers.copy())
+    return _seconds(scorer, known, improved, climb=True), improved
+
+
+def closed_form_s(scorer: Scorer, known: ShareTimeTables, rows: OptionRows) -> Float:
+    """Returns the seconds (P,) of each row by the closed form; infinite where nothing runs."""
+    return _seconds(scorer, known, rows, climb=False)
+
+
+def _seconds(scorer: Scorer, known: ShareTimeTables, rows: OptionRows, *, climb: bool) -> Float:
+    ns = np.empty(len(rows))
+    _closed_form(*inputs_of(scorer, known), rows.arrays, climb, STEPS, ns)
     return ns / 1e9
 
 
 @njit(cache=True, nogil=True)
-def _estimate(  # type: ignore[no-untyped-def]
-    sizes, domains, counts, class_of, options, pp, micro_batches, slow, occupancy, latency, tied_ns, table,
-    blocking, climb, steps, option_of, share_of, ns,
-):  # fmt: skip
-    """The closed form of every row, after climbing in place if asked to."""
-    width = domains.shape[1]
+def _closed_form(inputs, order_inputs, rows, climb, steps, ns):  # type: ignore[no-untyped-def]
+    """Fills `ns` (P,); with `climb` improves options and layers of the rows in place first."""
+    width = rows.domain.shape[1]
     down, up = np.zeros(width), np.zeros(width)
-    for r in range(len(sizes)):
-        c, n, domain, option, share = sizes[r], counts[r], domains[r], option_of[r], share_of[r]
-        tied = tied_ends(domain, n, tied_ns[c])
-        if fill_waits(domain, n, occupancy[c], latency, blocking, down, up) + tied == np.inf:
+    for r in range(len(rows.size)):
+        option, share = rows.option[r], rows.layers[r]
+        order, waits = sized_order(order_inputs, rows.size[r], rows.shares[r], rows.domain[r], down, up)
+        if waits + order.tied_ns == np.inf:
             ns[r] = np.inf
             continue
-        m = micro_batches[c]
-        args = (c, n, m, tied, domain, class_of, pp, slow, down, up, table)
         if climb:
-            _climb(args, options, steps, option, share)
-        ns[r] = total_ns(*args, option, share)[0]
+            _climb(inputs, order, steps, option, share)
+        ns[r] = total_ns(inputs, order, option, share)[0]
 
 
 @njit(cache=True, nogil=True)
-def _climb(args, options, steps, option, share):  # type: ignore[no-untyped-def]
-    """Another option for a domain, layers from the slowest share to any other, while that helps."""
-    c, n, domain, class_of, pp = args[0], args[1], args[4], args[5], args[6]
-    best, worst = total_ns(*args, option, share)
+def sized_order(inputs, c, n, domain, down, up):  # type: ignore[no-untyped-def]
+    """Returns the `SizedOrder` of the first n of `domain` under size c, whose waits it fills in, and the sum
+    of the waits; that or the tied exchange is infinite over a dead link."""
+    messages = inputs.messages
+    waits = fill_waits(domain, n, messages.occupancy[c], messages.latency, inputs.blocking, down, up)
+    tied_ns = tied_exchange_ns(domain, n, messages.tied[c])
+    return SizedOrder(c, n, inputs.micro_batches[c], tied_ns, domain, down, up), waits
+
+
+@njit(cache=True, nogil=True)
+def _climb(inputs, order, steps, option, share):  # type: ignore[no-untyped-def]
+    """Changes the option of a domain, or moves layers from the slowest share to another, while that helps."""
+    c, n, domain, pp = order.size, order.length, order.domain, inputs.pp
+    class_of, option_count = inputs.class_of, inputs.option_count
+    best, worst = total_ns(inputs, order, option, share)
     improved = True
     while improved:
         improved, before = False, best
         for a in range(n):
             z, own = class_of[domain[a]], option[a]
-            for q in range(options[c, z]):
+            for q in range(option_count[c, z]):
                 if q != own and pp[c, z, q] <= share[a]:
                     option[a] = q
-                    if _too_slow(args, a, option, share, best):
+                    if _too_slow(inputs, order, a, option, share, best):
                         continue
-                    total, slowest = total_ns(*args, option, share)
+                    total, slowest = total_ns(inputs, order, option, share)
                     if total < best:
                         best, worst, own = total, slowest, q
             option[a] = own
@@ -159,8 +217,8 @@ def _climb(args, options, steps, option, share):  # type: ignore[no-untyped-def]
                 if a != b and share[a] - step >= pp[c, class_of[domain[a]], option[a]]:
                     share[a] -= step
                     share[b] += step
-                    if not _too_slow(args, b, option, share, best):
-                        total, slowest = total_ns(*args, option, share)
+                    if not _too_slow(inputs, order, b, option, share, best):
+                        total, slowest = total_ns(inputs, order, option, share)
                         if total < best:
                             best, worst = total, slowest
                             continue
@@ -170,87 +228,96 @@ def _climb(args, options, steps, option, share):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _too_slow(args, i, option, share, best):  # type: ignore[no-untyped-def]
-    """Whether share i alone sets a pace at which nothing better than `best` is left to find."""
-    _, n, m, _, domain, class_of, pp, slow, down, up, table = args
-    c, k, q = args[0], domain[i], option[i]
+def _too_slow(inputs, order, i, option, share, best):  # type: ignore[no-untyped-def]
+    """Tells whether the i-th share alone makes the closed form at least `best`."""
+    c, n, k, q = order.size, order.length, order.domain[i], option[i]
     ends = 3 if n == 1 else (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
-    z = class_of[k]
-    own = slowest(table[c, z, q, ends], share[i], pp[c, z, q], slow[k], down[i], up[i])
-    return (m - 1) * own >= best
+    z = inputs.class_of[k]
+    own = ShareTimes(
+        inputs.shares[c, z, q, ends], inputs.pp[c, z, q], inputs.slowdown[k], order.down[i], order.up[i]
+    )
+    return (order.micro_batches - 1) * slowest_stage(own, share[i]) >= best
 
 
 @njit(cache=True, nogil=True)
-def _share_tables(  # type: ignore[no-untyped-def]
-    options, pp, table, spans, memory, micro_batches, gpipe, layers, out
-):  # fmt: skip
-    """Fill `out`; infinite times and -1 stages behind are there already."""
-    sizes, classes = options.shape
+def _fill_shares(options, gpipe, layers, out):  # type: ignore[no-untyped-def]
+    """Fills `out`, the `shares` of `ShareTimeTables`, which holds infinite times and -1 stages behind."""
+    sizes, classes = options.option_count.shape
     for c in range(sizes):
-        m = micro_batches[c]
         for z in range(classes):
-            for q in range(options[c, z]):
-                depth = pp[c, z, q]
+            for q in range(options.option_count[c, z]):
                 for ends in range(4):
-                    embedding, head = ends & 1, ends >> 1
-                    for held in range(depth, layers + 1 - (1 - embedding) - (1 - head)):
+                    first, last = ends & 1, ends >> 1
+                    for held in range(options.pp[c, z, q], layers + 1 - (1 - first) - (1 - last)):
                         if ends == 3 and held < layers:
                             continue
-                        start = 0 if embedding else (layers - held if head else 1)
-                        row, a, behind = out[c, z, q, ends], start, np.inf
-                        total = slowest = tail = 0.0
-                        for j in range(depth):
-                            b = start + stage_start_compiled(j + 1, depth, held, embedding, head)
-                            costs = spans[table[c, z, q, j]]
-                            ns = (costs[FORWARD, a, b] + costs[BACKWARD, a, b]) * 1e9
-                            if j == 0:
-                                row[FIRST, held] = ns
-                            total += ns
-                            slowest = max(slowest, ns)
-                            tail = max(tail, costs[TAIL, a, b] * 1e9)
-                            room = memory[z] - costs[BYTES_NONE, a, b]
-                            flights = (
-                                np.floor(room / max(costs[BYTES_EACH, a, b], 1e-9)) if room >= 0 else -1.0
-                            )
-                            if flights < m:
-                                behind = min(behind, flights - m if gpipe else flights - (depth - j))
-                            a = b
-                        row[LAST, held], row[MOST, held], row[TOTAL, held] = ns, slowest, total
-                        row[ENDS, held], row[BEHIND, held] = tail, behind
+                        start = 0 if first else (layers - held if last else 1)
+                        _fill_share(options, (c, z, q), gpipe, (start, held, first, last), out[c, z, q, ends])
 
 
 @njit(cache=True, nogil=True)
-def slowest(row, held, depth, slow, down, up):  # type: ignore[no-untyped-def]
-    """Largest p of a share's stages: the first one sends up, the last one down."""
-    if depth == 1:
-        return row[FIRST, held] * slow + up + down
-    return max(row[FIRST, held] * slow + up, row[LAST, held] * slow + down, row[MOST, held] * slow)
+def _fill_share(options, index, gpipe, span, row):  # type: ignore[no-untyped-def]
+    """Fills column `held` of `row` (6, N + 1) for the share of layers [start, start + held)."""
+    (c, z, q), (start, held, embedding, head) = index, span
+    m, depth, memory_bytes = options.micro_batches[c], options.pp[c, z, q], options.memory_bytes[z]
+    a, behind = start, np.inf
+    total = slowest = tail = ns = 0.0
+    for j in range(depth):
+        b = start + stage_start_compiled(j + 1, depth, held, embedding, head)
+        costs = options.spans[options.stage_table[c, z, q, j]]
+        ns = (costs[FORWARD, a, b] + costs[BACKWARD, a, b]) * 1e9
+        if j == 0:
+            row[FIRST, held] = ns
+        total += ns
+        slowest = max(slowest, ns)
+        tail = max(tail, costs[TAIL, a, b] * 1e9)
+        free_bytes = memory_bytes - costs[BYTES_NONE, a, b]
+        in_flight = np.floor(free_bytes / max(costs[BYTES_EACH, a, b], 1e-9)) if free_bytes >= 0 else -1.0
+        if in_flight < m:
+            behind = min(behind, in_flight - m if gpipe else in_flight - (depth - j))
+        a = b
+    row[LAST, held], row[MOST, held], row[TOTAL, held] = ns, slowest, total
+    row[ENDS, held], row[BEHIND, held] = tail, behind
 
 
 @njit(cache=True, nogil=True)
-def total_ns(c, n, m, tied, domain, class_of, pp, slow, down, up, table, option, share):  # type: ignore[no-untyped-def]
-    """T in ns of a split, infinite where memory does not suffice, and its slowest share."""
+def slowest_stage(share, held):  # type: ignore[no-untyped-def]
+    """Returns the largest p_i, ns, of a share of `held` layers: its first stage sends up, its last one
+    down."""
+    table, slowdown = share.table, share.slowdown
+    first = table[FIRST, held] * slowdown + share.up
+    if share.depth == 1:
+        return first + share.down
+    return max(first, table[LAST, held] * slowdown + share.down, table[MOST, held] * slowdown)
+
+
+@njit(cache=True, nogil=True)
+def total_ns(inputs, order, option, share):  # type: ignore[no-untyped-def]
+    """Returns T in ns of a split, infinite where memory does not suffice, and the index of its slowest
+    share."""
+    class_of, _, pp, slowdown, shares, _, _ = inputs  # once: each access of a field counts references
+    c, n, m, tied_ns, domain, down, up = order
     once = pace = tail = 0.0
     behind, worst = 0, 0
     for i in range(n - 1, -1, -1):
-        k = domain[i]
-        z, q = class_of[k], option[i]
+        k, q, held = domain[i], option[i], share[i]
+        z = class_of[k]
         ends = 3 if n == 1 else (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
-        row, held, depth = table[c, z, q, ends], share[i], pp[c, z, q]
-        if row[BEHIND, held] < behind:
+        table, depth = shares[c, z, q, ends], pp[c, z, q]
+        if table[BEHIND, held] < behind:
             return np.inf, i
-        own = slowest(row, held, depth, slow[k], down[i], up[i])
-        if own > pace:
-            pace, worst = own, i
+        slowest = slowest_stage(ShareTimes(table, depth, slowdown[k], down[i], up[i]), held)
+        if slowest > pace:
+            pace, worst = slowest, i
         behind += depth
-        once += row[TOTAL, held] * slow[k] + down[i] + up[i]
-        tail = max(tail, row[ENDS, held])
-    return once + (m - 1) * pace + tail + tied, worst
+        once += table[TOTAL, held] * slowdown[k] + down[i] + up[i]
+        tail = max(tail, table[ENDS, held])
+    return once + (m - 1) * pace + tail + tied_ns, worst
 
 
 @njit(cache=True, nogil=True)
 def fill_waits(domain, n, occupancy, latency, blocking, down, up):  # type: ignore[no-untyped-def]
-    """Fill what each domain waits for its messages in ns; the sum, infinite over a dead link."""
+    """Fills the waits of each domain for its messages, ns. Returns their sum, infinite over a dead link."""
     down[:n], up[:n] = 0.0, 0.0
     total = 0.0
     for i in range(n - 1):
@@ -266,8 +333,8 @@ def fill_waits(domain, n, occupancy, latency, blocking, down, up):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def tied_ends(domain, n, tied):  # type: ignore[no-untyped-def]
-    """What the domains at both ends take for a tied embedding in ns, infinite over a dead link."""
+def tied_exchange_ns(domain, n, tied):  # type: ignore[no-untyped-def]
+    """Returns the tied-embedding exchange between both ends in ns, infinite over a dead link."""
     if n == 1:
         return 0.0
     ns = tied[domain[n - 1], domain[0]]

@@ -1,80 +1,82 @@
-"""Which orders of domains are worth planning for: all of them while they are few, else those that suit the
-links.
+"""Orders of domains worth planning for: all of them while they are few, else those that suit the links.
 
-What a pipeline over the domains `o_1 .. o_n` must pace at (`policy.pacing`) when layers are dealt out
-perfectly: with c_k the seconds that a layer adds to the stages of domain k and M_ij those of a message,
+With layers split perfectly over the domains `o_1 .. o_n`, a micro-batch takes
+(`policy.search.bottleneck_split`)
 
     P = (N + sum over boundaries of (M_ij / c_i + M_ji / c_j)) / (sum over domains of 1 / c_k),
 
-so that the best order of a given length is a light path in a graph with weights on edges and nodes; a model
-with a tied embedding adds what the two ends exchange. A beam grows such paths at both ends; longer ones are
-looked at as long as they help.
+c_k being the seconds that a layer adds to the stages of domain k and M_ij those of a message. So the best
+order of a given length is a lightest path in a graph with weights on edges and nodes; a tied embedding adds
+the exchange between the two ends. A beam search grows such paths at both ends, as long as longer ones help.
 """
 
 from collections.abc import Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.search.closed_form import MOST, Tables
 from policy.search.batch_scoring import Scorer
+from policy.search.closed_form import MOST, ShareTimeTables
 from policy.search.plan_shapes import orders
 
 Float = NDArray[np.float64]
 
 ENUMERATE_UP_TO = 5
-"""Living domains up to which every order is looked at."""
+"""Living domains up to which every order is considered."""
 BEAM = 24
 """Paths kept at each length for each message size."""
-MESSAGES = 3
-"""Message sizes for which paths are grown: the smaller a message, the more latency counts."""
+MESSAGE_SIZES = 3
+"""Message sizes for which paths are grown: the smaller a message, the more latency matters."""
 
 
 def every_order(alive: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """All orders of all subsets; None where they are too many."""
+    """Returns all orders of all subsets; None where they are too many."""
     return orders(alive) if len(alive) <= ENUMERATE_UP_TO else None
 
 
-def beams(scorer: Scorer, known: Tables, alive: Sequence[int]) -> list["Beam"]:
-    """A beam for each of a few message sizes from the smallest to the largest, all of length 1."""
-    sizes = np.argsort(known.menu.message_bytes, kind="stable")
-    chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, MESSAGES).round().astype(np.int64))]
+def beams(scorer: Scorer, known: ShareTimeTables, alive: Sequence[int]) -> list["Beam"]:
+    """Returns a beam of paths of length 1 for each of a few message sizes, smallest to largest."""
+    sizes = np.argsort(known.options.arrays.message_bytes, kind="stable")
+    chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, MESSAGE_SIZES).round().astype(np.int64))]
     return [Beam(*_weights(scorer, known, int(c), alive), known.layers) for c in chosen]
 
 
-def _weights(scorer: Scorer, known: Tables, size: int, alive: Sequence[int]) -> tuple[Float, Float, Float]:
-    """Weights of edges (K, K), infinite where a link or a domain is dead, and of domains (K,), and what the
-    ends of a path add to the time of a micro-batch (K, K)."""
-    menu, sent = known.menu, scorer.messages
-    spread = known.layers - 2
-    held = known.shares[size, :, :, 0, MOST, spread].min(axis=1, initial=np.inf)
-    cost = np.where(menu.class_of >= 0, held[menu.class_of], np.inf)
-    each = cost * scorer.slow / spread
-    dead = sent.occupancy[size] < 0
-    there = np.where(dead, 0.0, (sent.occupancy[size] + sent.latency).astype(float))
-    speed = np.where(np.isfinite(each), 1.0 / each, 0.0)
-    edge = there * speed[:, None] + there.T * speed[None, :]
-    usable = np.zeros(len(each), np.bool_)
+def _weights(
+    scorer: Scorer, known: ShareTimeTables, size: int, alive: Sequence[int]
+) -> tuple[Float, Float, Float]:
+    """Returns weights of edges (K, K), infinite where a link or a domain is dead, speeds of domains (K,), and
+    the time that the ends of a path add to a micro-batch (K, K)."""
+    options, messages = known.options.arrays, scorer.messages
+    blocks = known.layers - 2
+    slowest = known.shares[size, :, :, 0, MOST, blocks].min(axis=1, initial=np.inf)
+    cost = np.where(options.class_of >= 0, slowest[options.class_of], np.inf)
+    per_layer = cost * scorer.slowdown / blocks
+    dead = messages.occupancy[size] < 0
+    message_ns = np.where(dead, 0.0, (messages.occupancy[size] + messages.latency).astype(float))
+    speed = np.where(np.isfinite(per_layer), 1.0 / per_layer, 0.0)
+    edge = message_ns * speed[:, None] + message_ns.T * speed[None, :]
+    usable = np.zeros(len(per_layer), np.bool_)
     usable[list(alive)] = True
     usable &= speed > 0
-    ends = np.where(sent.tied[size] < 0, np.inf, sent.tied[size] / menu.micro_batches[size])
+    tied = messages.tied[size]
+    ends = np.where(tied < 0, np.inf, tied / options.micro_batches[size])
     np.fill_diagonal(ends, 0.0)
-    joined = usable[:, None] & usable[None, :] & ~dead & ~dead.T
-    return np.where(joined, edge, np.inf), np.where(usable, speed, 0.0), ends
+    connected = usable[:, None] & usable[None, :] & ~dead & ~dead.T
+    return np.where(connected, edge, np.inf), np.where(usable, speed, 0.0), ends
 
 
 class Beam:
-    """Paths of one length, the most promising first; `grow` makes them one domain longer."""
+    """Paths of one length, the best first; `grow` extends them by one domain."""
 
     def __init__(self, edge: Float, speed: Float, ends: Float, layers: int) -> None:
         self._edge, self._speed, self._ends, self._layers = edge, speed, ends, layers
-        alone = [k for k in range(len(speed)) if speed[k] > 0]
-        self.paths: list[tuple[int, ...]] = [(k,) for k in alone]
-        self._waits, self._sum = np.zeros(len(alone)), speed[alone]
+        usable = [k for k in range(len(speed)) if speed[k] > 0]
+        self.paths: list[tuple[int, ...]] = [(k,) for k in usable]
+        self._waits, self._sum = np.zeros(len(usable)), speed[usable]
 
     def grow(self) -> None:
-        """Every path with every domain that is not on it at either end, the best `BEAM` of them."""
+        """Adds every domain that is not on a path at either of its ends, and keeps the best `BEAM` paths."""
         if not self.paths:
             return
         ends = np.array([(path[0], path[-1]) for path in self.paths])
@@ -96,17 +98,17 @@ class Beam:
         self._sum = np.array([speed for _, speed in found.values()])
 
     def pace(self, path: Sequence[int]) -> float:
-        """Pace of a path by the formula above; infinite where none of its domains can compute."""
-        at = list(path)
-        speed = float(self._speed[at].sum())
+        """Returns P of a path by the formula above; infinite where none of its domains can compute."""
+        domains = list(path)
+        speed = float(self._speed[domains].sum())
         if speed <= 0:
             return float("inf")
-        split = (self._layers + self._edge[at[:-1], at[1:]].sum()) / speed
-        return float(split + self._ends[at[0], at[-1]])
+        split = (self._layers + self._edge[domains[:-1], domains[1:]].sum()) / speed
+        return float(split + self._ends[domains[0], domains[-1]])
 
     def around(self, path: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
-        """The `most` best paths that differ from `path` by one domain put in, out or in place of another, or
-        by a stretch turned round."""
+        """Returns the `most` best paths that differ from `path` by one domain inserted, removed or replaced,
+        or by a reversed stretch."""
         n, others = len(path), [k for k in range(len(self._speed)) if self._speed[k] > 0 and k not in path]
         near = {(*path[:i], k, *path[i:]) for i in range(n + 1) for k in others}
         near |= {(*path[:i], k, *path[i + 1 :]) for i in range(n) for k in others}
@@ -114,10 +116,3 @@ class Beam:
         near |= {(*path[:i], *path[i:j][::-1], *path[j:]) for i, j in combinations(range(n + 1), 2)}
         scored = sorted((self.pace(one), one) for one in {min(one, one[::-1]) for one in near})
         return [one for pace, one in scored[:most] if np.isfinite(pace)]
-
-
-def turned(path: Sequence[int]) -> list[tuple[int, ...]]:
-    """Both directions of a path; every order of a short one."""
-    if len(path) <= 3:
-        return list(permutations(path))
-    return [tuple(path), tuple(path[::-1])]

@@ -1,28 +1,29 @@
-"""What plans may choose from on the GPUs that live: parallel sizes, and what their stages cost.
+"""The parallel sizes that a plan may choose on the living GPUs, with the cost of every stage, as arrays.
 
-One menu serves every decision of a run until GPUs come or go. It is tables only, for `policy.scoring` (exact
-times) and `policy.pacing` (good splits); all costs are the Estimator's.
+They stay valid until GPUs fail or return. `policy.search.batch_scoring` computes exact times from them and
+`policy.search.bottleneck_split` good splits; every number is the Estimator's.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.units import NS_PER_S, transmission_s
 from policy.search.plan_shapes import choices
 from twin.core import placement
-from twin.costs import tied_embeddings as tied
 from twin.core.domain import Domain
-from twin.estimate.estimator import Estimator
+from twin.costs.boundary_terms import ends_ns, fabric_terms, wide_area_bytes
+from twin.costs.tied_embeddings import step_bytes
+from twin.estimation.estimator import Estimator
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 FORWARD, BACKWARD, TAIL, BYTES_NONE, BYTES_EACH = range(5)
-"""Second axis of `Menu.spans`: seconds of a micro-batch, seconds after the last backward, peak bytes without
-activations, bytes of the activations of one micro-batch in flight."""
+"""Second axis of `OptionArrays.spans`: seconds of a micro-batch, seconds after the last backward, peak bytes
+without activations, bytes of the activations of one micro-batch in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,89 +35,111 @@ class Size:
     micro_batches: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Menu:
-    """C sizes x Z classes of domains x Q options (tp, pp) of at most J stages; unused entries are 0.
+class OptionArrays(NamedTuple):
+    """C sizes, Z classes of equal domains, Q options (tp, pp) of at most J stages, N layers; unused entries
+    are 0."""
 
-    `spans` (T, 5, N + 1, N + 1): costs of a stage that runs layers [a, b), one table for each distinct stage;
-    `table` (C, Z, Q, J): that of stage j of an option. `inside` (2, C, Z, Q, J): occupancy and latency in ns
-    of the boundary after stage j, `around` (C, Z, Q) what the first and the last stage of an option that
-    holds the whole model take for a tied embedding. `options` (C, Z) counts; `memory` (Z,) bytes;
-    `message_bytes` and `tied_bytes` (C,) of the activations, and of one step of exchanging a tied embedding,
-    of all dp pipelines; `class_of` (K,), -1 for a domain without living GPUs.
-    """
+    class_of: Int  # (K,) class of each domain, -1 without living GPUs
+    option_count: Int  # (C, Z)
+    tp: Int  # (C, Z, Q)
+    pp: Int  # (C, Z, Q)
+    stage_table: Int  # (C, Z, Q, J) index into `spans` of stage j of an option
+    inside: Int  # (2, C, Z, Q, J) occupancy and latency, ns, of the boundary after stage j
+    tied_inside_ns: Int  # (C, Z, Q) tied-embedding exchange of an option that holds the whole model
+    spans: Float  # (T, 5, N + 1, N + 1) costs of a stage with layers [a, b), see `FORWARD`
+    memory_bytes: Float  # (Z,)
+    micro_batches: Int  # (C,)
+    message_bytes: Float  # (C,) activations of all dp pipelines
+    tied_bytes: Float  # (C,) one step of a tied-embedding exchange, all dp pipelines
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParallelismOptions:
+    """The C sizes and the arrays over them."""
 
     sizes: tuple[Size, ...]
-    class_of: Int
-    options: Int
-    tp: Int
-    pp: Int
-    table: Int
-    inside: Int
-    around: Int
-    spans: Float
-    memory: Float
-    micro_batches: Int
-    message_bytes: Float
-    tied_bytes: Float
+    arrays: OptionArrays
 
     def size(self, dp: int, micro_batch: int) -> int | None:
-        """The number of a size, None where it is not on the menu."""
+        """Returns the index of a size, None where it is not offered."""
         found = [c for c, one in enumerate(self.sizes) if (one.dp, one.micro_batch) == (dp, micro_batch)]
         return found[0] if found else None
 
     def option(self, size: int, domain: int, tp: int, pp: int) -> int | None:
-        """The number of (tp, pp) in a domain under a size, None where it is not on the menu."""
-        z = int(self.class_of[domain])
+        """Returns the index of (tp, pp) in a domain under a size, None where it is not offered."""
+        z = int(self.arrays.class_of[domain])
         if z < 0:
             return None
-        count = int(self.options[size, z])
-        at = np.flatnonzero((self.tp[size, z, :count] == tp) & (self.pp[size, z, :count] == pp))
-        return int(at[0]) if len(at) else None
+        count = int(self.arrays.option_count[size, z])
+        tps, pps = self.arrays.tp[size, z, :count], self.arrays.pp[size, z, :count]
+        found = np.flatnonzero((tps == tp) & (pps == pp))
+        return int(found[0]) if len(found) else None
 
 
-def menu(estimator: Estimator, free_gpus: tuple[int, ...]) -> Menu:
-    """The menu of the domains with `free_gpus` (K,) living GPUs."""
+Offers = list[tuple[Size, list[list[tuple[int, int]]]]]
+"""Each size with the (tp, pp) of each class."""
+
+
+def parallelism_options(estimator: Estimator, free_gpus: tuple[int, ...]) -> ParallelismOptions:
+    """Returns the options of the domains with `free_gpus` (K,) living GPUs."""
     domains, job = estimator.cluster.domains, estimator.job
     kinds = [_kind(domain, free) if free else None for domain, free in zip(domains, free_gpus, strict=True)]
     distinct = list(dict.fromkeys(kind for kind in kinds if kind is not None))
     examples = [kinds.index(kind) for kind in distinct]
     class_of = np.array([-1 if kind is None else distinct.index(kind) for kind in kinds], dtype=np.int64)
-    found = [
+    offers = [
         (size, [choices(estimator, k, size.dp, free_gpus) for k in examples])
         for size in _sizes(estimator, free_gpus)
     ]
-    found = [(size, offers) for size, offers in found if any(offers)]
-    stages = _Stages(estimator)
-    count = (len(found), len(examples))
-    widest = max((len(offer) for _, offers in found for offer in offers), default=0)
-    deepest = max((pp for _, offers in found for offer in offers for _, pp in offer), default=0)
-    options = np.zeros(count, np.int64)
-    tp, pp = (np.zeros((*count, widest), np.int64) for _ in range(2))
+    offers = [(size, by_class) for size, by_class in offers if any(by_class)]
+    sizes = tuple(size for size, _ in offers)
+    wide_area = [wide_area_bytes(job, size.dp, size.micro_batch, 2) for size in sizes]
+    arrays = OptionArrays(
+        class_of,
+        *_option_arrays(estimator, examples, offers),
+        np.array([float(domains[k].gpu.memory_bytes) for k in examples]),
+        np.array([size.micro_batches for size in sizes], dtype=np.int64),
+        *np.array(wide_area, np.float64).reshape(-1, 2).T.copy(),
+    )
+    return ParallelismOptions(sizes, arrays)
+
+
+def _option_arrays(
+    estimator: Estimator, examples: Sequence[int], offers: Offers
+) -> tuple[Int, Int, Int, Int, Int, Int, Float]:
+    """Returns `option_count` to `spans` of `OptionArrays`; `examples` holds one domain of each class."""
+    stages, count = _StageTables(estimator), (len(offers), len(examples))
+    every = [offer for _, by_class in offers for offer in by_class]
+    widest = max(map(len, every), default=0)
+    deepest = max((pp for offer in every for _, pp in offer), default=0)
+    option_count = np.zeros(count, np.int64)
+    tp, pp, tied = (np.zeros((*count, widest), np.int64) for _ in range(3))
     table = np.zeros((*count, widest, deepest), np.int64)
     inside = np.zeros((2, *count, widest, deepest), np.int64)
-    around = np.zeros((*count, widest), np.int64)
-    for c, (size, offers) in enumerate(found):
-        for z, (example, offer) in enumerate(zip(examples, offers, strict=True)):
-            options[c, z] = len(offer)
+    for c, (size, by_class) in enumerate(offers):
+        for z, (example, offer) in enumerate(zip(examples, by_class, strict=True)):
+            option_count[c, z] = len(offer)
             for q, (width, depth) in enumerate(offer):
                 tp[c, z, q], pp[c, z, q] = width, depth
                 table[c, z, q, :depth] = [stages.number(example, size, width, j) for j in range(depth)]
-                share = estimator.place(example, size.dp, width, depth)
-                layout = placement.layout(share, domains[example], size.dp, width, depth)
-                sent = job.message_bytes(size.micro_batch) / width
-                inside[:, c, z, q, : depth - 1] = _fabric(domains[example], layout.crosses, sent)
-                sent = tied.step_bytes(job, depth) / width
-                around[c, z, q] = (
-                    tied.STEPS * _fabric(domains[example], (layout.around,), sent).sum() * (sent > 0)
+                inside[:, c, z, q, : depth - 1], tied[c, z, q] = _inside(
+                    estimator, example, size, width, depth
                 )
-    return Menu(
-        tuple(size for size, _ in found), class_of, options, tp, pp, table, inside, around, stages.stacked(),
-        np.array([float(domains[k].gpu.memory_bytes) for k in examples]),
-        np.array([size.micro_batches for size, _ in found], dtype=np.int64),
-        np.array([float(size.dp * job.message_bytes(size.micro_batch)) for size, _ in found]),
-        np.array([float(size.dp * tied.step_bytes(job, 2)) for size, _ in found]),
-    )  # fmt: skip
+    return option_count, tp, pp, table, inside, tied, stages.stacked()
+
+
+def _inside(estimator: Estimator, domain: int, size: Size, tp: int, pp: int) -> tuple[Int, int]:
+    """Returns occupancy and latency (2, pp - 1) in ns of the boundaries inside a domain, and the ns of a
+    tied-embedding exchange between its first and last stage."""
+    machine, job = estimator.cluster.domains[domain], estimator.job
+    gpus = estimator.place(domain, size.dp, tp, pp)
+    layout = placement.layout(gpus, machine, size.dp, tp, pp)
+    sent, tied = job.message_bytes(size.micro_batch) / tp, step_bytes(job, pp) / tp
+    boundaries = np.zeros((2, pp - 1), np.int64)
+    for j, between_nodes in enumerate(layout.crosses):
+        boundaries[:, j] = fabric_terms(machine, between_nodes, sent)[:2]
+    step = fabric_terms(machine, layout.around, 0.0, tied).tied
+    return boundaries, int(ends_ns(step, step))
 
 
 def _sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[Size]:
@@ -130,15 +153,15 @@ def _sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[Size]:
 
 
 def _kind(domain: Domain, free: int) -> tuple[object, ...]:
-    """What two domains must share to have the same options at the same cost."""
+    """Returns what two domains must have in common to have the same options at the same cost."""
     return (
         domain.gpu, domain.gpus, domain.gpus_per_node, domain.intra_node_bps, domain.inter_node_bps,
         domain.intra_node_latency_s, domain.inter_node_latency_s, free,
     )  # fmt: skip
 
 
-class _Stages:
-    """The tables of distinct stages, each computed once."""
+class _StageTables:
+    """The cost tables of distinct stages, each computed once."""
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
@@ -148,7 +171,7 @@ class _Stages:
         self._tables: list[Float] = []
 
     def number(self, domain: int, size: Size, tp: int, stage: int) -> int:
-        """The table of a stage behind `stage` others of the same size in its domain."""
+        """Returns the index of the table of a stage behind `stage` others of the same size in its domain."""
         machine = self._estimator.cluster.domains[domain]
         gpus = tuple(range(stage * size.dp * tp, (stage + 1) * size.dp * tp))
         layout = placement.layout(gpus, machine, size.dp, tp, 1)
@@ -175,19 +198,6 @@ class _Stages:
         return table
 
     def stacked(self) -> Float:
-        """All tables (T, 5, N + 1, N + 1)."""
+        """Returns all tables (T, 5, N + 1, N + 1)."""
         n = self._estimator.n_layers
         return np.stack(self._tables) if self._tables else np.zeros((0, 5, n + 1, n + 1))
-
-
-def _fabric(domain: Domain, crosses: Sequence[bool], size_bytes: float) -> Int:
-    """Occupancy and latency in ns (2, B) of messages inside a domain that cross nodes or do not, as
-    `twin.boundaries` has them."""
-    rows = [
-        (transmission_s(size_bytes, domain.inter_node_bps), domain.inter_node_latency_s)
-        if far
-        else (transmission_s(size_bytes, domain.intra_node_bps), domain.intra_node_latency_s)
-        for far in crosses
-    ]
-    ns: Int = np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
-    return ns

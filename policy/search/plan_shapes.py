@@ -1,6 +1,4 @@
-"""Everything of a plan but its cuts: order of domains, parallel sizes, micro-batch; what can be
-enumerated.
-"""
+"""Shapes, plans without their cuts: order of domains, parallel sizes and micro-batch; their enumeration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +8,10 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.estimate.estimator import Estimator
+from twin.estimation.estimator import Estimator
 
 Cuts = NDArray[np.int64]
-"""(P, n + 1) rows of cut points 0 = c_0 < ... < c_n = N."""
+"""Rows (P, n + 1) of cut points 0 = c_0 < ... < c_n = N."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,7 +26,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Profile:
-    """Sizes shared by all domains of a plan; a domain that cannot have them takes the next smaller ones."""
+    """Sizes shared by all domains of a plan; a domain too small for them takes the next smaller ones."""
 
     dp: int
     tp: int
@@ -38,13 +36,13 @@ class Profile:
 
 @lru_cache(maxsize=64)
 def orders(domains: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Every order of every non-empty subset of `domains`, short ones first."""
+    """Returns every order of every non-empty subset of `domains`, short ones first."""
     return tuple(p for n in range(1, len(domains) + 1) for p in permutations(domains, n))
 
 
 def choices(estimator: Estimator, domain: int, dp: int, free_gpus: Sequence[int]) -> list[tuple[int, int]]:
-    """Legal (tp, pp) of a domain that fit its living GPUs, in ascending order; the deepest of every width is
-    among them."""
+    """Returns the legal (tp, pp) on the living GPUs of a domain, ascending, among them the deepest pp of
+    every tp."""
     legal = estimator.local_choices(domain, dp)
     fitting = {(tp, pp) for tp, pp in legal if dp * tp * pp <= free_gpus[domain]}
     deepest = {(tp, min(free_gpus[domain] // (dp * tp), estimator.n_layers)) for tp, _ in fitting}
@@ -52,7 +50,7 @@ def choices(estimator: Estimator, domain: int, dp: int, free_gpus: Sequence[int]
 
 
 def profiles(estimator: Estimator, domains: Sequence[int], free_gpus: Sequence[int]) -> list[Profile]:
-    """Every profile that at least one of `domains` can have exactly."""
+    """Returns every profile that at least one of `domains` can have exactly."""
     job = estimator.job
     found = []
     for dp in range(1, max(free_gpus) + 1):
@@ -65,8 +63,8 @@ def profiles(estimator: Estimator, domains: Sequence[int], free_gpus: Sequence[i
 def concrete(
     estimator: Estimator, profile: Profile, order: tuple[int, ...], free_gpus: Sequence[int]
 ) -> Shape | None:
-    """The profile on these domains: in each the largest tp, then pp, not above the profile's; None without
-    one.
+    """Returns the shape of a profile on these domains, in each the largest tp, then pp, within the profile;
+    None where there is none.
     """
     inner = []
     for domain in order:

@@ -1,4 +1,4 @@
-"""Is a run what it claims to be? Its files, its books, its computation, and no decision knew the future."""
+"""Audits a run: its files, its accounts, its re-execution, and that no decision depends on the future."""
 
 import re
 from collections.abc import Iterable
@@ -13,24 +13,24 @@ from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from policy.core import registry
-from replay.audit import logged_decisions as decisions, explain
-from replay.store import world_reconstruction as past_world, run_index as runs
-from replay.run import runner
-from replay.audit.conservation import Books
-from replay.audit.logged_decisions import Recorded
+from replay.audit import explain, logged_decisions
+from replay.audit.conservation import Accounts
+from replay.audit.logged_decisions import LoggedDecision
 from replay.log.events import Event
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader
+from replay.run import runner
+from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
 from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
-from twin.scenario.prepare import Setup
+from replay.store.run_header import from_payload
+from twin.scenario.prepare import PreparedScenario
 from twin.traces.wan_trace import LinkSeries, WanTrace
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """A fault; `check` is chain, conservation, observation, re-execution or look-ahead."""
 
     check: str
@@ -42,18 +42,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The verdict: `ok` if nothing was found; notes are circumstances, not faults."""
+    """Findings of an audit, `ok` if there are none; notes are circumstances, not faults."""
 
     run_id: str
     digest: str | None
     chain_head: str | None
     events: int
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     notes: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Nothing was found."""
+        """True if nothing was found."""
         return not self.findings
 
     def to_json(self) -> Json:
@@ -78,7 +78,7 @@ def audit(
     since: int = 0,
     progress: Progress = SILENT,
 ) -> AuditReport:
-    """Check a run of the store; findings are returned, not raised.
+    """Checks a run of the store; findings are returned, not raised.
 
     `chain_head`, kept elsewhere when the run ended, detects a rewritten or shortened history. With `since`
     the whole chain is checked, but only the events from that number on: quick, for a run audited before.
@@ -88,9 +88,9 @@ def audit(
     """
     if chain_head is not None and not re.fullmatch("[0-9a-f]{64}", chain_head):
         raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
-    reader = RunReader(runs.folder(store, run_id))
-    damage = [Finding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
-    if damage:  # nothing that a damaged log says is worth computing with
+    reader = RunReader(run_index.folder(store, run_id))
+    damage = [AuditFinding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
+    if damage:  # a damaged log is not recomputed
         return AuditReport(run_id, None, None, 0, tuple(damage), ())
     if since:
         read = f"events before {since} were not read and nothing was executed again; without --since both are"
@@ -99,73 +99,76 @@ def audit(
             raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
         return AuditReport(run_id, found.chain[-1].stream, found.head, found.end - since, (), (read,))
     header = from_payload(reader.header())
-    findings = [Finding("observation", problem) for problem in observations(reader.events())]
+    findings = [AuditFinding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
     count = sum(1 for _ in reader.events())
-    if header.policy not in registry.POLICIES:
+    if header.policy in registry.OPERATIONS:
         notes.append(f"a log of {header.policy}: it is checked, not executed again")
     else:
-        findings += [Finding("conservation", problem) for problem in Books().check(reader.events())]
-        again, circumstances = executions(store, reader, progress)
-        findings += again
-        notes += circumstances
+        findings += [AuditFinding("conservation", problem) for problem in Accounts().check(reader.events())]
+        if registry.known(header.policy):
+            differing, circumstances = executions(store, reader, progress)
+            findings += differing
+            notes += circumstances
+        else:
+            notes.append(f"no policy {header.policy!r} is installed: the log is checked, not executed again")
     return AuditReport(run_id, reader.digest(), reader.chain_head(), count, tuple(findings), tuple(notes))
 
 
-def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[Finding], list[str]]:
-    """Findings and notes of computing the run again, once as it was and once with another future.
+def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[AuditFinding], list[str]]:
+    """Returns findings and notes of two re-executions: one of the same world, one with another future.
 
-    What was ingested since is passed over; where the measurements themselves are other ones there is nothing
-    to compute it from, which says nothing about the log.
+    Samples ingested since are left out. Where the measurements of the run have changed there is nothing to
+    compute it from: a note, no finding.
     """
     run_id, header = reader.run_dir.name, from_payload(reader.header())
     try:
-        stage, differences = runner.restage(store, header, reader.events())
+        prepared, differences = runner.prepare_rerun(store, header, reader.events())
     except NotFoundError as error:
         return [], [f"not executed again: {error}"]
-    if remeasured := past_world.remeasured(stage.setup, header):
-        return [], [f"not executed again: {past_world.told(remeasured, header)}"]
+    if remeasured := world_reconstruction.remeasured(prepared.setup, header):
+        return [], [f"not executed again: {world_reconstruction.describe_changes(remeasured, header)}"]
     notes = [f"executed again although {difference}" for difference in differences]
     try:
-        repeat(stage, reader, progress=progress)
+        repeat(prepared, reader, progress=progress)
     except DivergenceError as error:
         because = f" ({differences[0]})" if differences else ""
-        return [Finding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
+        return [AuditFinding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
     cut = middle_decision(reader.events())
     if cut is None:
         return [], notes
-    stage, _ = runner.restage(store, header, reader.events())
-    changed = replace(stage, setup=other_future(stage.setup, cut.sim_ns))
+    prepared, _ = runner.prepare_rerun(store, header, reader.events())
+    changed = replace(prepared, setup=other_future(prepared.setup, cut.sim_ns))
     try:
         repeat(changed, reader, until=cut.seq, progress=progress)
     except DivergenceError as error:
         what = f"event {error.seq} depends on what happened after {cut.sim_ns} ns: {error.what}"
-        return [Finding("look-ahead", f"{run_id}: {what}")], notes
+        return [AuditFinding("look-ahead", f"{run_id}: {what}")], notes
     return [], notes
 
 
 def repeat(
-    stage: runner.Stage, reader: RunReader, *, until: int | None = None, progress: Progress = SILENT
+    prepared: runner.PreparedRun, reader: RunReader, *, until: int | None = None, progress: Progress = SILENT
 ) -> int:
-    """Compute a run again and compare it with its log, up to event `until`; returns how many events agree.
+    """Recomputes a run, compares it with its log up to event `until`, and returns how many events agree.
 
     Raises:
         DivergenceError: the first event that differs.
     """
     compare = Compare(reader.run_dir.name, reader.events(), until=until, partial=not reader.finished)
     with suppress(Reached):
-        runner.play(stage, compare, progress)
+        runner.simulate(prepared, compare, progress)
     return compare.compared
 
 
 def middle_decision(events: Iterable[Event]) -> Event | None:
-    """The `decided` event in the middle of the run: as much past as future."""
+    """Returns the middle `decided` event of the run, without its payload."""
     made = [replace(event, payload={}) for event in events_of(events, "decided")]
     return made[len(made) // 2] if made else None
 
 
-def other_future(setup: Setup, after_ns: int) -> Setup:
-    """The same world up to and including `after_ns`; after that every link is another one."""
+def other_future(setup: PreparedScenario, after_ns: int) -> PreparedScenario:
+    """Returns the same world up to and including `after_ns`, with different links after it."""
     series = {pair: _diverted(link, after_ns) for pair, link in setup.wan.series.items()}
     wan: WanTrace = replace(setup.wan, series=series)
     return replace(setup, wan=wan)
@@ -185,7 +188,7 @@ def _diverted(link: LinkSeries, after_ns: int) -> LinkSeries:
 
 
 def observations(events: Iterable[Event]) -> list[str]:
-    """What is wrong with the recorded views: a digest that does not fit, a time not the decision's."""
+    """Returns the faults of the recorded views: wrong number, digest or time."""
     problems = []
     for number, event in enumerate(events_of(events, "decided")):
         said = event.payload
@@ -199,13 +202,13 @@ def observations(events: Iterable[Event]) -> list[str]:
 
 
 def events_of(events: Iterable[Event], kind: str) -> Iterable[Event]:
-    """Only the events of one type."""
+    """Yields the events of one type."""
     return (event for event in events if event.type == kind)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionAudit:
-    """One decision, complete: what was seen and answered, whether it is reproduced, what came of it."""
+    """One decision: its record, whether it is reproduced, why it was taken, what followed."""
 
     run_id: str
     number: int
@@ -234,39 +237,39 @@ class DecisionAudit:
 
 
 def decision(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> DecisionAudit:
-    """Audit decision `number` of a run: made again alone from the recorded views, explained, and followed up.
+    """Audits decision `number` of a run: recomputed from the recorded views, explained, with what followed.
 
     Raises:
         NotFoundError: no such run or decision. DamageError: the log is damaged.
     """
-    recorded = decisions.find(store, run_id, number)
-    stage = decisions.stage_of(store, run_id)
-    # A fallback is no answer of the policy, and of a what-if the first decisions are another policy's.
-    foreign = recorded.event.payload["fallback"] or number < (stage.header.branch or {}).get("decision", 0)
-    what = None if foreign else _made_again(stage, recorded)
+    recorded = logged_decisions.find(store, run_id, number)
+    prepared = logged_decisions.prepared_run(store, run_id)
+    # A fallback is not the policy's decision; the first decisions of a what-if are another policy's.
+    foreign = recorded.event.payload["fallback"] or number < (prepared.header.branch or {}).get("decision", 0)
+    what = None if foreign else _decision_difference(prepared, recorded)
     return DecisionAudit(
         run_id=run_id,
         number=number,
         recorded=recorded.event.payload,
         wall=recorded.event.wall,
-        checkpoint=stage.header.checkpoint,
+        checkpoint=prepared.header.checkpoint,
         reproduced=what is None,
         difference=what,
-        explanation=explain.of_recorded(stage, recorded, progress),
+        explanation=explain.of_recorded(prepared, recorded, progress),
         aftermath=aftermath(recorded),
     )
 
 
-def _made_again(stage: runner.Stage, recorded: Recorded) -> str | None:
-    """What differs when the run's policy answers the recorded view once more; None if nothing does."""
-    made = decisions.again(stage, recorded).ask(recorded.view)
+def _decision_difference(prepared: runner.PreparedRun, recorded: LoggedDecision) -> str | None:
+    """Returns how the decision of the run's policy on the recorded view differs; None if it does not."""
+    decision = logged_decisions.policy_replay(prepared, recorded).ask(recorded.view)
     event = recorded.event
-    again = {**event.payload, **decision_to_json(made)}
-    return difference(event, event.sim_ns, event.type, again, event.job)
+    payload = {**event.payload, **decision_to_json(decision)}
+    return difference(event, event.sim_ns, event.type, payload, event.job)
 
 
-def aftermath(recorded: Recorded) -> Json:
-    """What really happened until the next decision: the move's price, the iterations, what was lost."""
+def aftermath(recorded: LoggedDecision) -> Json:
+    """Sums what happened until the next decision: pause, moved bytes, iterations, losses, egress."""
     applied = [e.payload for e in events_of(recorded.after, "plan_applied")]
     done = [e.payload for e in events_of(recorded.after, "iteration_done")]
     lost = [e.payload for e in events_of(recorded.after, "time_lost")]

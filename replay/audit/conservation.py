@@ -1,58 +1,59 @@
-"""Time, tokens, bytes, GPU seconds, energy and money of a run add up: checked from its events alone."""
+"""Conservation: checks that time, tokens, bytes, GPU time, energy and money of a run's events add up."""
 
 import math
 from collections.abc import Iterable
 from typing import Any
 
 from ingest.core.units import GB, NS_PER_S
-from replay.log.events import Event
+from replay.log.events import Event, Json
+from replay.log.fold import Fold, fold
 
-Json = dict[str, Any]
 RELATIVE = 1e-9
 """Tolerance of floating-point sums (USD, J); integers must agree exactly."""
 
 
-class Books:
-    """Double entry: what each event claims against what follows from the others.
+class Accounts(Fold):
+    """Checks the figures of each event against those that follow from the others.
 
-    Of several jobs each has books of its own, from its submission to its end; their sums are the run's.
+    Each of several jobs has its own accounts, from its submission to its end; their sums are the run's.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self._at_ns = 0  # the run is accounted for up to here
+        self._accounted_ns = 0  # end of the last interval
         self._tokens_per_iteration: int | None = None
         self._prices: Json = {}
         self._domains: list[Json] = []
         self._gpus: list[int] = []
         self._ended = False
-        self._jobs: dict[str, Books] = {}
+        self._jobs: dict[str, Accounts] = {}
         self._sums: dict[str, float] = dict.fromkeys(FLOATS + INTEGERS, 0)
         self._links: dict[str, dict[str, int]] = {"wan_bytes": {}, "moved_bytes": {}}
 
     def check(self, events: Iterable[Event]) -> list[str]:
-        """All mismatches of a finished run, each naming the event."""
-        for event in events:
-            books = self._jobs.setdefault(event.job, self._branch(event)) if event.job else self
-            handler = getattr(books, f"_on_{event.type}", None)
-            if handler is not None:
-                handler(event, event.payload)
-        return self.problems
+        """Returns all mismatches of a finished run, each with its event."""
+        return fold(events, self).problems
 
-    def _branch(self, event: Event) -> "Books":
-        """Books of one job, which begin with `event`."""
-        books = Books()
-        books.problems, books._domains, books._prices = self.problems, self._domains, self._prices
-        books._gpus, books._at_ns = [0] * len(self._domains), event.sim_ns
-        return books
+    def add(self, event: Event) -> None:
+        """Adds one event to the accounts of its job."""
+        if event.job and event.job not in self._jobs:
+            self._jobs[event.job] = self._branch(event)
+        Fold.add(self._jobs.get(event.job, self), event)
+
+    def _branch(self, event: Event) -> "Accounts":
+        """Accounts of one job, which begin with `event`."""
+        accounts = Accounts()
+        accounts.problems, accounts._domains, accounts._prices = self.problems, self._domains, self._prices
+        accounts._gpus, accounts._accounted_ns = [0] * len(self._domains), event.sim_ns
+        return accounts
 
     def _on_job_finished(self, event: Event, finished: Json) -> None:
-        self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+        self._expect(event, "accounted time", self._accounted_ns, event.sim_ns)
         self._ended = True
 
     def _on_run_started(self, event: Event, started: Json) -> None:
         cluster = started["scenario"]["cluster"]
-        self._domains = [{**cluster["hardware"], **_given(domain)} for domain in cluster["domains"]]
+        self._domains = [{**cluster["hardware"], **_without_none(domain)} for domain in cluster["domains"]]
         self._prices = cluster["usd_per_gb"]
         self._gpus = [0] * len(self._domains)
 
@@ -78,7 +79,7 @@ class Books:
         for k, (compute_ns, active_ns) in enumerate(zip(done["compute_ns"], done["active_ns"], strict=True)):
             self._expect(event, f"active_ns of domain {k}", active_ns, length_ns if self._gpus[k] else 0)
             if compute_ns > active_ns:
-                self._say(event, f"domain {k} computed {compute_ns} ns in {active_ns} ns")
+                self._report(event, f"domain {k} computed {compute_ns} ns in {active_ns} ns")
         self._charges(event, done, length_ns)
         for name in ("tokens", "gpu_compute_ns"):
             self._sums[name] += done[name]
@@ -96,45 +97,44 @@ class Books:
         self._charges(event, copied, 0)
 
     def _on_work_lost(self, event: Event, lost: Json) -> None:
-        self._on_gpu_failed(event, lost)
+        self._sums["tokens"] -= lost["lost_tokens"]
+        self._sums["iterations"] -= lost["lost_iterations"]
 
-    def _on_gpu_failed(self, event: Event, failed: Json) -> None:
-        self._sums["tokens"] -= failed["lost_tokens"]
-        self._sums["iterations"] -= failed["lost_iterations"]
+    _on_gpu_failed = _on_work_lost
 
     def _on_run_finished(self, event: Event, finished: Json) -> None:
         totals = finished["totals"]
-        for name, books in self._jobs.items():
-            books._balance(event, totals["jobs"][name])
-            self._join(books)
+        for name, accounts in self._jobs.items():
+            accounts._balance(event, totals["jobs"][name])
+            self._join(accounts)
         self._balance(event, totals)
 
-    def _join(self, books: "Books") -> None:
-        """Take the sums of a job into those of the run."""
-        for name, value in books._sums.items():
+    def _join(self, accounts: "Accounts") -> None:
+        """Adds the sums of a job to those of the run."""
+        for name, value in accounts._sums.items():
             self._sums[name] += value
         for name, sums in self._links.items():
-            for link, size in books._links[name].items():
+            for link, size in accounts._links[name].items():
                 sums[link] = sums.get(link, 0) + size
 
     def _balance(self, event: Event, totals: Json) -> None:
-        """Hold the sums against the totals that the run claims."""
+        """Checks the sums against the totals of the run."""
         if not self._jobs and not self._ended:
-            self._expect(event, "accounted time", self._at_ns, event.sim_ns)
+            self._expect(event, "accounted time", self._accounted_ns, event.sim_ns)
         for name in INTEGERS:
             self._expect(event, f"totals.{name}", totals[name], self._sums[name])
         for name in FLOATS:
-            self._close(event, f"totals.{name}", totals[name], self._sums[name])
+            self._expect_close(event, f"totals.{name}", totals[name], self._sums[name])
         for name, sums in self._links.items():
             self._expect(event, f"totals.{name}", totals[name], dict(sorted(sums.items())))
 
     def _charges(self, event: Event, payload: Json, held_ns: int) -> None:
-        """GPU time and money of GPUs held for `held_ns`, egress of the bytes sent, energy not negative."""
+        """Checks GPU time and cost of GPUs held for `held_ns`, and the price of the bytes sent."""
         self._expect(event, "gpu_ns", payload["gpu_ns"], held_ns * sum(self._gpus))
         prices = (domain["usd_per_gpu_hour"] for domain in self._domains)
         hourly = sum(n * price for n, price in zip(self._gpus, prices, strict=True))
-        self._close(event, "gpu_usd", payload["gpu_usd"], hourly * held_ns / NS_PER_S / 3600)
-        self._close(event, "egress_usd", payload["egress_usd"], self._egress_usd(payload))
+        self._expect_close(event, "gpu_usd", payload["gpu_usd"], hourly * held_ns / NS_PER_S / 3600)
+        self._expect_close(event, "egress_usd", payload["egress_usd"], self._egress_usd(payload))
         for name in FLOATS:
             self._sums[name] += payload[name]
         self._sums["gpu_ns"] += payload["gpu_ns"]
@@ -152,18 +152,18 @@ class Books:
         return float(self._prices["pairs"].get(f"{source} > {target}", by_source))
 
     def _interval(self, event: Event, start_ns: int, length_ns: int) -> None:
-        self._expect(event, "start of its interval", start_ns, self._at_ns)
-        self._at_ns = start_ns + length_ns
+        self._expect(event, "start of its interval", start_ns, self._accounted_ns)
+        self._accounted_ns = start_ns + length_ns
 
-    def _expect(self, event: Event, what: str, claimed: Any, due: Any) -> None:
-        if claimed != due:
-            self._say(event, f"{what} is {claimed}, the other events make it {due}")
+    def _expect(self, event: Event, what: str, actual: Any, expected: Any) -> None:
+        if actual != expected:
+            self._report(event, f"{what} is {actual}, the other events make it {expected}")
 
-    def _close(self, event: Event, what: str, claimed: float, due: float) -> None:
-        if not math.isclose(claimed, due, rel_tol=RELATIVE, abs_tol=1e-12):
-            self._say(event, f"{what} is {claimed}, the other events make it {due}")
+    def _expect_close(self, event: Event, what: str, actual: float, expected: float) -> None:
+        if not math.isclose(actual, expected, rel_tol=RELATIVE, abs_tol=1e-12):
+            self._report(event, f"{what} is {actual}, the other events make it {expected}")
 
-    def _say(self, event: Event, what: str) -> None:
+    def _report(self, event: Event, what: str) -> None:
         self.problems.append(f"event {event.seq} ({event.type}): {what}")
 
 
@@ -171,5 +171,5 @@ INTEGERS = ("tokens", "iterations", "iteration_ns", "pause_ns", "lost_ns", "gpu_
 FLOATS = ("egress_usd", "gpu_usd", "energy_j")
 
 
-def _given(fields: Json) -> Json:
+def _without_none(fields: Json) -> Json:
     return {name: value for name, value in fields.items() if value is not None}

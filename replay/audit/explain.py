@@ -1,4 +1,4 @@
-"""Why a decision was taken: what was compared, what bound it, what others would do, what would tip it."""
+"""Explains a decision: its candidates, its bottleneck, what baselines would do, where it would change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,22 +10,22 @@ import numpy as np
 from ingest.core.errors import InfeasibleError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import GBPS, NS_PER_S
-from policy.core.objective import Objective, Outcome
-from policy.core.protocol import Decision
 from policy.control.relayed_times import time_ns
-from policy.baselines.static import base_plan
-from replay.audit import logged_decisions as decisions
-from replay.run import runner
-from replay.audit.logged_decisions import Recorded, Rehearsal
+from policy.core.objective import Objective, PlanOutcome
+from policy.core.protocol import Decision
+from policy.core.reference_plan import base_plan
+from replay.audit import logged_decisions
+from replay.audit.logged_decisions import LoggedDecision, PolicyReplay
+from replay.run import loop, runner
 from replay.store.decision_codec import plan_from_json
-from twin.estimate.estimator import DEAD, Estimator
 from twin.core.plan import Plan
 from twin.core.view import View
+from twin.estimation.estimator import DEAD, Estimator
 
 Json = dict[str, Any]
 
 REACH = 4.0
-"""A tipping point is looked for between 1/4 and 4 times the filtered bandwidth."""
+"""A tipping point is searched between 1/4 and 4 times the filtered bandwidth."""
 PROBES = 3
 """Bandwidths tried on each side, from the near one on, before bisection: factors 4^(1/3) = 1.59, 4^(2/3), 4
 and their inverses."""
@@ -35,17 +35,17 @@ PRECISION = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Tipping:
-    """A bandwidth of one link at which the answer changes, everything else as it was seen: the first one that
-    `PROBES` find. A change that is taken back between two of them stays unseen."""
+    """A bandwidth of one link at which the decision changes, all else as in the view: the first that `PROBES`
+    find. A change that is reversed between two probes is not found."""
 
     link: tuple[int, int]
     seen_bps: float
     threshold_bps: float
-    direction: str  # "above" or "below": the answer is another one on that side of the threshold
-    answer: str  # what the policy would answer there
+    direction: str  # "above" or "below": side of the threshold on which the decision differs
+    answer: str  # the decision there, in words
 
     def sentence(self, names: tuple[str, ...]) -> str:
-        """For people: would hold if B(a->b) > 2.1 Gb/s."""
+        """Returns, for example, "would hold if B(a->b) > 2.1 Gb/s"."""
         source, target = (names[k] for k in self.link)
         sign = ">" if self.direction == "above" else "<"
         return (
@@ -56,18 +56,18 @@ class Tipping:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that can be said about one decision."""
+    """One decision with its causes and alternatives."""
 
     run_id: str
     number: int
     at_s: float
     trigger: str
-    reasons: Json  # what set it off, with the details that the world gave
+    reasons: Json  # triggers with their details
     action: str
     reason: str
     fallback: str | None
     chosen: str | None  # the plan in force afterwards
-    binding: str | None  # what bounds its iteration time under the seen links
+    binding: str | None  # bottleneck of its iteration under the links of the view
     candidates: tuple[Json, ...]
     reward: Json  # expected components for the plan in force afterwards
     baselines: dict[str, Json]
@@ -110,23 +110,26 @@ class Explanation:
 
 
 def explain(store: Path, run_id: str, number: int, *, progress: Progress = SILENT) -> Explanation:
-    """Explain decision `number` of a run from its log.
+    """Explains decision `number` of a run from its log.
 
     Raises:
         NotFoundError: no such run or decision, or its data set or checkpoint is gone.
     """
-    recorded = decisions.find(store, run_id, number)
-    return of_recorded(decisions.stage_of(store, run_id), recorded, progress)
+    recorded = logged_decisions.find(store, run_id, number)
+    return of_recorded(logged_decisions.prepared_run(store, run_id), recorded, progress)
 
 
-def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SILENT) -> Explanation:
-    """`explain` where the decision and its stage are at hand."""
+def of_recorded(
+    prepared: runner.PreparedRun, recorded: LoggedDecision, progress: Progress = SILENT
+) -> Explanation:
+    """Explains a decision of a prepared run."""
     said, view = recorded.event.payload, recorded.view
-    estimator = stage.context.estimator
-    names = tuple(domain.name for domain in stage.setup.cluster.domains)
+    estimator = prepared.context.estimator
+    names = tuple(domain.name for domain in prepared.setup.cluster.domains)
     after = plan_from_json(said["plan"]) or view.plan
     links = links_of(estimator, after, view.plan)
-    tipping = tipping_points(decisions.again(stage, recorded), view, links, progress)
+    baselines = logged_decisions.baselines(prepared, recorded)
+    tipping = tipping_points(logged_decisions.policy_replay(prepared, recorded), view, links, progress)
     estimate = estimator.iteration(after, view.forecast.links(), view.slowdown) if after else None
     traffic = np.zeros((len(names), len(names))) if estimate is None else estimate.wan_bytes
     return Explanation(
@@ -141,10 +144,8 @@ def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SI
         chosen=None if after is None else str(after),
         binding=None if estimate is None else estimate.binding,
         candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
-        reward=reward(stage, view, after),
-        baselines={
-            name: _ask(stage, one, view) for name, one in decisions.baselines(stage, recorded).items()
-        },
+        reward=reward(prepared, view, after),
+        baselines={name: _ask(prepared, each, view) for name, each in baselines.items()},
         tipping=tipping,
         tipping_text=tuple(point.sentence(names) for point in tipping),
         traffic_bytes=tuple(tuple(float(size) for size in row) for row in traffic),
@@ -152,57 +153,55 @@ def of_recorded(stage: runner.Stage, recorded: Recorded, progress: Progress = SI
     )
 
 
-def reward(stage: runner.Stage, view: View, plan: Plan | None) -> Json:
-    """The components of the objective that the plan promises under the seen links, `static` as the base.
-
-    Moving is not part of it: what a move costs stands beside it, as seconds until training goes on.
+def reward(prepared: runner.PreparedRun, view: View, plan: Plan | None) -> Json:
+    """Returns the expected components of the objective for the plan under the links of the view, relative to
+    the base plan, and beside them the seconds that moving to the plan takes.
     """
     nothing: Json = {"efficiency": None, "utilisation": None, "cost": None, "total": None, "move_s": None}
-    base = base_plan(stage.context.estimator, view)
+    base = base_plan(prepared.context.estimator, view)
     if plan is None or base is None:
         return nothing
-    own, other = _outcome(stage, view, plan), _outcome(stage, view, base)
+    own, other = _outcome(prepared, view, plan), _outcome(prepared, view, base)
     if not (np.isfinite(own.iter_s) and np.isfinite(other.iter_s)):
         return nothing
     parts = {
         name: Objective(weights, other).value(own)
         for name, weights in (("efficiency", (1, 0, 0)), ("utilisation", (0, 1, 0)), ("cost", (0, 0, 1)))
     }
-    move_s = stage.context.estimator.move(view.plan, plan, view.forecast.links()).seconds
-    total = Objective(stage.context.weights, other).value(own)
+    move_s = prepared.context.estimator.move(view.plan, plan, view.forecast.links()).seconds
+    total = Objective(prepared.context.weights, other).value(own)
     return {**parts, "total": total, "move_s": move_s if np.isfinite(move_s) else None}
 
 
-def _outcome(stage: runner.Stage, view: View, plan: Plan) -> Outcome:
-    estimator, links = stage.context.estimator, view.forecast.links()
+def _outcome(prepared: runner.PreparedRun, view: View, plan: Plan) -> PlanOutcome:
+    estimator, links = prepared.context.estimator, view.forecast.links()
     estimate, iter_s = estimator.iteration(plan, links, view.slowdown), _iter_s(estimator, plan, view)
     if iter_s is None or not np.isfinite(estimate.iter_s):
-        return Outcome(float("inf"), 0.0, estimate.usd)
-    return Outcome(iter_s, estimate.utilisation * estimate.iter_s / iter_s, estimate.usd)
+        return PlanOutcome(float("inf"), 0.0, estimate.usd)
+    return PlanOutcome(iter_s, estimate.utilisation * estimate.iter_s / iter_s, estimate.usd)
 
 
 def tipping_points(
-    rehearsal: Rehearsal, view: View, links: list[tuple[int, int]], progress: Progress = SILENT
+    replayed: PolicyReplay, view: View, links: list[tuple[int, int]], progress: Progress = SILENT
 ) -> tuple[Tipping, ...]:
-    """For each link and direction the first bandwidth found at which the policy answers otherwise; see
-    `Tipping`."""
-    usual = answer(rehearsal.ask(view), view)
+    """Returns, for each link and direction, the first bandwidth found at which the decision changes."""
+    present = in_words(replayed.ask(view), view)
     found = []
     progress.start(len(links), "tipping points")
     for link in links:
         progress.advance()
         for direction, sign in (("above", 1), ("below", -1)):
-            point = _tipping(rehearsal, view, link, usual, direction, sign)
+            point = _tipping(replayed, view, link, present, direction, sign)
             if point is not None:
                 found.append(point)
     return tuple(found)
 
 
 def _tipping(
-    rehearsal: Rehearsal, view: View, link: tuple[int, int], usual: str, direction: str, sign: int
+    replayed: PolicyReplay, view: View, link: tuple[int, int], present: str, direction: str, sign: int
 ) -> Tipping | None:
     def other(factor: float) -> bool:
-        return answer(rehearsal.ask(scaled(view, link, factor)), view) != usual
+        return in_words(replayed.ask(scaled(view, link, factor)), view) != present
 
     near, far = 1.0, None
     for probe in range(1, PROBES + 1):
@@ -215,12 +214,12 @@ def _tipping(
         return None
     near, far = bisect(other, near, far)
     seen_bps = float(view.forecast.bandwidth_bps[0][link])
-    there = answer(rehearsal.ask(scaled(view, link, far)), view)
+    there = in_words(replayed.ask(scaled(view, link, far)), view)
     return Tipping(link, seen_bps, seen_bps * far, direction, there)
 
 
 def bisect(other: Callable[[float], bool], near: float, far: float) -> tuple[float, float]:
-    """Narrow [near, far], where `other` is false at `near` and true at `far`, to `PRECISION`."""
+    """Narrows [near, far], where `other` is false at `near` and true at `far`, to `PRECISION`."""
     while abs(far / near - 1) > PRECISION:
         middle = float(np.sqrt(near * far))
         near, far = (near, middle) if other(middle) else (middle, far)
@@ -228,21 +227,21 @@ def bisect(other: Callable[[float], bool], near: float, far: float) -> tuple[flo
 
 
 def scaled(view: View, link: tuple[int, int], factor: float) -> View:
-    """The view with one link's bandwidth multiplied, at the present and at every horizon."""
+    """Returns the view with the bandwidth of one link multiplied at every horizon."""
     bandwidth = view.forecast.bandwidth_bps.copy()
     bandwidth[:, link[0], link[1]] *= factor
     return replace(view, forecast=replace(view.forecast, bandwidth_bps=bandwidth))
 
 
-def answer(decision: Decision, view: View) -> str:
-    """A decision in three words: hold, or turn or move to a plan."""
-    asked = runner.action(view.plan, decision.plan)
+def in_words(decision: Decision, view: View) -> str:
+    """Returns a decision in words: hold, or turn or move to a plan."""
+    asked = loop.action(view.plan, decision.plan)
     return "hold" if asked == "hold" else f"{asked} to {decision.plan}"
 
 
 def links_of(estimator: Estimator, *plans: Plan | None) -> list[tuple[int, int]]:
-    """Directed links that an iteration of any of these plans sends over, relays and rings of replicas
-    included, each once, in order."""
+    """Returns the directed links that an iteration of any of these plans uses, with relays and rings of
+    replicas, each once, in order."""
     sent = sum(estimator.wan_bytes(plan) for plan in plans if plan is not None)
     return [(int(i), int(j)) for i, j in np.argwhere(sent)]
 
@@ -251,18 +250,18 @@ def _candidate(candidate: Json) -> Json:
     return {**candidate, "plan": str(plan_from_json(candidate["plan"]))}
 
 
-def _ask(stage: runner.Stage, rehearsal: Rehearsal, view: View) -> Json:
-    """What a baseline would have answered, and how fast an iteration it expects afterwards."""
+def _ask(prepared: runner.PreparedRun, replayed: PolicyReplay, view: View) -> Json:
+    """Returns a baseline's decision on the view and its expected seconds per iteration."""
     try:
-        decision = rehearsal.ask(view)
+        decision = replayed.ask(view)
     except InfeasibleError as error:
         return {"answer": None, "problem": str(error), "reason": None, "iter_s": None}
     plan = decision.plan or view.plan
     return {
-        "answer": answer(decision, view),
+        "answer": in_words(decision, view),
         "problem": None,
         "reason": decision.reason,
-        "iter_s": _iter_s(stage.context.estimator, plan, view),
+        "iter_s": _iter_s(prepared.context.estimator, plan, view),
     }
 
 

@@ -1,4 +1,4 @@
-"""One decision of a logged run: found, and made again alone from what is in the log."""
+"""One decision of a logged run, and its policy rebuilt from the views in the log (event sourcing)."""
 
 import copy
 from collections.abc import Iterable
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.core.errors import InfeasibleError, NotFoundError
+from policy.control.break_even import HISTORY
 from policy.core import registry
-from policy.control.break_even import LOOKED_BACK
 from policy.core.protocol import Context, Decision, Policy
-from replay.run import runner
-from replay.store import run_index as runs
 from replay.log.events import Event
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader
+from replay.run import runner
+from replay.store import run_index
 from replay.store.decision_codec import view_from_json
+from replay.store.run_header import from_payload
 from twin.core.view import View
 
 BASELINES = ("static", "single", "greedy", "mpc")
-"""Asked beside a decision: the named systems take seconds to answer and say less."""
-REMEMBERS = {"mpc": LOOKED_BACK}
-"""Baselines whose answer depends on earlier views, and on how many at most; the others look at one alone."""
+"""Compared with a decision; the re-implemented planners are left out, since they take seconds."""
+MEMORY = {"mpc": HISTORY}
+"""Earlier views on which a baseline's decision depends, at most; the others depend on one view alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class LoggedDecision:
     """Decision `number` of a run with everything around it."""
 
     run_id: str
@@ -36,12 +36,12 @@ class Recorded:
 
     @property
     def view(self) -> View:
-        """What was seen."""
+        """The view of this decision."""
         return self.views[-1]
 
 
-def find(store: Path, run_id: str, number: int) -> Recorded:
-    """Decision `number` (from 0) of a run.
+def find(store: Path, run_id: str, number: int) -> LoggedDecision:
+    """Finds decision `number` (from 0) of a run.
 
     Raises:
         NotFoundError: the run has no such decision.
@@ -50,7 +50,7 @@ def find(store: Path, run_id: str, number: int) -> Recorded:
     trigger: Event | None = None
     found: Event | None = None
     after: list[Event] = []
-    for event in RunReader(runs.folder(store, run_id)).events():
+    for event in RunReader(run_index.folder(store, run_id)).events():
         if found is not None:
             if event.type == "decided":
                 break
@@ -65,50 +65,50 @@ def find(store: Path, run_id: str, number: int) -> Recorded:
         last = f"its last one is {len(seen) - 1}" if seen else "it made none"
         raise NotFoundError(f"{run_id}: no decision {number}; {last}")
     views = tuple(view for job, view in seen if job == found.job)
-    return Recorded(run_id, found, trigger, views, tuple(after))
+    return LoggedDecision(run_id, found, trigger, views, tuple(after))
 
 
-def stage_of(store: Path, run_id: str) -> runner.Stage:
-    """The stage of a logged run, as the present code makes it."""
-    reader = RunReader(runs.folder(store, run_id))
-    return runner.restage(store, from_payload(reader.header()), ())[0]
+def prepared_run(store: Path, run_id: str) -> runner.PreparedRun:
+    """Prepares a logged run again, with the present code."""
+    reader = RunReader(run_index.folder(store, run_id))
+    return runner.prepare_rerun(store, from_payload(reader.header()), ())[0]
 
 
-class Rehearsal:
-    """A policy brought to the state in which it made a decision, by showing it every view before that one.
+class PolicyReplay:
+    """A policy in the state in which it made a decision, rebuilt by calling it with every earlier view.
 
-    `ask` can be called again and again: each time a copy answers, so that no answer changes the next.
+    `ask` may be called any number of times: a copy of the policy decides, so that no call changes the next.
     """
 
     def __init__(self, policy: Policy, context: Context, earlier: Iterable[View]) -> None:
         policy.reset(context)
         for view in earlier:
-            with suppress(InfeasibleError):  # who found no plan has still seen the view
+            with suppress(InfeasibleError):  # its state has taken in the view all the same
                 policy.decide(view)
         self._policy = policy
         self._context = context
 
     def ask(self, view: View) -> Decision:
-        """The answer to `view` in this state."""
+        """Returns the decision on `view` in this state."""
         # Cost models hold no state and may be large: all copies share them.
         shared = {id(self._context.estimator): self._context.estimator}
         return copy.deepcopy(self._policy, shared).decide(view)
 
 
-def again(stage: runner.Stage, recorded: Recorded) -> Rehearsal:
-    """The run's own policy just before the recorded decision."""
-    context = runner.context_of(stage.header, stage.setup, recorded.event.job)
-    return Rehearsal(stage.policy, context, recorded.views[:-1])
+def policy_replay(prepared: runner.PreparedRun, recorded: LoggedDecision) -> PolicyReplay:
+    """Rebuilds the run's own policy just before the recorded decision."""
+    context = runner.context_of(prepared.header, prepared.setup, recorded.event.job)
+    return PolicyReplay(prepared.policy, context, recorded.views[:-1])
 
 
-def baselines(stage: runner.Stage, recorded: Recorded) -> dict[str, Rehearsal]:
-    """The plain baselines: what each would do now, had it watched the run so far."""
-    context = runner.context_of(stage.header, stage.setup, recorded.event.job)
+def baselines(prepared: runner.PreparedRun, recorded: LoggedDecision) -> dict[str, PolicyReplay]:
+    """Rebuilds the baselines as if each had seen the run up to the recorded decision."""
+    context = runner.context_of(prepared.header, prepared.setup, recorded.event.job)
     earlier = recorded.views[:-1]
     return {
-        name: Rehearsal(
-            registry.create(name), context, earlier[max(len(earlier) - REMEMBERS.get(name, 0), 0) :]
+        name: PolicyReplay(
+            registry.create(name), context, earlier[max(len(earlier) - MEMORY.get(name, 0), 0) :]
         )
         for name in BASELINES
-        if name != stage.header.policy
+        if name != prepared.header.policy
     }

@@ -1,4 +1,4 @@
-"""A logged run computed again: equal in every byte, or where it first is not."""
+"""Re-execution of a logged run: equal in every byte, or the first event that differs."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -8,19 +8,19 @@ from typing import Any
 
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import to_ns
-from replay.run import runner
-from replay.store import run_index as runs
 from replay.log.events import Event
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader
+from replay.run import runner
+from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
+from replay.store.run_header import from_payload
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A logged run computed again and compared event by event."""
+    """Result of a re-execution, compared event by event."""
 
     run_id: str
     compared: int  # events that agree
@@ -30,7 +30,7 @@ class Rerun:
 
     @property
     def equal(self) -> bool:
-        """Every event agrees in every byte that its digest is made of."""
+        """True if every event agrees in every byte under the digest."""
         return self.seq is None
 
     def to_json(self) -> Json:
@@ -45,15 +45,17 @@ class Rerun:
         }
 
 
-def again(store: Path, run_id: str, *, until_s: float | None = None, progress: Progress = SILENT) -> Rerun:
-    """Compute a logged run again and compare every event with the log, up to `until_s` of simulated time.
+def recompute(
+    store: Path, run_id: str, *, until_s: float | None = None, progress: Progress = SILENT
+) -> Rerun:
+    """Recomputes a logged run and compares every event with the log, up to `until_s` of simulated time.
 
     Raises:
         NotFoundError: no such run, or its data set or checkpoint has left the store.
         DamageError: the log itself is damaged.
     """
-    reader = RunReader(runs.folder(store, run_id))
-    stage, differences = runner.restage(store, from_payload(reader.header()), reader.events())
+    reader = RunReader(run_index.folder(store, run_id))
+    prepared, differences = runner.prepare_rerun(store, from_payload(reader.header()), reader.events())
     last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
     compare = Compare(run_id, reader.events(), until=last, partial=not reader.finished)
     notes = [f"computed again although {difference}" for difference in differences]
@@ -61,14 +63,14 @@ def again(store: Path, run_id: str, *, until_s: float | None = None, progress: P
         notes.append("the run is not finished; what is stored was compared")
     try:
         with suppress(Reached):
-            runner.play(stage, compare, progress)
+            runner.simulate(prepared, compare, progress)
     except DivergenceError as error:
         return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
     return Rerun(run_id, compare.compared, None, None, tuple(notes))
 
 
 def last_event(events: Iterable[Event], until_ns: int) -> int:
-    """Number of the last event up to `until_ns`."""
+    """Returns the number of the last event up to `until_ns`."""
     last = 0
     for event in events:
         if event.sim_ns > until_ns:

@@ -1,8 +1,8 @@
-"""Signs the chain head of a run with an Ed25519 key, so that others can check who vouches for it.
+"""Signatures of runs: the chain head of a run, signed with an Ed25519 key.
 
-A signature is a small JSON file in `<store>/signatures`, beside the runs and not inside them. It names the
-run, its head, its digest and how many events it has; what it proves is checked with the public key and the
-files of the run: the head that was signed must be a link of the chain.
+A signature is a small JSON file in `<store>/signatures`, outside the runs. It names the run, its head, its
+digest and its number of events. It is checked with the public key and the files of the run: the signed head
+must be a link of the chain.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.core import durable
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
-from replay.store import run_index as runs
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
+from replay.store import run_index
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,7 +26,7 @@ MAKE_KEY = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in ke
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who vouches for what: the claim, the signer's public key and the signature over the claim (hex)."""
+    """A signed claim about a run, the signer's public key and the signature over the claim (hex)."""
 
     run: str
     chain_head: str
@@ -36,12 +36,12 @@ class Signature:
     signature: str
 
     def claim(self) -> bytes:
-        """The bytes that are signed."""
+        """Returns the bytes that are signed."""
         fields = {"schema": SCHEMA, "run": self.run, "chain_head": self.chain_head}
         return canonical({**fields, "digest": self.digest, "events": self.events}).encode()
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the file."""
+        """Returns the object in the file."""
         return {
             **json.loads(self.claim()),
             "public_key": self.public_key,
@@ -50,18 +50,18 @@ class Signature:
 
 
 def path_of(store: Path, run_id: str) -> Path:
-    """Where the signature of a run is kept."""
+    """Returns the file of the signature of a run."""
     return store / FOLDER / f"{run_id}.json"
 
 
 def sign(store: Path, run_id: str, key: Path) -> Signature:
-    """Sign the head of a run as it is stored now; the caller has audited it. An older signature is replaced.
+    """Signs the head of a run as stored now, which the caller has audited; replaces an older signature.
 
     Raises:
         NotFoundError: no such run or key. InputError: the file holds no Ed25519 private key.
         UsageError: `cryptography` is not installed.
     """
-    reader = RunReader(runs.folder(store, run_id))
+    reader = RunReader(run_index.folder(store, run_id))
     found = reader.contents()
     private = _private(key)
     claim = Signature(run_id, found.head, found.chain[-1].stream, found.end, "", "").claim()
@@ -72,9 +72,9 @@ def sign(store: Path, run_id: str, key: Path) -> Signature:
 
 
 def verified(store: Path, run_id: str, key: Path) -> Signature:
-    """The signature of a run, made with the key whose public half is in the file `key` and not changed since.
+    """Returns the signature of a run after checking it with the public key in the file `key`.
 
-    That the run is the one that was signed is for the audit: its chain must hold `chain_head`.
+    The audit then checks that the chain of the run holds `chain_head`.
 
     Raises:
         NotFoundError: there is no signature or no key. InputError: the file holds no Ed25519 public key.

@@ -1,1 +1,6 @@
-"""replay/bench: say what comes in, what goes out, where to start reading."""
+"""Benchmarks: policies x scenarios x seeds, paired in the same worlds.
+
+In come the names of policies and `bench_world.BenchWorld`s; each cell is a run of the store. Out come
+`result.Bench` (means, paired intervals, regret to the bound, fronts, load stability), its events
+(`result_events`) and SVG plots (`plots`). `comparison` is the table of one world. Start at `bench.py`.
+"""

@@ -1,4 +1,4 @@
-"""Policies x scenarios x seeds, paired in the same worlds, in parallel; see `replay.bench_result`."""
+"""Runs policies x scenarios x seeds, paired in the same worlds, in parallel; the result is `result.Bench`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -6,26 +6,26 @@ from pathlib import Path
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
-from policy.core import registry
 from policy.bound.bound import PRICED, Bound
-from replay.bench import fronts as bench_front
-from replay.bench.fronts import Front, Grid
-from replay.bench.load import loaded, next_jobs
-from replay.bench.result import Bench, Chapter, Played
-from replay.bench.cells import Cell, Outcome, best, fixed, logged, play
-from replay.bench.bench_world import World
+from policy.core import registry
+from replay.bench import fronts
+from replay.bench.cells import Cell, RunOutcome, fixed_plan_values, outcome_of_run, run_cell, world_bound
 from replay.bench.comparison import Comparison
-from replay.bench.worker_pool import Crew, cores
-from replay.run.scenario_overrides import noisy
+from replay.bench.fronts import Front, Grid
+from replay.bench.load import next_jobs, scenario_at_load
+from replay.bench.result import Bench, ScenarioResult, WorldResult
+from replay.bench.worker_pool import WorkerPool, cores
+from replay.bench.world import BenchWorld
 from replay.metrics.pareto import Values
-from twin.settings.disturbances import Noise
+from replay.run.scenario_overrides import noisy
 from twin.scenario.prepare import Scenario
+from twin.settings.disturbances import Noise
 
 
 def bench(
     store: Path,
     policies: Sequence[str],
-    worlds: Sequence[World],
+    worlds: Sequence[BenchWorld],
     *,
     seeds: int = 1,
     noises: Sequence[Noise] = (),
@@ -37,62 +37,62 @@ def bench(
     jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> Bench:
-    """Run every policy in every world, one a scenario, and again with the next `seeds` - 1 seeds.
+    """Runs every policy in every world, one world a scenario, with its seed and the next `seeds` - 1 seeds.
 
-    A seed changes the noise of the telemetry, where a scenario perturbs its links, the links, and where jobs
-    arrive as in a trace, which of them. `noises` are levels of added noise, for scenarios that have none of
-    their own, `loads` how many times as fast jobs come. Policies that follow weights also run with those of
-    `pareto`, such as `bench_front.grid()`. For bounds spaces of up to `priced` plans are priced. A finished
-    run of the store with the same header (so of the same code) is used again.
+    A seed changes the noise of the telemetry; it also changes the links where the scenario perturbs them,
+    and the jobs where they are drawn from a trace. `noises` are levels of added noise, for scenarios that
+    have none of their own; `loads` are factors on the arrival rate of jobs. Policies that follow weights also
+    run with those of `pareto`, such as `fronts.grid()`. For bounds, plan spaces of up to `priced` plans are
+    enumerated. A finished run of the store with the same header, and so of the same code, is not run again.
 
     Raises:
-        UsageError: an unknown policy, no seed, something named twice, or a load without jobs that arrive.
+        UsageError: an unknown policy, no seed, something named twice, or a load for jobs that do not arrive.
     """
     scenarios = [world.scenario for world in worlds]
     _check(policies, scenarios, seeds)
-    crew = Crew(store, cores() if jobs is None else jobs, progress)
-    every = [one for world in worlds for one in _multiplied(world, seeds, noises, loads)]
-    cells = [Cell(world, policy, checkpoint) for world in every for policy in policies]
-    grid = bench_front.cells(every, policies, checkpoint, pareto)
-    found = crew.each(play, [*cells, *grid], "runs")
+    pool = WorkerPool(store, cores() if jobs is None else jobs, progress)
+    variants = [one for world in worlds for one in _variants(world, seeds, noises, loads)]
+    cells = [Cell(world, policy, checkpoint) for world in variants for policy in policies]
+    grid = fronts.cells(variants, policies, checkpoint, pareto)
+    found = pool.each(run_cell, [*cells, *grid], "runs")
     width = len(policies)
-    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(every))]
-    chapters = assembled(crew, policies, every, outcomes, with_bound=with_bound, priced=priced)
+    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(variants))]
+    results = assemble_results(pool, policies, variants, outcomes, with_bound=with_bound, priced=priced)
     if pareto:
         weighted = list(zip(grid, found[len(cells) :], strict=True))
-        chapters = tuple(
-            replace(chapter, front=_front(crew, chapter, weighted, pareto)) for chapter in chapters
-        )
-    return Bench(tuple(policies), seeds, worlds[0].window, chapters, _notes(scenarios, noises))
+        results = tuple(replace(one, front=_front(pool, one, weighted, pareto)) for one in results)
+    return Bench(tuple(policies), seeds, worlds[0].window, results, _notes(scenarios, noises))
 
 
-def assembled(
-    crew: Crew,
+def assemble_results(
+    pool: WorkerPool,
     policies: Sequence[str],
-    worlds: Sequence[World],
-    outcomes: Sequence[tuple[Outcome, ...]],
+    worlds: Sequence[BenchWorld],
+    outcomes: Sequence[tuple[RunOutcome, ...]],
     *,
     with_bound: bool = True,
     priced: int = PRICED,
-) -> tuple[Chapter, ...]:
-    """A chapter for each scenario of `worlds`, whose outcomes are in the order of `policies`; the bounds are
-    computed here."""
-    bounds = _bounds(crew, worlds, outcomes, priced) if with_bound else [None] * len(worlds)
-    played = [Played(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
+) -> tuple[ScenarioResult, ...]:
+    """Returns the result of each scenario of `worlds`, with its bounds.
+
+    `outcomes` of a world are in the order of `policies`.
+    """
+    bounds = _bounds(pool, worlds, outcomes, priced) if with_bound else [None] * len(worlds)
+    played = [WorldResult(*entry) for entry in zip(worlds, outcomes, bounds, strict=True)]
     scenarios = {world.scenario.name: world.scenario for world in worlds if world.plain}
-    return tuple(_chapter(s, policies, played) for s in scenarios.values())
+    return tuple(_result(s, policies, played) for s in scenarios.values())
 
 
-def chapter_of(store: Path, world: World, compared: Comparison) -> Chapter:
-    """What was found in one world alone, as a chapter."""
+def of_comparison(store: Path, world: BenchWorld, compared: Comparison) -> ScenarioResult:
+    """Returns the comparison in one world as the result of a scenario."""
     outcomes = tuple(
-        Outcome(None, row.problem)
+        RunOutcome(None, row.problem)
         if row.run_id is None or row.kpis is None
-        else logged(store, row.run_id, row.kpis)
+        else outcome_of_run(store, row.run_id, row.kpis)
         for row in compared.rows
     )
     policies = tuple(row.policy for row in compared.rows)
-    return Chapter(world.scenario, policies, (Played(world, outcomes, compared.bound),), {}, None)
+    return ScenarioResult(world.scenario, policies, (WorldResult(world, outcomes, compared.bound),), {}, None)
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:
@@ -107,37 +107,39 @@ def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -
         raise UsageError(f"--seeds {seeds}: at least one seed is needed")
 
 
-def seeded(world: World, seeds: int) -> list[World]:
-    """The world with this seed and the next ones."""
+def with_seeds(world: BenchWorld, seeds: int) -> list[BenchWorld]:
+    """Returns the world with its seed and the next ones."""
     return [replace(world, seed=world.seed + k, scenario=next_jobs(world.scenario, k)) for k in range(seeds)]
 
 
-def at_load(world: World, load: float) -> World:
-    """The same world with its jobs `load` times as fast."""
-    return replace(world, scenario=loaded(world.scenario, load), load=load)
+def with_load(world: BenchWorld, load: float) -> BenchWorld:
+    """Returns the world with jobs that arrive `load` times as fast."""
+    return replace(world, scenario=scenario_at_load(world.scenario, load), load=load)
 
 
-def _multiplied(world: World, seeds: int, noises: Sequence[Noise], loads: Sequence[float]) -> Iterator[World]:
-    """All seeds of a world as it is, then all seeds under each level of noise and each load."""
-    plain = seeded(world, seeds)
+def _variants(
+    world: BenchWorld, seeds: int, noises: Sequence[Noise], loads: Sequence[float]
+) -> Iterator[BenchWorld]:
+    """Yields all seeds of a world as it is, then all seeds at each load and each level of noise."""
+    plain = with_seeds(world, seeds)
     yield from plain
-    yield from (at_load(one, load) for load in loads if load != 1.0 for one in plain)
+    yield from (with_load(one, load) for load in loads if load != 1.0 for one in plain)
     for noise in noises if world.scenario.perturbation.noise is None else ():
         for one in plain:
             yield replace(one, scenario=noisy(world.scenario, noise), clip=noise.clip)
 
 
 def _bounds(
-    crew: Crew, worlds: Sequence[World], outcomes: Sequence[tuple[Outcome, ...]], priced: int
+    pool: WorkerPool, worlds: Sequence[BenchWorld], outcomes: Sequence[tuple[RunOutcome, ...]], priced: int
 ) -> list[Bound | None]:
-    """The bound of each world, over the plans of all worlds that have the same truth: those share it."""
+    """Returns the bound of each world, over the plans of all worlds with the same links: those share it."""
     groups: dict[tuple[str, str], list[int]] = {}
     for index, (world, row) in enumerate(zip(worlds, outcomes, strict=True)):
         if world.scenario.several_jobs:  # a bound is for one
             continue
-        truth = _truth(row)
-        if truth is not None:
-            groups.setdefault((world.scenario.name, truth), []).append(index)
+        links = _links_of(row)
+        if links is not None:
+            groups.setdefault((world.scenario.name, links), []).append(index)
     questions = [
         (
             worlds[group[0]],
@@ -147,50 +149,55 @@ def _bounds(
         for group in groups.values()
     ]
     found: list[Bound | None] = [None] * len(worlds)
-    answers = crew.each(best, questions, "bounds")
-    for group, bound in zip(groups.values(), answers, strict=True):
+    bounds = pool.each(world_bound, questions, "bounds")
+    for group, bound in zip(groups.values(), bounds, strict=True):
         for index in group:
             found[index] = bound
     return found
 
 
-def _chapter(scenario: Scenario, policies: Sequence[str], played: Sequence[Played]) -> Chapter:
-    """What belongs to one scenario, out of everything."""
+def _result(scenario: Scenario, policies: Sequence[str], played: Sequence[WorldResult]) -> ScenarioResult:
+    """Collects the worlds of one scenario."""
     own = [entry for entry in played if entry.world.scenario.name == scenario.name]
     plain = tuple(entry for entry in own if entry.world.plain)
     noisy = _by_level((entry.world.clip, entry) for entry in own)
     loads = _by_level((entry.world.load, entry) for entry in own)
-    return Chapter(scenario, tuple(policies), plain, noisy, None, loads)
+    return ScenarioResult(scenario, tuple(policies), plain, noisy, None, loads)
 
 
-def _front(crew: Crew, chapter: Chapter, weighted: Sequence[tuple[Cell, Outcome]], asked: Grid) -> Front:
-    """The front of a chapter with the runs of the weights `asked`."""
+def _front(
+    pool: WorkerPool, result: ScenarioResult, weighted: Sequence[tuple[Cell, RunOutcome]], asked: Grid
+) -> Front:
+    """Returns the front of a scenario, with the runs of the weights `asked`."""
     own = [
         (policy, entry.world.seed, outcome)
-        for entry in chapter.worlds
-        for policy, outcome in zip(chapter.policies, entry.outcomes, strict=True)
+        for entry in result.worlds
+        for policy, outcome in zip(result.policies, entry.outcomes, strict=True)
     ]
-    name = chapter.scenario.name
+    name = result.scenario.name
     grid = [(c.policy, c.world.seed, o) for c, o in weighted if c.world.scenario.name == name]
-    return bench_front.front_of([*own, *grid], asked, fixed_plans(crew, chapter.worlds))
+    return fronts.front_of([*own, *grid], asked, fixed_plans(pool, result.worlds))
 
 
-def fixed_plans(crew: Crew, played: Sequence[Played]) -> dict[int, Values | None]:
-    """What fixed plans reach in the world of each seed; worlds with the same truth share it."""
-    truths = {entry.world.seed: _truth(entry.outcomes) for entry in played}
-    first = {_truth(entry.outcomes): entry.world for entry in played if not entry.world.scenario.several_jobs}
-    found = dict(zip(first, crew.each(fixed, list(first.values()), "fixed plans"), strict=True))
-    return {seed: found.get(truth) for seed, truth in truths.items()}
+def fixed_plans(pool: WorkerPool, played: Sequence[WorldResult]) -> dict[int, Values | None]:
+    """Returns the objectives of all fixed plans in the world of each seed; worlds with the same links share
+    them."""
+    links = {entry.world.seed: _links_of(entry.outcomes) for entry in played}
+    first = {
+        _links_of(entry.outcomes): entry.world for entry in played if not entry.world.scenario.several_jobs
+    }
+    found = dict(zip(first, pool.each(fixed_plan_values, list(first.values()), "fixed plans"), strict=True))
+    return {seed: found.get(digest) for seed, digest in links.items()}
 
 
-def _truth(outcomes: Sequence[Outcome]) -> str | None:
-    """Digest of the links of the world in which these ran; None where nobody could."""
+def _links_of(outcomes: Sequence[RunOutcome]) -> str | None:
+    """Returns the digest of the links of the world in which these ran; None where no policy could."""
     return next((outcome.truth for outcome in outcomes if outcome.run_id), None)
 
 
-def _by_level(entries: Iterable[tuple[float | None, Played]]) -> dict[float, tuple[Played, ...]]:
-    """What has a level, by it."""
-    levels: dict[float, tuple[Played, ...]] = {}
+def _by_level(entries: Iterable[tuple[float | None, WorldResult]]) -> dict[float, tuple[WorldResult, ...]]:
+    """Groups worlds by their level; those without one are left out."""
+    levels: dict[float, tuple[WorldResult, ...]] = {}
     for level, entry in entries:
         if level is not None:
             levels[level] = (*levels.get(level, ()), entry)

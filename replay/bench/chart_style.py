@@ -1,4 +1,4 @@
-"""How the plots of a benchmark look: a panel a scenario, a colour and a mark a policy, bars with intervals.
+"""Style of the benchmark plots: a panel a scenario, a colour and a mark a policy, bars with intervals.
 
 Equal benchmarks give equal bytes: no date, no random ids.
 """
@@ -9,27 +9,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replay.bench.result import Chapter
-from replay.metrics.paired_comparison import Verdict
-from replay.metrics.formatting import counted, made_up
+from replay.bench.result import ScenarioResult
+from replay.metrics.formatting import counted, is_synthetic
+from replay.metrics.paired_comparison import PairedDifference
 
-LOOK: Any = {
+RC_PARAMS: Any = {
     "font.size": 9, "svg.hashsalt": "twin", "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True,
-    "text.parse_math": False,  # names of data sets are no formulas
+    "text.parse_math": False,  # "$" in names of data sets starts no formula
 }  # fmt: skip
 WIDTH, HEIGHT, LINE = 3.9, 2.9, 0.19
-"""Inches: of a panel, and of a row of bars beyond those that fit into it."""
+"""Inches of a panel, and of each row of bars beyond `MOST`."""
 LETTERS = 12.5
-"""Of a title, an inch."""
+"""Letters of a title an inch."""
 COLUMNS = 3
 MOST = 12
-"""Bars of a panel: the best."""
+"""Bars of a panel; the best are kept."""
 GREY = "#94a3b8"
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a policy is drawn."""
+    """Colour and mark of a policy."""
 
     colour: str
     mark: str
@@ -48,29 +48,29 @@ _SPARE = (Style("#2b6ca3", "P"), Style("#b83280", "X"), Style("#5a8f29", "<"), S
 
 
 def styles(policies: Sequence[str]) -> dict[str, Style]:
-    """Those of policies that are told apart; where there are too many the rest is grey."""
+    """Returns the styles of policies that have their own; where there are too many, the rest is grey."""
     rest = [policy for policy in policies if policy not in OWN]
-    told = OWN | (dict(zip(rest, _SPARE, strict=False)) if len(rest) <= len(_SPARE) else {})
-    return {policy: told[policy] for policy in policies if policy in told}
+    known = OWN | (dict(zip(rest, _SPARE, strict=False)) if len(rest) <= len(_SPARE) else {})
+    return {policy: known[policy] for policy in policies if policy in known}
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A chapter under the title that its panel has."""
+    """Results of a scenario, and the title of their panel."""
 
     title: str
-    chapter: Chapter
+    result: ScenarioResult
 
     @classmethod
-    def of(cls, chapter: Chapter) -> "Panel":
-        """Under the names of its scenario and data set, with how many seeds there are."""
-        seeds = counted(len(chapter.worlds), "seed")
-        return cls(f"{chapter.scenario.name} on {chapter.dataset}, {seeds}", chapter)
+    def of(cls, result: ScenarioResult) -> "Panel":
+        """Returns a panel named after scenario and data set, with the number of seeds."""
+        seeds = counted(len(result.worlds), "seed")
+        return cls(f"{result.scenario.name} on {result.dataset}, {seeds}", result)
 
     @property
     def heading(self) -> str:
-        """The title, and in a line of its own that links are made up, where they are."""
-        synthetic = made_up(self.chapter.dataset, self.chapter.note)
+        """The title; a second line marks synthetic links."""
+        synthetic = is_synthetic(self.result.dataset, self.result.note)
         return f"{self.title}\nSYNTHETIC links" if synthetic else self.title
 
 
@@ -79,26 +79,28 @@ class Bar:
     """A value with its interval; of a single world both ends are the value."""
 
     name: str
-    value: Verdict
+    value: PairedDifference
     colour: str
 
 
-def figure(panels: Sequence[Panel], title: str, draw: Callable[[Any, Chapter], None], rows: int = 0) -> bytes:
-    """SVG with a panel for each chapter and one legend; `rows` are the most bars that a panel will have."""
+def figure(
+    panels: Sequence[Panel], title: str, draw: Callable[[Any, ScenarioResult], None], rows: int = 0
+) -> bytes:
+    """Returns an SVG with a panel for each scenario and one legend; `rows`: most bars of any panel."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     height = HEIGHT + LINE * max(0, rows - MOST)
-    with mpl.rc_context(LOOK):
+    with mpl.rc_context(RC_PARAMS):
         made = Figure(figsize=(WIDTH * max(columns, 1.5), height * lines + 0.6), layout="constrained")
         axes = made.subplots(lines, columns, squeeze=False)
         for axis in axes.flat[len(panels) :]:
             axis.set_axis_off()
         handles: dict[str, Any] = {}
         for axis, panel in zip(axes.flat, panels, strict=False):
-            draw(axis, panel.chapter)
+            draw(axis, panel.result)
             axis.set_title(panel.heading, fontsize=9)
             if axis.get_legend() is None:
                 handles |= {name: line for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -112,7 +114,7 @@ def figure(panels: Sequence[Panel], title: str, draw: Callable[[Any, Chapter], N
 
 
 def bars(axis: Any, rows: Sequence[Bar], unit: str, digits: int = 1) -> None:
-    """Bars from 0 with their intervals, the first on top, each with its value in figures."""
+    """Draws bars from 0 with their intervals, the first on top, each with its value as text."""
     most = max((abs(row.value.high) for row in rows), default=0.0) or 1.0
     for place, row in enumerate(rows):
         value = row.value
@@ -124,15 +126,15 @@ def bars(axis: Any, rows: Sequence[Bar], unit: str, digits: int = 1) -> None:
     axis.set_xlabel(unit)
 
 
-def whiskers(axis: Any, place: float, value: Verdict, colour: str, mark: str) -> None:
-    """An interval across, with a mark at the mean."""
+def whiskers(axis: Any, place: float, value: PairedDifference, colour: str, mark: str) -> None:
+    """Draws a horizontal interval with a mark at the mean."""
     sides = [[value.mean - value.low], [value.high - value.mean]]
     if value.high > value.low or mark:
         axis.errorbar([value.mean], [place], xerr=sides, fmt=mark, color=colour, capsize=2, lw=1, ms=4)
 
 
 def names(axis: Any, rows: Sequence[Bar]) -> None:
-    """The names of rows beside them, the first on top."""
+    """Labels the rows, the first on top."""
     axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=7)
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.grid(False, axis="y")

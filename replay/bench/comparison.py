@@ -1,34 +1,33 @@
-"""Policies in one world, beside the bound of who knows the future: the table that people look at."""
+"""Compares policies in one world with each other and with the clairvoyant bound."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ingest.core.errors import InfeasibleError, NotFoundError
+from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from policy.bound import bound as clairvoyance
-from policy.core import registry
 from policy.bound.bound import PRICED, Bound, uses_local_sgd
-from replay.store import world_reconstruction as past_world, run_index as runs
-from replay.run import runner
-from replay.bench.bench_world import World
-from replay.log.events import Event, canonical
-from replay.store.run_header import Header, from_payload
-from replay.metrics.kpis import Kpis
+from policy.core import registry
+from replay.bench.world import BenchWorld
+from replay.log.events import Event, Json, canonical
+from replay.log.fold import Fold, fold
 from replay.log.run_log import RunReader
+from replay.metrics.kpis import Kpis
+from replay.run import runner
+from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import plan_from_json
+from replay.store.run_header import Header, from_payload
 from twin.core.plan import Plan
-from twin.scenario.prepare import Setup
-from twin.settings.scenario_file import Weights
+from twin.scenario.prepare import PreparedScenario
+from twin.settings.scenario_file import ObjectiveWeights
 
-Json = dict[str, Any]
 DEFAULT_POLICIES = ("static", "single", "greedy", "mpc", "hippo")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One policy's outcome. Ratios are shares (0.25 = 25 %); None where there is nothing to compare with."""
 
     policy: str
@@ -41,7 +40,7 @@ class Row:
     regret_static: float | None = None  # the same against the best fixed plan in hindsight; may be negative
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         return {
             "policy": self.policy,
             "run": self.run_id,
@@ -56,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows of one world, and the bound above them."""
+    """All policies of one world, and their bound."""
 
     scenario: str
     dataset: str
@@ -64,12 +63,12 @@ class Comparison:
     seed: int
     wall_s: float
     note: str
-    weights: Weights
-    rows: tuple[Row, ...]
+    weights: ObjectiveWeights
+    rows: tuple[ComparisonRow, ...]
     bound: Bound | None
 
     def to_json(self) -> Json:
-        """The object of `twin bench --json`."""
+        """Returns the object of `twin bench --json` for one world."""
         return {
             "schema": "twin.compare/1",
             "scenario": self.scenario,
@@ -85,7 +84,7 @@ class Comparison:
 
 
 def bound_to_json(bound: Bound, wall_s: float) -> Json:
-    """The bound in the words of the rows."""
+    """Returns the bound with the field names of the rows."""
     return {
         "tokens": bound.tokens,
         "synchronous_tokens": bound.synchronous_tokens,
@@ -106,45 +105,45 @@ def bound_to_json(bound: Bound, wall_s: float) -> Json:
 def compare(
     store: Path,
     policies: Sequence[str],
-    world: World,
+    world: BenchWorld,
     *,
     checkpoint: str | None = None,
     with_bound: bool = True,
     priced: int = PRICED,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Run every policy in the same world, each as a run of the store, with the clairvoyant bound beside them;
-    spaces of up to `priced` plans are priced for it.
+    """Runs every policy in the same world, each as a run of the store, and computes the clairvoyant bound.
 
-    A policy that cannot place the model, or has no checkpoint, is a row with the reason.
+    Plan spaces of up to `priced` plans are enumerated for it. A policy that cannot place the model, or has no
+    checkpoint, gets a row with the reason.
     """
     setup = world.prepare(store)
     rows = []
     for policy in policies:
         try:
             done = world.run(store, policy, checkpoint, progress=progress)
-            rows.append(Row(policy, done.run_id, None, done.kpis))
+            rows.append(ComparisonRow(policy, done.run_id, None, done.kpis))
         except (InfeasibleError, NotFoundError) as error:
-            rows.append(Row(policy, None, str(error), None))
-    return of_rows(store, setup, rows, with_bound=with_bound, priced=priced, progress=progress)
+            rows.append(ComparisonRow(policy, None, str(error), None))
+    return relate_to_bound(store, setup, rows, with_bound=with_bound, priced=priced, progress=progress)
 
 
-def of_rows(
+def relate_to_bound(
     store: Path,
-    setup: Setup,
-    rows: Sequence[Row],
+    setup: PreparedScenario,
+    rows: Sequence[ComparisonRow],
     *,
     with_bound: bool = True,
     priced: int = PRICED,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Put finished runs of one world into relation with each other and with the bound."""
-    logged = [row.run_id for row in rows if row.run_id is not None]
+    """Relates finished runs of one world to each other and to the bound."""
+    run_ids = [row.run_id for row in rows if row.run_id is not None]
     bound = None
     several = setup.scenario.several_jobs
-    if with_bound and logged and not several:
+    if with_bound and run_ids and not several:
         progress.start(None, "clairvoyant bound")
-        bound = best_possible(store, setup, logged, priced, progress)
+        bound = bound_of_runs(store, setup, run_ids, priced, progress)
     by_policy = {row.policy: row.kpis for row in rows}
     related = tuple(_related(store, row, by_policy, bound) for row in rows)
     return Comparison(
@@ -160,27 +159,49 @@ def of_rows(
     )
 
 
-def beside(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparison:
-    """The finished runs of the store in the same world as `run_id`, the newest of each policy, and the bound.
+def stored_runs_of_world(store: Path, run_id: str, *, progress: Progress = SILENT) -> Comparison:
+    """Compares the finished runs of the store in the world of `run_id`, the newest of each policy.
 
     Raises:
         NotFoundError: no such run, or its data set has left the lake. DamageError: its log is damaged.
     """
     header = header_of(store, run_id)
     newest: dict[str, str] = {}
-    for other in runs.by_start(store, runs.all_ids(store)):
-        if RunReader(runs.folder(store, other)).finished and _same_world(header_of(store, other), header):
+    for other in run_index.by_start(store, run_index.all_ids(store)):
+        if RunReader(run_index.folder(store, other)).finished and _same_world(
+            header_of(store, other), header
+        ):
             newest[header_of(store, other).policy] = other
     newest[header.policy] = run_id
-    played = [(policy, newest[policy]) for policy in registry.names() if policy in newest]
-    rows = [Row(policy, run, None, runner.result(store, run).kpis) for policy, run in played]
-    setup = past_world.prepare(store, header)
-    return of_rows(store, setup, rows, progress=progress)
+    runs = [(policy, newest[policy]) for policy in registry.names() if policy in newest]
+    rows = [ComparisonRow(policy, run, None, runner.result(store, run).kpis) for policy, run in runs]
+    setup = world_reconstruction.prepare(store, header)
+    return relate_to_bound(store, setup, rows, progress=progress)
+
+
+def of_runs(store: Path, run_ids: Sequence[str], *, with_bound: bool = True) -> Comparison:
+    """Compares finished runs of one world and the bound; rows in the order of `run_ids`.
+
+    Raises:
+        UsageError: the runs are of different worlds. NotFoundError: one is not finished.
+    """
+    header = header_of(store, run_ids[0])
+    for other in run_ids[1:]:
+        if not _same_world(header_of(store, other), header):
+            raise UsageError(
+                f"{other} ran in another world than {run_ids[0]}: scenario, data set, window, seed and engine"
+                " must be equal"
+            )
+    rows = [
+        ComparisonRow(header_of(store, run).policy, run, None, runner.result(store, run).kpis)
+        for run in run_ids
+    ]
+    return relate_to_bound(store, world_reconstruction.prepare(store, header), rows, with_bound=with_bound)
 
 
 def header_of(store: Path, run_id: str) -> Header:
-    """The header of a logged run."""
-    return from_payload(RunReader(runs.folder(store, run_id)).header())
+    """Returns the header of a logged run."""
+    return from_payload(RunReader(run_index.folder(store, run_id)).header())
 
 
 def _same_world(one: Header, other: Header) -> bool:
@@ -189,44 +210,50 @@ def _same_world(one: Header, other: Header) -> bool:
     return canonical(one.world) == canonical(other.world) and one.engine == other.engine
 
 
-class Used:
-    """The plans that runs used and the times at which they decided, from their events."""
+class UsedPlans(Fold):
+    """Plans that runs used and times of their decisions, from their events."""
 
     def __init__(self) -> None:
         self.times: set[int] = {0}
         self.plans: dict[Plan, None] = {}  # ordered and distinct
 
     def watched(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The same events, taken note of."""
+        """Yields the same events, after adding each."""
         for event in events:
-            if event.type == "decided":
-                self.times.add(event.sim_ns)
-            elif event.type == "plan_applied":
-                plan = plan_from_json(event.payload["plan"])
-                assert plan is not None
-                self.plans[plan] = None
+            self.add(event)
             yield event
+
+    def _on_decided(self, event: Event, _: Json) -> None:
+        self.times.add(event.sim_ns)
+
+    def _on_plan_applied(self, _: Event, applied: Json) -> None:
+        plan = plan_from_json(applied["plan"])
+        assert plan is not None
+        self.plans[plan] = None
 
     @property
     def local_sgd(self) -> bool:
-        """Whether any plan is one of local SGD."""
+        """True if any plan trains by local SGD."""
         return any(uses_local_sgd(plan) for plan in self.plans)
 
     @classmethod
-    def of(cls, store: Path, logged: Sequence[str]) -> "Used":
-        """Of the runs that are named."""
+    def of(cls, store: Path, run_ids: Sequence[str]) -> "UsedPlans":
+        """Returns the plans and times of these runs."""
         used = cls()
-        for run_id in logged:
-            for _ in used.watched(RunReader(runs.folder(store, run_id)).events()):
-                pass
+        for run_id in run_ids:
+            fold(RunReader(run_index.folder(store, run_id)).events(), used)
         return used
 
 
-def best_possible(
-    store: Path, setup: Setup, logged: Sequence[str], priced: int = PRICED, progress: Progress = SILENT
+def bound_of_runs(
+    store: Path,
+    setup: PreparedScenario,
+    run_ids: Sequence[str],
+    priced: int = PRICED,
+    progress: Progress = SILENT,
 ) -> Bound:
-    """The clairvoyant bound over the times at which any of these runs decided and the plans that any used."""
-    used, moving = Used.of(store, logged), setup.scenario.moving
+    """Returns the clairvoyant bound over the decision times and the plans of these runs."""
+    used, moving = UsedPlans.of(store, run_ids), setup.scenario.moving
     return clairvoyance.clairvoyant(
         setup.estimator(),
         setup.wan,
@@ -239,10 +266,12 @@ def best_possible(
     )
 
 
-def _related(store: Path, row: Row, by_policy: dict[str, Kpis | None], bound: Bound | None) -> Row:
+def _related(
+    store: Path, row: ComparisonRow, by_policy: dict[str, Kpis | None], bound: Bound | None
+) -> ComparisonRow:
     if row.kpis is None or row.run_id is None:
         return row
-    local = bound is not None and Used.of(store, [row.run_id]).local_sgd
+    local = bound is not None and UsedPlans.of(store, [row.run_id]).local_sgd
     return replace(
         row,
         reduction_vs_static=_reduction(row.kpis, by_policy.get("static")),

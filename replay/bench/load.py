@@ -1,35 +1,32 @@
-"""Load: the same jobs at another pace, other jobs with each seed, and how steadily they train."""
+"""Load: the same jobs at another arrival rate, other jobs with each seed, and the load stability."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ingest.core.errors import UsageError
-from replay.metrics.paired_comparison import Verdict, student
 from replay.metrics.kpis import Kpis
+from replay.metrics.paired_comparison import PairedDifference, student
 from twin.scenario.prepare import Scenario
-
-if TYPE_CHECKING:
-    from replay.bench.result import Chapter
 
 Json = dict[str, Any]
 
 
 def next_jobs(scenario: Scenario, number: int) -> Scenario:
-    """The same scenario with the jobs `number` draws later in the trace, if it takes them from one."""
+    """Returns the scenario with the jobs `number` draws later in the trace, if it draws them from one."""
     if scenario.arrivals is None:
         return scenario
     skip = scenario.arrivals.skip + number * scenario.arrivals.count
     return scenario.model_copy(update={"arrivals": scenario.arrivals.model_copy(update={"skip": skip})})
 
 
-def loaded(scenario: Scenario, load: float) -> Scenario:
-    """The same jobs, submitted `load` times as fast.
+def scenario_at_load(scenario: Scenario, load: float) -> Scenario:
+    """Returns the scenario with the same jobs, submitted `load` times as fast.
 
     Raises:
-        UsageError: its jobs arrive as the trace has them, or there is one alone.
+        UsageError: its jobs arrive at the times of the trace, or there is only one.
     """
     if scenario.jobs:
         jobs = tuple(job.model_copy(update={"submit_s": job.submit_s / load}) for job in scenario.jobs)
@@ -44,37 +41,26 @@ def loaded(scenario: Scenario, load: float) -> Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Steadiness:
-    """How one policy keeps jobs training at one load: figures over worlds, shares of 1."""
+class LoadStability:
+    """Load stability of one policy at one load, over worlds; shares of 1."""
 
     policy: str
     load: float
     worlds: int
-    stability: Verdict  # of spec 6.2, with its interval over worlds
+    stability: PairedDifference  # `Kpis.load_stability`, with its interval over worlds
     worst: float
-    queued: float  # of the time of jobs, before their first GPUs
+    queued: float  # of the jobs' time, before their first GPUs
     utilisation_owned: float  # of all GPUs
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         return asdict(self)
 
 
-def steadiness(chapter: "Chapter") -> list[Steadiness]:
-    """A row a load and policy that ran, the lightest load first; none where the load was not varied."""
-    if not chapter.loads:
-        return []
-    return [
-        _steady(policy, load, kpis)
-        for load, played in sorted({1.0: chapter.worlds, **chapter.loads}.items())
-        for policy in chapter.policies
-        if (kpis := [outcome.kpis for outcome in chapter.of(policy, played) if outcome.kpis])
-    ]
-
-
-def _steady(policy: str, load: float, kpis: Sequence[Kpis]) -> Steadiness:
+def load_stability(policy: str, load: float, kpis: Sequence[Kpis]) -> LoadStability:
+    """Aggregates the key figures of one policy at one load, one `Kpis` a world."""
     values = np.array([k.load_stability for k in kpis])
-    return Steadiness(
+    return LoadStability(
         policy,
         load,
         len(kpis),

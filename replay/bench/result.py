@@ -1,4 +1,4 @@
-"""What a benchmark found: worlds, chapters, the tally; every figure derived from the outcomes of runs."""
+"""Results of a benchmark by world, scenario and in all; every figure is derived from the outcomes of runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,34 +7,34 @@ from typing import Any
 import numpy as np
 
 from policy.bound.bound import Bound
-from replay.bench.fronts import Front
-from replay.bench.load import steadiness
-from replay.bench.cells import Outcome
-from replay.bench.paired_statistics import Versus, average, interquartile, time_per_token, tokens, versus
-from replay.bench.bench_world import World
+from replay.bench.cells import RunOutcome
 from replay.bench.comparison import bound_to_json
+from replay.bench.fronts import Front
+from replay.bench.load import LoadStability, load_stability
+from replay.bench.paired_statistics import Versus, average, interquartile, time_per_token, tokens, versus
+from replay.bench.world import BenchWorld
 from twin.scenario.prepare import Scenario, Window
 
 Json = dict[str, Any]
 BASES = ("mpc", "static")
-"""Whom everybody is compared with, where they took part."""
+"""Policies that all others are compared with, where they ran."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class WorldResult:
     """One world with the outcomes of all policies (in their order) and the bound."""
 
-    world: World
-    outcomes: tuple[Outcome, ...]
+    world: BenchWorld
+    outcomes: tuple[RunOutcome, ...]
     bound: Bound | None
 
     @property
     def wall_s(self) -> float:
-        """Seconds of the window; of a world in which somebody ran."""
+        """Seconds of the window, from any run in this world."""
         return next(outcome.kpis.wall_s for outcome in self.outcomes if outcome.kpis)
 
     def to_json(self, policies: Sequence[str]) -> Json:
-        """Seed, level of noise, the bound, and a row a policy."""
+        """Returns seed, level of noise, the bound, and a row a policy."""
         return {
             "seed": self.world.seed,
             "clip": self.world.clip,
@@ -54,40 +54,40 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """Everything about one scenario; `worlds` are the plain ones, a seed each."""
+class ScenarioResult:
+    """Results of one scenario; `worlds` are those without added noise or load, one a seed."""
 
     scenario: Scenario
     policies: tuple[str, ...]
-    worlds: tuple[Played, ...]
-    noisy: dict[float, tuple[Played, ...]]  # by level; each seed is one of `worlds`
+    worlds: tuple[WorldResult, ...]
+    noisy: dict[float, tuple[WorldResult, ...]]  # by level of noise, for seeds of `worlds`
     front: Front | None
-    loads: dict[float, tuple[Played, ...]] = field(default_factory=dict)  # by load, as `noisy`
+    loads: dict[float, tuple[WorldResult, ...]] = field(default_factory=dict)  # by load, as `noisy`
 
     @property
     def dataset(self) -> str:
-        """What the links were made from."""
+        """Data set of the links; "-" where nothing ran."""
         return next((o.dataset for played in self.worlds for o in played.outcomes if o.dataset), "-")
 
     @property
     def note(self) -> str:
-        """How measurements became links; the first seed's."""
+        """Modelling steps from measurements to links, of the first seed."""
         return next((o.note for played in self.worlds for o in played.outcomes if o.note), "")
 
-    def of(self, policy: str, worlds: Sequence[Played] | None = None) -> list[Outcome]:
-        """The outcomes of one policy, a world each."""
+    def of(self, policy: str, worlds: Sequence[WorldResult] | None = None) -> list[RunOutcome]:
+        """Returns the outcomes of one policy, a world each."""
         index = self.policies.index(policy)
         return [played.outcomes[index] for played in (self.worlds if worlds is None else worlds)]
 
-    def standing(self, policy: str) -> Json:
-        """Mean figures of a policy over its worlds, and how it compares."""
+    def policy_summary(self, policy: str) -> Json:
+        """Returns mean figures of a policy over its worlds, and its comparison with each base."""
         outcomes = self.of(policy)
         ran = [(o, o.kpis) for o in outcomes if o.kpis is not None]
         times = [time_per_token(o) for o, _ in ran]
         middle = average(times) and float(interquartile(np.array(times)))
         regrets = [regret(o, played.bound) for o, played in zip(outcomes, self.worlds, strict=True) if o.kpis]
         slowest = [k.decision_p99_s for _, k in ran if k.decision_p99_s is not None]
-        heard = [k.coordination_max_s for _, k in ran if k.coordination_max_s is not None]
+        coordination = [k.coordination_max_s for _, k in ran if k.coordination_max_s is not None]
         return {
             "policy": policy,
             "worlds": len(ran),
@@ -102,14 +102,14 @@ class Chapter:
             "load_stability": min((k.load_stability for _, k in ran), default=None),
             "fallbacks": sum(k.fallbacks for _, k in ran),
             "decision_p99_s": max(slowest, default=None),
-            "coordination_max_s": max(heard, default=None),
+            "coordination_max_s": max(coordination, default=None),
             "regret": average(regrets),
             "versus": [v.to_json() for v in self.versus(policy)],
         }
 
     def limits(self) -> dict[str, float | None]:
-        """Seconds per token, means over the worlds that have a bound: of the bound, of its best plan that is
-        never left, of what is proven over a whole space, where it is, and of all GPUs that always compute."""
+        """Returns mean seconds per token over the worlds that have a bound: of the bound, of the best fixed
+        plan, of the ceiling proven over a plan space (None where none was), and of GPUs that never wait."""
         known = [(p.bound, p.wall_s) for p in self.worlds if p.bound is not None]
         return {
             "bound": average([wall / b.tokens for b, wall in known if b.tokens]),
@@ -119,7 +119,7 @@ class Chapter:
         }
 
     def versus(self, policy: str) -> Iterator[Versus]:
-        """Against each base that took part and is another policy."""
+        """Compares a policy with each base that ran and is another policy."""
         for base in BASES:
             if base in self.policies and base != policy:
                 found = self.against(policy, base)
@@ -127,18 +127,16 @@ class Chapter:
                     yield found
 
     def against(self, policy: str, base: str) -> Versus | None:
-        """One policy against another in the worlds that both ran in; None without one."""
+        """Compares two policies in the worlds where both ran; None without one."""
         return versus(base, self.of(policy), self.of(base))
 
     def robustness(self) -> list[Json]:
-        """Time per token under each level of noise, relative to the same policy and seed without it.
-
-        The bound, of all seeds that have one, comes last. `median` and `worst` are over seeds.
-        """
+        """Returns the share of time per token lost to each level of noise, against the same policy and seed
+        without it: `median` and `worst` over seeds. A row of the bound follows the policies."""
         rows = []
-        calm = {played.world.seed: played for played in self.worlds}
+        plain = {played.world.seed: played for played in self.worlds}
         for level, noised in self.noisy.items():
-            same = [calm[played.world.seed] for played in noised]
+            same = [plain[played.world.seed] for played in noised]
             for policy in self.policies:
                 pairs = zip(self.of(policy, same), self.of(policy, noised), strict=True)
                 ratios = [
@@ -153,17 +151,29 @@ class Chapter:
             )
         return rows
 
+    def under_load(self) -> list[LoadStability]:
+        """Returns a row for each load and policy that ran, lightest load first; none if the load was not
+        varied."""
+        if not self.loads:
+            return []
+        return [
+            load_stability(policy, load, kpis)
+            for load, worlds in sorted({1.0: self.worlds, **self.loads}.items())
+            for policy in self.policies
+            if (kpis := [outcome.kpis for outcome in self.of(policy, worlds) if outcome.kpis])
+        ]
+
     def to_json(self) -> Json:
-        """Standings first, then what they were made from."""
+        """Returns the summaries, then the worlds they were computed from."""
         return {
             "scenario": self.scenario.name,
             "dataset": self.dataset,
             "note": self.note,
             "weights": list(self.scenario.weights.vector),
-            "standings": [self.standing(policy) for policy in self.policies],
+            "standings": [self.policy_summary(policy) for policy in self.policies],
             "limits": self.limits(),
             "robustness": self.robustness(),
-            "load": [row.to_json() for row in steadiness(self)],
+            "load": [row.to_json() for row in self.under_load()],
             "front": None if self.front is None else self.front.to_json(),
             "worlds": [
                 played.to_json(self.policies)
@@ -175,20 +185,20 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The result of `bench`, a chapter a scenario."""
+    """The result of `bench`."""
 
     policies: tuple[str, ...]
     seeds: int
     window: Window
-    chapters: tuple[Chapter, ...]
+    scenarios: tuple[ScenarioResult, ...]
     notes: tuple[str, ...]
 
     def tally(self) -> list[Json]:
-        """Wins, losses and ties over all worlds, and the verdicts over scenarios, of each pair."""
+        """Returns wins, losses and ties over worlds, and verdicts over scenarios, of each pair."""
         rows = []
         for policy in self.policies:
             for base in BASES:
-                found = [v for c in self.chapters for v in c.versus(policy) if v.base == base]
+                found = [v for c in self.scenarios for v in c.versus(policy) if v.base == base]
                 if found:
                     verdicts = [v.verdict for v in found]
                     rows.append({
@@ -200,7 +210,7 @@ class Bench:
         return rows
 
     def to_json(self) -> Json:
-        """The object of `twin bench --json` for more than one world."""
+        """Returns the object of `twin bench --json` for more than one world."""
         return {
             "schema": "twin.bench/1",
             "policies": list(self.policies),
@@ -208,19 +218,19 @@ class Bench:
             "window": self.window,
             "notes": list(self.notes),
             "tally": self.tally(),
-            "scenarios": [chapter.to_json() for chapter in self.chapters],
+            "scenarios": [result.to_json() for result in self.scenarios],
         }
 
 
-def regret(outcome: Outcome, bound: Bound | None) -> float | None:
-    """Share of the bound's tokens that a run did not train."""
+def regret(outcome: RunOutcome, bound: Bound | None) -> float | None:
+    """Returns the share of the bound's tokens that a run did not train; None without a bound."""
     if not outcome.kpis or bound is None:
         return None
     return bound.regret(tokens(outcome), local_sgd=outcome.local_sgd)
 
 
 def _spread(policy: str, clip: float, ratios: Sequence[float]) -> Json:
-    """Median and worst of relative losses; None where nothing was trained in one of the worlds."""
+    """Returns median and worst of relative losses; None where a world has no tokens."""
     known = bool(ratios) and bool(np.isfinite(ratios).all())
     return {
         "policy": policy,

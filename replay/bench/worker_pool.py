@@ -1,4 +1,4 @@
-"""Work on a store, item by item, in several processes."""
+"""Runs a function over items of a store, in several processes."""
 
 import os
 import signal
@@ -18,24 +18,24 @@ Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """Up to `jobs` processes that work on one store; one works in this process."""
+class WorkerPool:
+    """Up to `jobs` processes on one store; with one, this process does the work."""
 
     store: Path
     jobs: int = 1
     progress: Progress = SILENT
 
     def each(self, work: Callable[[Path, In], Out], items: Sequence[In], what: str) -> list[Out]:
-        """`work(store, item)` for every item, in its order.
+        """Returns `work(store, item)` for every item, in order.
 
-        The first exception ends it: what has not begun is dropped, what is finished stays in the store.
+        The first exception stops it: items not begun are dropped, finished ones stay in the store.
         """
         return cast(list[Out], self.within(float("inf"), work, items, what))
 
     def within(
         self, seconds: float, work: Callable[[Path, In], Out], items: Sequence[In], what: str
     ) -> list[Out | None]:
-        """As `each`, but nothing is begun after so many seconds: None for what was not."""
+        """Like `each`, but begins no item after so many seconds; its result is None."""
         self.progress.start(len(items), what)
         until = monotonic() + seconds
         if self.jobs > 1 and len(items) > 1:
@@ -68,7 +68,7 @@ class Crew:
 
 
 def cores() -> int:
-    """How many processes a benchmark uses unless told otherwise."""
+    """Default number of processes of a benchmark."""
     return os.cpu_count() or 1
 
 

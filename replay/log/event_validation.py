@@ -1,10 +1,10 @@
-"""Which stored events are none that a writer would have accepted; many at once where they are alike.
+"""Validation of stored events: finds those that a writer would not have accepted, many alike at once.
 
 Most payloads differ in their numbers only. A text is split into its skeleton (every number replaced by 0, 1,
-0.0 or 1.5 with its sign) and its numbers. Whether a text is canonical and fits its type follows from two
-facts: its skeleton is and does, and each of its numbers is written in the one canonical way. So one skeleton
-is checked for all texts that share it. Every text that this does not prove sound is checked by itself.
-The rules on fields may look at kind, sign and zero of a number, not at its size (a test holds them to it).
+0.0 or 1.5 with its sign) and its numbers. A text is canonical and fits its type if its skeleton is and does,
+and each of its numbers is written in canonical form. So one skeleton is checked for all texts that share it;
+texts that are not proven valid in this way are checked one by one. The rules on fields may depend on type,
+sign and zero of a number, not on its size (a test checks this).
 """
 
 import json
@@ -21,14 +21,14 @@ from ingest.core.errors import DamageError
 from replay.log.events import EVENT_TYPES, EventError, EventType, canonical, check, upcast
 
 LONGEST = 4096
-"""Bytes of a text that is worth a skeleton; longer ones are rarely alike."""
+"""Most bytes of a text that is split; longer ones are rarely alike."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def faults(table: pa.Table, where: str) -> Iterator[tuple[int, str]]:
-    """(number, problem) of every event whose type, version, form or fields are wrong; `where` names the
-    file."""
+    """Yields (number, problem) of every event whose type, version, form or fields are wrong; `where` names
+    the file."""
     names = ("seq", "type", "version", "payload", "wall")
     doubted = table.select(names).filter(pa.array(~sound(table)))
     for seq, name, version, text, wall in zip(*(c.to_pylist() for c in doubted.columns), strict=True):
@@ -38,7 +38,7 @@ def faults(table: pa.Table, where: str) -> Iterator[tuple[int, str]]:
 
 
 def _problem(name: str, version: int, text: str, wall: str, where: str) -> str | None:
-    """Why this is no event that a writer would have accepted."""
+    """Returns why a writer would not have accepted this event; None if it would."""
     try:
         payload = json.loads(text)
         if canonical(payload) != text or canonical(json.loads(wall)) != wall:
@@ -50,7 +50,7 @@ def _problem(name: str, version: int, text: str, wall: str, where: str) -> str |
 
 
 def sound(table: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows are proven to be as a writer writes them; the others may be so too."""
+    """Returns the rows that are proven valid, as a mask; others may be valid too."""
     skeletons, fine = split(table.column("payload").combine_chunks())
     fine &= _canonical_walls(table.column("wall").combine_chunks())
     kinds = pc.binary_join_element_wise(
@@ -73,7 +73,7 @@ def sound(table: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _canonical_walls(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which texts are proven to be canonical, whatever they say."""
+    """Returns the texts that are proven canonical, as a mask."""
     skeletons, fine = split(texts)
     shapes = skeletons.dictionary_encode()
     whole = np.array([_is_canonical(shape) for shape in shapes.dictionary.to_pylist()], dtype=bool)
@@ -97,12 +97,12 @@ def _fits(kind: str, skeleton: bytes) -> bool:
 
 @lru_cache(maxsize=2048)
 def _fits_type(kind: EventType, skeleton: bytes) -> bool:
-    """Whether a skeleton is canonical and fits the current version of its type."""
+    """True if a skeleton is canonical and fits the current version of its type."""
     return _problem(kind.name, kind.version, skeleton.decode(), "{}", "") is None
 
 
 def split(texts: pa.StringArray) -> tuple[pa.BinaryArray, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """(skeleton of each text, whether each of its numbers is canonical); an empty skeleton: not looked at."""
+    """Returns (skeleton of each text, mask of texts with canonical numbers); empty: not split."""
     texts = pc.cast(texts, pa.large_string())
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
@@ -117,7 +117,7 @@ def split(texts: pa.StringArray) -> tuple[pa.BinaryArray, np.ndarray[Any, np.dty
 
 
 def _shortest(data: Bytes, ends: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which decimal texts are the shortest that read back as the same float, and the nearest of these."""
+    """Returns the decimal texts that are the shortest exact form of their float, as a mask."""
     texts = pc.cast(_array(data, ends), pa.string())
     return np.asarray(pc.equal(pc.cast(pc.cast(texts, pa.float64()), pa.string()), texts))
 
@@ -136,7 +136,7 @@ def _split(
     data: Bytes, offsets: Integers, skeleton: Bytes, skeleton_ends: Integers,
     long: Bytes, long_ends: Integers, rows: Integers, fine: np.ndarray[Any, np.dtype[np.bool_]],
 ) -> int:  # fmt: skip
-    """Fill skeletons and the numbers of 16 and 17 digits; returns how many of these there are."""
+    """Fills skeletons and the numbers of 16 and 17 digits; returns how many of these there are."""
     at_skeleton, at_long, found = 0, 0, 0
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
@@ -145,7 +145,7 @@ def _split(
         while at < end and fine[row]:
             sign = data[at]
             if inside or not (sign == MINUS or ZERO <= sign <= NINE):
-                if sign == BACKSLASH:  # escapes are left to the exact check
+                if sign == BACKSLASH:  # escapes are left to the full check
                     fine[row] = False
                 if sign == QUOTE:
                     inside = not inside
@@ -179,7 +179,7 @@ DOUBTFUL, NO_INTEGER, INTEGER, NO_FLOAT, FLOAT, LONG_FLOAT = range(6)
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
-    """Write a short number of the same kind (0, 1, 0.0 or 1.5) into the skeleton; where it goes on."""
+    """Writes a short number of the same kind (0, 1, 0.0 or 1.5) into the skeleton; returns its end."""
     if negative:
         skeleton[at] = MINUS
         at += 1
@@ -199,7 +199,7 @@ def _in_number(sign: int) -> bool:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _number(data: Bytes, first: int, end: int) -> int:
-    """Kind of the number in data[first:end]; up to 15 digits no two decimals are the same float."""
+    """Returns the kind of the number in data[first:end]; decimals of up to 15 digits are distinct floats."""
     at = first + (data[first] == MINUS)
     point, digits, zeros = -1, 0, 0  # significant digits, zeros before the first of them
     for place in range(at, end):

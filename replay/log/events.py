@@ -1,8 +1,7 @@
-"""Events: typed, versioned, with one canonical text each; the digest of a run is over these texts alone.
+"""Events: typed, versioned, each with one canonical text, over which the digest of a run is taken.
 
-A type's name is a string we own. When a payload changes its meaning the version goes up and a function in
-`UPCAST` turns the older form into the newer one on reading; what is stored, and the digest over it, never
-changes.
+When the meaning of a payload changes, its version goes up and a function in `UPCAST` converts the older form
+on reading; what is stored, and the digest over it, never changes.
 """
 
 import json
@@ -25,12 +24,12 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 class EventError(ValueError):
-    """An event that must not be written: unknown type, field of the wrong kind, NaN. Our mistake."""
+    """An event that must not be written: unknown type, field of the wrong kind, NaN. A programming error."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """A kind of event: its name, its current version, what its payload holds."""
+    """A type of event: its name, its current version, the model of its payload."""
 
     name: str
     version: int
@@ -75,12 +74,12 @@ EVENT_TYPES: dict[str, EventType] = {
 }
 
 UPCAST: dict[tuple[str, int], Callable[[Json], Json]] = {}
-"""(type, version) -> function that turns a payload of that version into the next one."""
+"""(type, version) -> function that converts a payload of that version to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `wall` (wall-clock figures) is kept but not part of the run's digest."""
+    """One event of a run. `wall` (wall-clock figures) is stored but not part of the run's digest."""
 
     seq: int
     sim_ns: int
@@ -92,7 +91,7 @@ class Event:
 
 
 def canonical(value: Any) -> str:
-    """The one text of a JSON value: sorted keys, no spaces, the shortest float that reads back equal.
+    """Returns the canonical text of a JSON value: sorted keys, no spaces, shortest exact floats.
 
     Raises:
         EventError: NaN, infinity, a lone surrogate, a key that is no string, or no JSON value at all.
@@ -106,8 +105,8 @@ def canonical(value: Any) -> str:
 
 
 def payload_text(payload: Json) -> str:
-    """The canonical text of a payload that `check` let through: the bytes of `canonical`, in a third of the
-    time where a field is all numbers.
+    """Returns the canonical text of a checked payload: that of `canonical`, in a third of the time for fields
+    that are all numbers.
 
     Raises:
         EventError: as `canonical`.
@@ -116,20 +115,20 @@ def payload_text(payload: Json) -> str:
 
 
 def _field_text(value: Any) -> str:
-    """Numbers alone as pydantic writes them: its floats are the same shortest digits as Python's, and look
-    the same unless either has an exponent (an `e`, or five digits behind `0.`)."""
+    """Numbers alone are written by pydantic: its floats have the same shortest digits as Python's, and equal
+    texts unless one has an exponent (an `e`, or five digits behind `0.`)."""
     if type(value) in (int, float, list):
         try:
             fast = to_json(value, inf_nan_mode="strings")
         except ValueError:
-            return canonical(value)  # says what is wrong with it
+            return canonical(value)  # raises with the reason
         if not (b'"' in fast or b"e" in fast or b"0.0000" in fast):  # text, objects, booleans; exponents
             return fast.decode()
     return canonical(value)
 
 
 def check(name: str, payload: Json) -> EventType:
-    """The type `name`, after making sure that `payload` fits it.
+    """Returns the type `name` after checking `payload` against it.
 
     Raises:
         EventError: unknown type, or a field that is missing, unknown or of the wrong kind.
@@ -146,14 +145,14 @@ def check(name: str, payload: Json) -> EventType:
 
 
 def line(seq: int, sim_ns: int, name: str, version: int, job: str, payload: str) -> bytes:
-    """The bytes of one event in the digest; `payload` is its canonical text."""
+    """Returns the bytes of one event in the digest; `payload` is its canonical text."""
     quoted = json.dumps(job, ensure_ascii=False) if job else '""'
     head = f'{{"job":{quoted},"payload":'
     return f'{head}{payload},"seq":{seq},"sim_ns":{sim_ns},"type":"{name}","version":{version}}}\n'.encode()
 
 
 def upcast(name: str, version: int, payload: Json, where: str) -> tuple[int, Json]:
-    """The payload in the current version of its type, however old it is.
+    """Converts a payload to the current version of its type.
 
     Raises:
         DamageError: an unknown type, or a version that this program is too old for; `where` names the file.
@@ -168,13 +167,3 @@ def upcast(name: str, version: int, payload: Json, where: str) -> tuple[int, Jso
         payload = UPCAST[name, version](payload)
         version += 1
     return version, payload
-
-
-def describe() -> str:
-    """Documentation of every event type, generated from the definitions."""
-    parts = []
-    for kind in EVENT_TYPES.values():
-        parts.append(f"{kind.name} (version {kind.version}): {(kind.payload.__doc__ or '').strip()}")
-        fields = kind.payload.model_fields
-        parts += [f"    {name:20} {field.description}" for name, field in fields.items()]
-    return "\n".join(parts)

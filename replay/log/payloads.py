@@ -1,6 +1,6 @@
-"""What each type of event says: one class per type, every field documented; JSON values only.
+"""Payloads: one class per event type, every field documented; JSON values only.
 
-These descriptions are the documentation of the log. All `_ns`, `_bytes` and `tokens` are integers, so that
+Field descriptions are the documentation of the log. All `_ns`, `_bytes` and `tokens` are integers, so that
 sums over events are exact; domains are numbered from 0 in the order of the scenario.
 """
 
@@ -22,7 +22,7 @@ class Payload(BaseModel):
 
 
 class RunStarted(Payload):
-    """The recipe of the run: everything that follows is a function of it."""
+    """The inputs of the run: all later events are a function of them."""
 
     scenario: Object = Field(description="resolved scenario, every default filled in")
     policy: str = Field(description="name of the policy")
@@ -39,31 +39,32 @@ class RunStarted(Payload):
     note: str = Field(description="modelling steps between the measurements and the links of this world")
     end_ns: Count = Field(description="length of the simulated time")
     origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
-    enforce_deadline: bool = Field(description="whether answers over the deadline were replaced")
+    enforce_deadline: bool = Field(description="whether decisions over the deadline were replaced")
     span: Object | None = Field(
-        default=None, description="of a run of a span: from when to when of a series how long, all in ns"
+        default=None,
+        description="of a run of a time span: start, end and length of the series, ns",
     )
     branch: Object | None = Field(
-        default=None, description="of a what-if: the run it leaves, the decision that it leaves it at"
+        default=None, description="of a what-if: the run and the decision at which it branches off"
     )
     part_of: str | None = Field(default=None, description="the retraining that this run is an evaluation of")
 
 
 class LinkObserved(Payload):
-    """One tick of telemetry: what the filter is shown, with noise and delay."""
+    """One tick of telemetry: the samples that the filter gets, with noise and delay."""
 
     sampled_ns: Count = Field(description="when it was measured; the event is when it arrived")
     samples: Numbers = Field(description="[i, j, bandwidth_bps, latency_s] per link; 0 bit/s: dead")
 
 
 class StateEstimated(Payload):
-    """The filter's present, before a decision."""
+    """State of the link filter at a decision."""
 
     links: Numbers = Field(description="[i, j, bandwidth_bps, sd_log, latency_s] per link")
 
 
 class Triggered(Payload):
-    """The controller has to decide."""
+    """A decision is due."""
 
     number: Count = Field(description="number of the decision, from 0")
     trigger: str = Field(description="start, period, change, alarm, failure or repair")
@@ -71,26 +72,26 @@ class Triggered(Payload):
 
 
 class Decided(Payload):
-    """What the policy saw, compared and answered; its latency is in `wall`."""
+    """The decision of a policy, with its view and candidates; its latency is in `wall`."""
 
     number: Count = Field(description="number of the decision, from 0")
     action: Literal["hold", "turn", "move"] = Field(
         description="whether the plan changes; turn: only knobs that stop nothing"
     )
-    plan: Object | None = Field(description="the answer; null: hold")
+    plan: Object | None = Field(description="the new plan; null: hold")
     reason: str = Field(description="why, in words")
     candidates: list[Object] = Field(description="plans compared: plan, score, iter_s, utilisation, usd")
-    predicted_iter_s: float | None = Field(description="expected seconds of an iteration under the answer")
+    predicted_iter_s: float | None = Field(description="expected seconds of an iteration under the decision")
     log_probability: float | None = Field(description="of the sampled action, for off-policy estimates")
     mask: list[bool] = Field(description="which actions were legal")
-    fallback: str | None = Field(description="why the answer is not the policy's own")
-    extra: Object = Field(description="what this policy adds")
+    fallback: str | None = Field(description="why the decision is not the policy's own")
+    extra: Object = Field(description="further fields of this policy")
     observation_digest: str = Field(description="SHA-256 of the observation's canonical text")
-    observation: Object = Field(description="the view itself, so that the decision can be made again alone")
+    observation: Object = Field(description="the view itself, so that the decision can be recomputed alone")
 
 
 class _Charged(Payload):
-    """What is paid while a plan holds its GPUs."""
+    """Cost of the GPUs that a plan holds and of its bytes between domains."""
 
     egress_usd: Usd = Field(description="bytes between domains times price")
     gpu_ns: Count = Field(description="GPU-nanoseconds held")
@@ -125,40 +126,40 @@ class IterationDone(_Charged):
 
 
 class TimeLost(_Charged):
-    """Time that brought no iteration and was no planned pause."""
+    """Time without a complete iteration that was no planned pause."""
 
     reason: str = Field(description="abandoned, failure, waiting, moving or horizon")
     start_ns: Count = Field(description="when it began")
     lost_ns: Count = Field(description="how long it lasted")
     stalled_ns: Count = Field(description="of which a used link was dead")
-    wan_bytes: Links = Field(description="[i, j, bytes] sent in vain")
+    wan_bytes: Links = Field(description="[i, j, bytes] sent for nothing")
     moved_bytes: Links = Field(description="[i, j, bytes] of a move that did not end")
-    gpus: list[Count] = Field(default=[], description="GPUs held per domain by the plan that was on its way")
+    gpus: list[Count] = Field(default=[], description="GPUs held per domain by the plan that was moved to")
 
 
 class LinkChanged(Payload):
-    """A directed link died or came back."""
+    """A directed link failed or was restored."""
 
     src: Count = Field(description="source domain")
     dst: Count = Field(description="destination domain")
 
 
 class GpuFailed(Payload):
-    """GPUs of a domain were lost, and with them the work since the last checkpoint."""
+    """GPUs of a domain failed; the work since the last checkpoint is lost."""
 
     domain: Count = Field(description="where")
     gpus: Count = Field(description="how many")
-    free: Count = Field(description="GPUs of the domain that are left")
+    free: Count = Field(description="GPUs of the domain that remain")
     lost_iterations: Count = Field(description="iterations to do again")
     lost_tokens: Count = Field(description="their tokens")
 
 
 class GpuRepaired(Payload):
-    """GPUs of a domain came back."""
+    """GPUs of a domain were repaired."""
 
     domain: Count = Field(description="where")
     gpus: Count = Field(description="how many")
-    free: Count = Field(description="GPUs of the domain that are there now")
+    free: Count = Field(description="GPUs of the domain that are available now")
 
 
 class DomainSlowed(Payload):
@@ -169,7 +170,7 @@ class DomainSlowed(Payload):
 
 
 class StateCopied(_Charged):
-    """A round of copying ahead of a move is over; training went on meanwhile."""
+    """A round of copying ahead of a move ended; training continued meanwhile."""
 
     round: Count = Field(description="number of the round, from 0")
     start_ns: Count = Field(description="when it began")
@@ -214,7 +215,7 @@ class RetrainingStep(Payload):
 class PolicyEvaluated(Payload):
     """A checkpoint was scored on a held-out window."""
 
-    role: Literal["champion", "challenger"] = Field(description="whose score it is")
+    role: Literal["champion", "challenger"] = Field(description="which of the two it scores")
     checkpoint: str = Field(description="digest of the checkpoint")
     window: str = Field(description="on which part of the trace")
     run: str = Field(default="", description="the run that was scored")
@@ -236,10 +237,10 @@ Interval = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class PoliciesCompared(Payload):
-    """A benchmark judged one policy by another, in worlds that differ by their seeds."""
+    """A benchmark compared one policy with another, in worlds that differ by their seeds."""
 
-    policy: str = Field(description="who is judged")
-    base: str = Field(description="against whom")
+    policy: str = Field(description="the policy that is judged")
+    base: str = Field(description="the policy that it is compared with")
     seeds: list[int] = Field(description="of the worlds")
     runs: list[str | None] = Field(description="of the policy, a world each; null: it could not run")
     base_runs: list[str | None] = Field(description="of the other, in the same order")
@@ -258,9 +259,9 @@ class PoliciesCompared(Payload):
 
 
 class FrontReached(Payload):
-    """How much of the reference front of a benchmark one policy reaches; means over worlds."""
+    """Share of the reference front of a benchmark that one policy reaches; means over worlds."""
 
-    policy: str = Field(description="whose runs")
+    policy: str = Field(description="name of the policy")
     points: Count = Field(description="how many, in all worlds")
     coverage: float = Field(description="share of the front's points that they reach within 2 %")
     hypervolume: float = Field(description="as a share of the front's")
@@ -268,9 +269,9 @@ class FrontReached(Payload):
 
 
 class RegretMeasured(Payload):
-    """What a run of a benchmark left of the clairvoyant bound of its world."""
+    """Regret of a run of a benchmark against the clairvoyant bound of its world."""
 
-    policy: str = Field(description="whose run")
+    policy: str = Field(description="name of the policy")
     seed: int = Field(description="of the world")
     level: float | None = Field(description="noise of the world, as in `noise_measured`; null: none added")
     run: str = Field(description="the run")
@@ -279,9 +280,9 @@ class RegretMeasured(Payload):
 
 
 class NoiseMeasured(Payload):
-    """What one policy, or the bound, loses to noise that a benchmark added to the links."""
+    """Loss of one policy, or of the bound, to noise that a benchmark added to the links."""
 
-    policy: str = Field(description="who; `bound`: the clairvoyant bound")
+    policy: str = Field(description="name of the policy; `bound`: the clairvoyant bound")
     level: float = Field(description="bandwidths within +- this share of the measured ones")
     worlds: Count = Field(description="how many worlds, each against itself without noise")
     median: float | None = Field(description="relative time per token more; null: one trained nothing")
@@ -289,10 +290,10 @@ class NoiseMeasured(Payload):
 
 
 class LoadMeasured(Payload):
-    """How steadily one policy keeps jobs training that come at another pace; shares of 1."""
+    """Stability of one policy under jobs that arrive at another rate; shares of 1."""
 
-    policy: str = Field(description="who")
-    load: float = Field(description="how many times as fast jobs come")
+    policy: str = Field(description="name of the policy")
+    load: float = Field(description="arrival rate of jobs over that of the scenario")
     worlds: Count = Field(description="how many worlds")
     stability: Interval = Field(
         description="[mean, low, high] of 1 - share of the jobs' time lost; 95 % interval over worlds"
@@ -305,4 +306,6 @@ class LoadMeasured(Payload):
 class RunFinished(Payload):
     """The end of the run."""
 
-    totals: Object = Field(description="sums over the run (`twin.totals`); equal to the sums over its events")
+    totals: Object = Field(
+        description="sums over the run (`twin.world.totals`); equal to the sums over its events"
+    )

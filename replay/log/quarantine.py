@@ -1,7 +1,7 @@
-"""Moves aside what does not belong to a run or is damaged, deletes nothing, and says what it moved.
+"""Quarantine: moves foreign and damaged files of a run aside, deletes nothing, and lists what it moved.
 
-What is left is a whole beginning of the run: from the first damaged segment on all later ones go too, because
-they no longer follow from anything. A run that was compacted has no such beginning: all its files go.
+An intact beginning of the run remains: from the first damaged segment on all later ones are moved too, since
+nothing proves them any more. A compacted run has no such beginning: all its files are moved.
 """
 
 import re
@@ -12,20 +12,20 @@ from pathlib import Path
 from ingest.core.durable import DISK, Disk, Lock, make_directory, move
 from ingest.core.errors import NotFoundError
 from replay.log import recovery, verification
-from replay.log.segment_index import MERGED, RECORD
 from replay.log.segment import COMMITTED
-from replay.log.verification import Finding
+from replay.log.segment_index import MERGED, RECORD
+from replay.log.verification import IntegrityFinding
 
 FOLDER = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where the files of a run went, each with the reason."""
+    """Files of a run that were moved, each with the reason, and their folder."""
 
     run_id: str
     folder: Path | None
-    files: tuple[Finding, ...]
+    files: tuple[IntegrityFinding, ...]
 
     def to_json(self) -> dict[str, object]:
         """The object of `twin audit --quarantine --json`."""
@@ -39,56 +39,56 @@ class Moved:
 
 
 def quarantine(run_dir: Path, *, disk: Disk = DISK) -> Moved:
-    """Move what is wrong in a run's directory to `<store>/quarantine/<run>-<number>`.
+    """Moves foreign and damaged files of a run's directory to `<store>/quarantine/<run>-<number>`.
 
     Raises:
         NotFoundError: there is no such run.
-        LockedError: its writer lives.
+        LockedError: its writer is alive.
         StorageError: the disk refused; what was moved before is in the folder, nothing is lost.
     """
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run")
     with Lock(run_dir / recovery.LOCK):
         findings = verification.verify(run_dir)
-        condemned = _condemned(recovery.names(run_dir), findings)
-        if not condemned:
+        moved = _to_move(recovery.names(run_dir), findings)
+        if not moved:
             return Moved(run_dir.name, None, ())
         folder = _new_folder(run_dir, disk)
-        for finding in condemned:
+        for finding in moved:
             move(run_dir / finding.file, folder / finding.file, disk=disk)
-    return Moved(run_dir.name, folder, condemned)
+    return Moved(run_dir.name, folder, moved)
 
 
-def _condemned(present: Sequence[str], findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The files to move, each once and with its reason, in the order of their names."""
+def _to_move(present: Sequence[str], findings: Sequence[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
+    """Lists the files to move, each once with its reason, by name."""
     problems: dict[str, str] = {}
     for finding in findings:
         problems.setdefault(finding.file, finding.problem)
     damaged = sorted(name for name in problems if _owned(name))
     reasons = {name: problems[name] for name in present if name in problems}
     if any(name == RECORD or MERGED.fullmatch(name) for name in damaged):
-        damaged = [""]  # before every name: all of the run
+        damaged = [""]  # sorts before every name: all of the run
     for name in present:
         if damaged and _owned(name) and _number(name) >= _number(damaged[0]):
             reasons.setdefault(
                 name, f"does not follow from anything without {damaged[0] or 'the rest of it'}"
             )
-    return tuple(Finding(name, reason) for name, reason in sorted(reasons.items()))
+    return tuple(IntegrityFinding(name, reason) for name, reason in sorted(reasons.items()))
 
 
 def _owned(name: str) -> bool:
-    """Whether the name is one that a writer or a compaction gives."""
+    """True for names that a writer or a compaction gives."""
     return name == RECORD or COMMITTED.fullmatch(name) is not None or MERGED.fullmatch(name) is not None
 
 
 def _number(name: str) -> int:
-    """First sequence number in a name; -1: none."""
+    """Returns the first sequence number in a name; -1: none."""
     digits = re.match(r"[0-9]{20}", name)
     return int(digits[0]) if digits else -1
 
 
 def _new_folder(run_dir: Path, disk: Disk) -> Path:
-    """A folder that was not there before, so that nothing in quarantine is ever replaced."""
+    """Makes a new folder, so that nothing in quarantine is ever replaced."""
     place = run_dir.parent.parent / FOLDER
     number = 1
     while (place / f"{run_dir.name}-{number}").exists():

@@ -1,6 +1,6 @@
-"""What lies in a run's directory: the chain of manifests, what a crash may leave behind, and everything else.
+"""Recovery of a run's directory: follows the chain of manifests and removes the left-overs of a crash.
 
-`walk` follows the chain; `sweep` removes the left-overs of an interrupted commit and nothing else.
+`walk` follows the chain; `sweep` removes the files of an interrupted commit and nothing else.
 """
 
 import re
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ingest.core.durable import DISK, Disk, Lock, remove_all, settle
 from ingest.core.errors import NotFoundError
-from replay.log import segment_index as contents, segment
-from replay.log.segment_index import MERGED, RECORD, Contents
-from replay.log.segment import COMMITTED, GENESIS, Manifest
+from replay.log import segment, segment_index
+from replay.log.segment import COMMITTED, GENESIS, SegmentManifest
+from replay.log.segment_index import MERGED, RECORD, SegmentIndex
 
 LOCK = ".lock"
 LEFT_OVER = re.compile(
@@ -21,10 +21,10 @@ LEFT_OVER = re.compile(
 """Temporary files of a commit or a compaction."""
 
 
-def walk(run_dir: Path) -> Contents:
-    """The chain from the first to the last committed segment, each link checked, sizes compared.
+def walk(run_dir: Path) -> SegmentIndex:
+    """Returns the chain from the first to the last committed segment, links and sizes checked.
 
-    A compaction may happen meanwhile: then the answer is from before it or from after it.
+    If a compaction happens meanwhile, the result is that before or after it.
 
     Raises:
         DamageError: a manifest is changed, missing in the middle, or follows from another one.
@@ -39,22 +39,22 @@ def walk(run_dir: Path) -> Contents:
         if found is None:
             raise
         return found
-    followed = contents.of_chain(chain)
+    followed = segment_index.of_chain(chain)
     if followed.final:
         return followed
-    return _compacted(run_dir) or followed  # the files vanish behind a compaction that ended just now
+    return _compacted(run_dir) or followed  # a compaction that ended just now removes the files
 
 
-def _compacted(run_dir: Path) -> Contents | None:
-    found = contents.read_record(run_dir)
+def _compacted(run_dir: Path) -> SegmentIndex | None:
+    found = segment_index.read_record(run_dir)
     for piece in found.pieces if found else ():
-        contents.check_size(run_dir, piece)
+        segment_index.check_size(run_dir, piece)
     return found
 
 
-def _follow(run_dir: Path) -> tuple[Manifest, ...]:
-    """Names are followed, not listed: a reader meets a run in growth without ever seeing a gap."""
-    chain: list[Manifest] = []
+def _follow(run_dir: Path) -> tuple[SegmentManifest, ...]:
+    """Follows names instead of listing them, so that a reader of a growing run never sees a gap."""
+    chain: list[SegmentManifest] = []
     while True:
         first = chain[-1].last_seq + 1 if chain else 0
         path = run_dir / f"{first:020d}.json"
@@ -71,7 +71,7 @@ def _follow(run_dir: Path) -> tuple[Manifest, ...]:
         chain.append(manifest)
 
 
-def _check_link(run_dir: Path, chain: list[Manifest], manifest: Manifest) -> None:
+def _check_link(run_dir: Path, chain: list[SegmentManifest], manifest: SegmentManifest) -> None:
     path = run_dir / manifest.name
     if chain and chain[-1].final:
         raise segment.FileDamageError(path, "lies behind the end of the run")
@@ -80,22 +80,22 @@ def _check_link(run_dir: Path, chain: list[Manifest], manifest: Manifest) -> Non
         raise segment.FileDamageError(
             path, f"does not follow from {before}: one of them was changed, swapped or is of another run"
         )
-    contents.check_size(run_dir, manifest.piece)
+    segment_index.check_size(run_dir, manifest.piece)
 
 
 def _later(run_dir: Path, first: int) -> str | None:
-    """Name of a manifest beyond `first`, if there is one."""
+    """Returns the name of the next manifest from `first` on, if any."""
     names = sorted(entry.name for entry in run_dir.iterdir() if COMMITTED.fullmatch(entry.name))
     later = [name for name in names if name.endswith(".json") and int(name[:20]) >= first]
     return later[0] if later else None
 
 
 def recover(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
-    """Make a run that was killed whole again; returns the names of the removed left-overs.
+    """Recovers a run that was killed and returns the names of the removed left-overs.
 
     Raises:
         NotFoundError: there is no such run.
-        LockedError: its writer lives.
+        LockedError: its writer is alive.
         DamageError: a file is there that no crash can have left.
     """
     if not run_dir.is_dir():
@@ -105,38 +105,39 @@ def recover(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
 
 
 def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
-    """`recover` for who holds the lock."""
+    """Recovers a run whose lock the caller holds."""
     found = walk(run_dir)
-    left, foreign = strangers(run_dir, names(run_dir), found)
+    left, foreign = unlisted(run_dir, names(run_dir), found)
     if foreign:
         raise segment.FileDamageError(run_dir / foreign[0], "does not belong to the run; move it away")
-    if found.compacted and left:  # the originals go only when what replaces them is whole
+    if found.compacted and left:  # the originals are removed only if their replacements are whole
         for piece in found.pieces:
             segment.checked(run_dir, piece)
     remove_all(run_dir, left, disk=disk)
-    for directory in (run_dir, *run_dir.absolute().parents[:2]):  # what is visible now shall stay so
+    for directory in (run_dir, *run_dir.absolute().parents[:2]):  # what is visible now becomes durable
         settle(directory, disk=disk)
     return left
 
 
 def names(run_dir: Path) -> tuple[str, ...]:
-    """Sorted names in the directory, as they were together at some moment, whatever a live writer does.
+    """Returns the sorted names in the directory at one moment, whatever a live writer does.
 
-    A look at a directory shows what was there all the while; of what came or went meanwhile it may show some
-    and miss others, in any order, so that a file may be shown and an earlier one missed. Hence two looks, and
-    of the second only what comes no later in the order of a run (`_order`) than the newest of the first:
+    A listing holds every file that is there all the while. Of files that appear or vanish meanwhile it may
+    hold some and miss others, in any order: a file may be listed and an earlier one missed. So the directory
+    is listed twice, and of the second listing only names up to the newest of the first are taken, in the
+    order of a run (`_order`):
 
-    * A writer links each file after those before it in this order, and takes no segment away while it has no
-      record. So all before the newest of the first look were there when it ended, thus all through the
-      second: the chain has no gap, and no data file is shown without the manifests before it. The newest
-      itself may lack its manifest, as after a crash. What is there when this is called is in the answer.
-    * What recovery takes away and a resumed writer makes again (the data file without a manifest, merged
-      files without a record) has the same place in the order and may be shown or not.
-    * The record is in the answer only if the first look shows it: then merged files of a compaction that was
-      given up, which are swept before the record comes, are gone from the second. If it comes later, the
-      compaction may take segments away under the second look, from the first on: who misses one finds the
-      first missing too, and then the record (`verification.verify` begins anew, once).
-    * Two looks always end; looking until two agree would not, beside a writer that is faster than a look.
+    * A writer links each file after those before it in this order and removes no segment before the record
+      exists. So every file before the newest of the first listing is there during the second: the chain has
+      no gap, and no data file is listed without the manifests before it. The newest itself may lack its
+      manifest, as after a crash. Files that are there at the call are in the result.
+    * Files that recovery removes and a resumed writer makes again (the data file without a manifest, merged
+      files without a record) have the same place in the order and may be listed or not.
+    * The record is in the result only if the first listing has it: then the merged files of an abandoned
+      compaction, which are removed before the record appears, are not in the second. If it appears later, the
+      compaction may remove segments during the second listing, from the first on: a caller that misses one
+      finds the first missing too, and then the record (`verification.verify` starts again, once).
+    * Two listings always end; listing until two agree would not, beside a writer faster than a listing.
     """
     newest = max((_order(name) for name in _look(run_dir)), default=_order(LOCK))
     return tuple(sorted({name for name in _look(run_dir) if _order(name) <= newest}))
@@ -147,9 +148,9 @@ def _look(run_dir: Path) -> list[str]:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """When a file comes in a run's life: segments by their first event, merged files, the record.
+    """Returns the place of a file in the order of a run: segments by first event, merged files, record.
 
-    Names of no such file come before all.
+    Other names come first.
     """
     if COMMITTED.fullmatch(name):
         return 1, name.partition(".")[0]
@@ -158,10 +159,10 @@ def _order(name: str) -> tuple[int, str]:
     return (3, "") if name == RECORD else (0, "")
 
 
-def strangers(
-    run_dir: Path, present: Sequence[str], found: Contents
+def unlisted(
+    run_dir: Path, present: Sequence[str], found: SegmentIndex
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(left-overs of a crash, names that nobody wrote) among the names in the directory."""
+    """Returns the names that are not part of the run: (left-overs of a crash, foreign files)."""
     written = {name for manifest in found.chain for name in (manifest.name, manifest.data_name)}
     known = {LOCK, *({RECORD} if found.compacted else written), *(p.data_name for p in found.pieces)}
     left: list[str] = []
@@ -169,13 +170,14 @@ def strangers(
     for name in present:
         if name in known:
             continue
-        crash = LEFT_OVER.fullmatch(name) or (name in written if found.compacted else _unborn(name, found))
+        unfinished = name in written if found.compacted else _uncommitted(name, found)
+        crash = LEFT_OVER.fullmatch(name) or unfinished
         (left if crash and _regular(run_dir / name) else foreign).append(name)
     return tuple(left), tuple(foreign)
 
 
-def _unborn(name: str, found: Contents) -> bool:
-    """Whether a data file was written whole, but what would have made it part of the run was not."""
+def _uncommitted(name: str, found: SegmentIndex) -> bool:
+    """True for a data file whose manifest or record was not written any more."""
     if not found.final:
         return name == f"{found.end:020d}.parquet"
     ends = MERGED.fullmatch(name)
@@ -186,5 +188,5 @@ def _unborn(name: str, found: Contents) -> bool:
 def _regular(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:  # a live writer's temporary file, gone by now
+    except FileNotFoundError:  # a live writer's temporary file, removed by now
         return True

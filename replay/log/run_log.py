@@ -1,9 +1,9 @@
-"""The log of a run: a directory of segments that one process appends to and anybody reads.
+"""The log of a run: a directory of segments that one process appends to and any process reads.
 
-Writing: events are kept until 5,000 are there or a second has passed, then committed as one segment; what
-`flush` returned survives kill -9 and a power cut. Going on after a crash is re-execution: the run is computed
-again from its start, every event is compared with the stored one, and only what lies past the stored end is
-written.
+Events are buffered until there are 5,000 or a second has passed, then committed as one segment; events up to
+the number that `flush` returned survive kill -9 and a power cut. A run is resumed by re-execution: it is
+computed again from its start, every event is compared with the stored one, and only events past the stored
+end are written.
 """
 
 import json
@@ -19,14 +19,14 @@ import pyarrow as pa
 from ingest.core.durable import DISK, Disk, Lock, make_directory
 from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay.log import recovery, segment, verification
-from replay.log.segment_index import Contents
 from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
 from replay.log.recovery import recover
-from replay.log.segment import FileDamageError, Manifest
 from replay.log.running_digests import Row, Streams
-from replay.log.verification import Finding
+from replay.log.segment import FileDamageError, SegmentManifest
+from replay.log.segment_index import SegmentIndex
+from replay.log.verification import IntegrityFinding
 
-__all__ = ["FLUSH_EVENTS", "FLUSH_S", "Event", "Finding", "RunReader", "RunWriter", "recover"]
+__all__ = ["FLUSH_EVENTS", "FLUSH_S", "Event", "IntegrityFinding", "RunReader", "RunWriter", "recover"]
 
 FLUSH_EVENTS = 5_000
 FLUSH_S = 1.0
@@ -40,7 +40,7 @@ class RunWriter:
         self,
         run_dir: Path,
         lock: Lock,
-        stored: Contents,
+        stored: SegmentIndex,
         disk: Disk,
         flush_events: int,
         flush_s: float,
@@ -50,19 +50,19 @@ class RunWriter:
         self._flush_events, self._flush_s = flush_events, flush_s
         self._stored = _stored_rows(run_dir, stored)
         self._stored_end, self._final, self._head = stored.end, stored.final, stored.head
-        self._through = Streams()
-        self._repeated: list[Row] = []  # stored rows that were made again and are not in `_through` yet
+        self._digests = Streams()
+        self._repeated: list[Row] = []  # stored rows that were recomputed and are not in `_digests` yet
         self._pending: list[Row] = []
         self._next = 0
         self._last_ns = 0
         self._flushed_at = time.monotonic()
-        self._stopped = ""  # why nothing may be written any more
+        self._stopped = ""  # reason why nothing may be written any more
 
     @classmethod
     def create(
         cls, run_dir: Path, *, disk: Disk = DISK, flush_events: int = FLUSH_EVENTS, flush_s: float = FLUSH_S
     ) -> Self:
-        """A writer for a new run.
+        """Returns a writer for a new run.
 
         Raises:
             ExistsError: the directory is there already; it is never written into.
@@ -70,13 +70,13 @@ class RunWriter:
         if run_dir.exists():
             raise ExistsError(f"{run_dir}: exists already; resume it or choose another name")
         make_directory(run_dir, disk=disk)
-        return cls(run_dir, _lock(run_dir), Contents((), ()), disk, flush_events, flush_s)
+        return cls(run_dir, _lock(run_dir), SegmentIndex((), ()), disk, flush_events, flush_s)
 
     @classmethod
     def open(
         cls, run_dir: Path, *, disk: Disk = DISK, flush_events: int = FLUSH_EVENTS, flush_s: float = FLUSH_S
     ) -> Self:
-        """A writer that resumes a run: the caller appends everything again from the first event.
+        """Returns a writer that resumes a run: the caller appends everything again from the first event.
 
         Left-overs of an interrupted commit are removed first. Stored events are compared, not written. A
         finished run may be opened too: then nothing is written at all.
@@ -98,7 +98,7 @@ class RunWriter:
 
     @property
     def replaying(self) -> bool:
-        """Whether the next event is one that is stored already."""
+        """True while the next event is stored already."""
         return self._next < self._stored_end
 
     @property
@@ -115,12 +115,12 @@ class RunWriter:
         job: str = "",
         wall: Json | None = None,
     ) -> int:
-        """Add an event and return its sequence number; the first one (`run_started`) is committed at once.
+        """Adds an event and returns its sequence number; the first one (`run_started`) is committed at once.
 
         Raises:
             EventError: the payload does not fit the type.
             DamageError: on resume, the stored event is another one; the message names its number.
-            StorageError: the disk refused, now or before: the writer does not go on after that.
+            StorageError: the disk refused, now or before; the writer does not continue after that.
         """
         seq = self._add(sim_ns, type, payload, job, wall)
         late = time.monotonic() - self._flushed_at >= self._flush_s
@@ -129,11 +129,11 @@ class RunWriter:
         return seq
 
     def flush(self) -> int:
-        """Commit what is pending; returns the last durable sequence number."""
+        """Commits the pending events and returns the last durable sequence number."""
         return self._commit(final=False)
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> tuple[str, str]:
-        """End the run with `run_finished` and return (digest, chain head), 64 hex digits each.
+        """Ends the run with `run_finished` and returns (digest, chain head), 64 hex digits each.
 
         `sim_ns` is the end of the simulated time; by default that of the last event.
         """
@@ -144,10 +144,10 @@ class RunWriter:
             )
         self._commit(final=True)
         self._final = True
-        return self._through.stream, self._head
+        return self._digests.stream, self._head
 
     def close(self) -> None:
-        """Commit what is pending, unless a write failed before, and let go of the run."""
+        """Commits the pending events, unless a write failed before, and releases the run."""
         try:
             if not self._stopped:
                 self.flush()
@@ -196,24 +196,22 @@ class RunWriter:
                 f"{self.run_dir}: event {row[0]} is {stored[2]} at {stored[1]} ns in the log, computed again "
                 f"{row[2]} at {row[1]} ns with other content: code, traces or configuration have changed"
             )
-        self._repeated.append(stored)  # with its own wall-clock figures: those are not made again
+        self._repeated.append(stored)  # with its own wall-clock figures, which are not recomputed
         if len(self._repeated) >= FLUSH_EVENTS:
             self._digest_repeated()
 
     def _digest_repeated(self) -> None:
-        self._through.add(self._repeated)
+        self._digests.add(self._repeated)
         self._repeated = []
 
     def _commit(self, final: bool) -> int:
         self._refuse()
         self._digest_repeated()
         if self._pending:
-            self._stopped = (
-                "a write failed before"  # until the commit is through: recovery sweeps half of one
-            )
-            self._through.add(self._pending)
+            self._stopped = "a write failed before"  # until the commit ends: recovery removes half of one
+            self._digests.add(self._pending)
             manifest = segment.commit(
-                self.run_dir, self._pending, self._head, self._through, final=final, disk=self._disk
+                self.run_dir, self._pending, self._head, self._digests, final=final, disk=self._disk
             )
             self._head, self._pending = manifest.hash, []
             self._stopped = ""  # last: an interrupt before it must not commit the same events again
@@ -222,7 +220,7 @@ class RunWriter:
 
 
 class RunReader:
-    """Reads committed segments of a run; never blocks a writer and is never blocked.
+    """Reads the committed segments of a run; never blocks a writer and is never blocked.
 
     Raises:
         NotFoundError: there is no such run.
@@ -233,20 +231,20 @@ class RunReader:
             raise NotFoundError(f"{run_dir}: no such run")
         self.run_dir = run_dir
 
-    def contents(self) -> Contents:
-        """The chain of committed segments, and the files that hold their events.
+    def contents(self) -> SegmentIndex:
+        """Returns the chain of committed segments and the files that hold their events.
 
         Raises:
             DamageError: a manifest is missing, changed or does not follow from the one before.
         """
         return recovery.walk(self.run_dir)
 
-    def manifests(self) -> tuple[Manifest, ...]:
-        """Manifests of all committed segments, chained from the first one."""
+    def manifests(self) -> tuple[SegmentManifest, ...]:
+        """Returns the manifests of all committed segments, chained from the first one."""
         return self.contents().chain
 
     def tables(self) -> Iterator[pa.Table]:
-        """The events as stored, in Arrow tables (columns of `segment.SCHEMA`), digests checked."""
+        """Yields the events as stored, in Arrow tables (columns of `segment.SCHEMA`), digests checked."""
         found = self.contents()
         done = 0  # events given out
         while done < found.end:
@@ -263,19 +261,19 @@ class RunReader:
             done = piece.last_seq + 1
 
     def events(self) -> Iterator[Event]:
-        """The events in order, payloads in their current version."""
+        """Yields the events in order, payloads in their current version."""
         for table in self.tables():
             for row in segment.rows_of(table):
                 yield _event(row, self.run_dir)
 
     def lines(self) -> Iterator[bytes]:
-        """The canonical line of every event: what the digest is over."""
+        """Yields the canonical line of every event, over which the digest is taken."""
         for table in self.tables():
             for row in segment.rows_of(table):
                 yield line(*row[:6])
 
     def header(self) -> Json:
-        """Payload of `run_started`.
+        """Returns the payload of `run_started`.
 
         Raises:
             NotFoundError: the run was killed before its first event was durable.
@@ -289,28 +287,28 @@ class RunReader:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """True if the run ended."""
         return self.contents().final
 
     def digest(self) -> str:
-        """SHA-256 over the canonical event stream: the identity of the run, whatever its segments."""
+        """Returns the SHA-256 over the canonical lines: the identity of the run, whatever its segments."""
         through = Streams()
         for table in self.tables():
             through.add_table(table)
         return through.stream
 
     def chain_head(self) -> str:
-        """SHA-256 of the last manifest: whoever keeps it can detect any later rewrite.
+        """Returns the SHA-256 of the last manifest; kept elsewhere, it proves any later rewrite.
 
         Compaction does not change it.
         """
         return self.contents().head
 
-    def verify(self, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
-        """Everything in the directory that is not as it was written; empty = intact.
+    def verify(self, chain_head: str | None = None, *, since: int = 0) -> list[IntegrityFinding]:
+        """Lists everything in the directory that is not as it was written; empty: intact.
 
         With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole
-        chain is checked, of the events those from `since` on.
+        chain is checked, and the events from `since` on.
         """
         return verification.verify(self.run_dir, chain_head, since=since)
 
@@ -319,7 +317,7 @@ def _lock(run_dir: Path) -> Lock:
     return Lock(run_dir / recovery.LOCK)
 
 
-def _stored_rows(run_dir: Path, stored: Contents) -> Iterator[Row]:
+def _stored_rows(run_dir: Path, stored: SegmentIndex) -> Iterator[Row]:
     tables = (segment.read_rows(run_dir, piece) for piece in stored.pieces)
     return chain.from_iterable(map(segment.rows_of, tables))
 

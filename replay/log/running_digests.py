@@ -1,4 +1,4 @@
-"""The two running digests of a log, over rows as they are written and over tables as they are read."""
+"""Running digests of a log, over rows as they are written and over tables as they are read."""
 
 import hashlib
 import json
@@ -14,18 +14,18 @@ Row = tuple[int, int, str, int, str, str, str]
 
 
 class Streams:
-    """The two running digests of a log: over the canonical lines, and over the wall-clock texts."""
+    """The two running SHA-256 digests of a log: canonical lines, and wall-clock texts."""
 
     def __init__(self) -> None:
         self._lines, self._walls = hashlib.sha256(), hashlib.sha256()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """The next events."""
+        """Adds the next events."""
         self._lines.update(b"".join([line(*row[:6]) for row in rows]))
         self._walls.update("".join([f"{row[6]}\n" for row in rows]).encode())
 
     def add_table(self, table: pa.Table) -> None:
-        """The next events, as a table of `SCHEMA`."""
+        """Adds the next events, as a table of `SCHEMA`."""
         self._lines.update(lines(table))
         self._walls.update(_joined([table.column("wall"), "\n"]))
 
@@ -41,7 +41,7 @@ class Streams:
 
 
 def lines(table: pa.Table) -> memoryview:
-    """The canonical lines (`events.line`) of all rows, one after the other."""
+    """Returns the canonical lines (`events.line`) of all rows, concatenated."""
     jobs = table.column("job").combine_chunks().dictionary_encode()
     quoted = [json.dumps(job, ensure_ascii=False) for job in jobs.dictionary.to_pylist()]
     job = pc.take(pa.array(quoted, pa.string()), jobs.indices)
@@ -52,7 +52,7 @@ def lines(table: pa.Table) -> memoryview:
 
 
 def _joined(parts: Sequence[pa.Array | str]) -> memoryview:
-    """Row by row the parts (columns, or texts that are the same in every row) as bytes."""
+    """Concatenates the parts (columns, or texts equal in every row) row by row, as bytes."""
     columns = [
         pa.scalar(part, pa.large_string()) if isinstance(part, str) else pc.cast(part, pa.large_string())
         for part in parts

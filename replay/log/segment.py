@@ -1,8 +1,8 @@
 """One segment of a run: a Parquet file of events and the manifest that makes it exist.
 
 Commit order: data, then manifest, each temp -> fsync -> link -> fsync of the directory
-(`ingest.durable.put`). A flipped bit in a Parquet file is mostly read as wrong data without an error, so the
-SHA-256 in the manifest is the integrity, and each manifest holds the hash of the one before: a chain.
+(`ingest.core.durable.put`). Parquet mostly reads a flipped bit as wrong data without an
+error, so the manifest holds the SHA-256 of the file, and the hash of the manifest before it: a chain.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from replay.log.events import MAX_INTEGER, canonical
 from replay.log.running_digests import Row, Streams
 
 COMMITTED = re.compile(r"([0-9]{20})\.(parquet|json)")
-"""Names of committed files; matched in full, so that no temporary file is ever taken for one."""
+"""Names of committed files; matched in full, so that no temporary file fits."""
 SCHEMA_NAME = "twin.segment/2"
 OLDER_SCHEMA = "twin.segment/1"
 """Read, no longer written: a manifest without `walls`."""
 GENESIS = "0" * 64
 """`previous` of the first manifest."""
 WORTH_COMPRESSING = 32
-"""Events of a segment from which on compression is worth its time."""
+"""Least number of events of a segment that is compressed."""
 
 SCHEMA = pa.schema(
     [
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
 
 
 class FileDamageError(DamageError):
-    """Damage to one file of a run: `file` is its name, `problem` what is wrong with it."""
+    """Damage to one file of a run: `file` is its name, `problem` says what is wrong."""
 
     def __init__(self, path: Path, problem: str):
         super().__init__(f"{path}: {problem}")
@@ -55,7 +55,7 @@ class FileDamageError(DamageError):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A Parquet file of events: its name, what is in it, and the file that vouches for its digest."""
+    """A Parquet file of events: its name, its events, and the file that holds its digest (`voucher`)."""
 
     data_name: str
     first_seq: int
@@ -66,8 +66,8 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a segment holds; `final` ends the run.
+class SegmentManifest:
+    """Manifest of a segment; `final` ends the run.
 
     `stream` is the run's digest through `last_seq`, `walls` the same over the wall-clock texts.
     """
@@ -95,17 +95,17 @@ class Manifest:
 
     @property
     def piece(self) -> Piece:
-        """The data file of this segment."""
+        """Data file of this segment."""
         return Piece(self.data_name, self.first_seq, self.last_seq, self.size_bytes, self.sha256, self.name)
 
     def fields(self) -> dict[str, object]:
-        """The fields of its schema version."""
+        """Returns the fields of its schema version by name."""
         names = [name for name in self.__slots__ if name != "walls" or self.walls is not None]
         return {name: getattr(self, name) for name in names}
 
     @classmethod
-    def of_fields(cls, fields: dict[str, object]) -> "Manifest | None":
-        """The manifest with these fields; None if they are not those of a manifest."""
+    def of_fields(cls, fields: dict[str, object]) -> "SegmentManifest | None":
+        """Returns the manifest with these fields; None if they are not those of a manifest."""
         try:
             manifest = cls(**{"walls": None, **fields})  # type: ignore[arg-type]  # checked next
         except TypeError:
@@ -113,9 +113,9 @@ class Manifest:
         return manifest if _sound(manifest) and manifest.fields().keys() == fields.keys() else None
 
     def text(self) -> bytes:
-        """The only bytes that a manifest file with these contents may hold.
+        """Returns the only bytes that a manifest file with these fields may hold.
 
-        `check` is the SHA-256 of all other fields, so that a changed manifest is known as such by itself.
+        `check` is the SHA-256 of all other fields, so that a change is detected from the manifest alone.
         """
         fields = self.fields()
         check = hashlib.sha256(canonical(fields).encode()).hexdigest()
@@ -142,21 +142,21 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def commit(
-    run_dir: Path, rows: Sequence[Row], previous: str, through: Streams, *, final: bool, disk: Disk = DISK
-) -> Manifest:
-    """Make `rows` (at least one, in order) the next segment; durable when this returns.
+    run_dir: Path, rows: Sequence[Row], previous: str, digests: Streams, *, final: bool, disk: Disk = DISK
+) -> SegmentManifest:
+    """Commits `rows` (at least one, in order) as the next segment; durable on return.
 
-    `through` are the digests of the log up to and with these rows.
+    `digests` are those of the log up to and with these rows.
 
     Raises:
-        ExistsError: somebody else committed this segment.
+        ExistsError: another process committed this segment.
         StorageError: the disk refused; at most a data file without a manifest is left behind.
     """
     data = encode(rows)
     first, last = rows[0][0], rows[-1][0]
     sha256 = hashlib.sha256(data).hexdigest()
-    manifest = Manifest(
-        first, last, len(rows), len(data), sha256, previous, through.stream, final, through.walls
+    manifest = SegmentManifest(
+        first, last, len(rows), len(data), sha256, previous, digests.stream, final, digests.walls
     )
     put(run_dir / manifest.data_name, data, disk=disk)
     put(run_dir / manifest.name, manifest.text(), disk=disk)
@@ -164,17 +164,17 @@ def commit(
 
 
 def encode(rows: Sequence[Row]) -> bytes:
-    """Rows as the bytes of a Parquet file."""
+    """Encodes rows as a Parquet file."""
     columns = list(zip(*rows, strict=True))
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     return encode_table(table)
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """A table of `SCHEMA` as the bytes of a Parquet file.
+    """Encodes a table of `SCHEMA` as a Parquet file.
 
-    A few events are left as they are: to compress each column would take longer than all the rest, and what
-    such a file weighs is its own description. Compaction compresses them.
+    A few events are not compressed: it would take longer than all the rest, and most bytes of such a file are
+    its schema. Compaction compresses them.
     """
     sink = pa.BufferOutputStream()
     compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
@@ -185,8 +185,8 @@ def encode_table(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read_manifest(path: Path) -> Manifest:
-    """The manifest in `path`, checked on its own.
+def read_manifest(path: Path) -> SegmentManifest:
+    """Reads the manifest in `path`, checked on its own.
 
     Raises:
         DamageError: `path` is no regular file or not exactly what `commit` writes under this name.
@@ -195,8 +195,8 @@ def read_manifest(path: Path) -> Manifest:
     data = read_file(path)
     try:
         fields = json.loads(data)
-        del fields["check"]  # what it must be follows from the others
-        manifest = Manifest.of_fields(fields)
+        del fields["check"]  # follows from the others
+        manifest = SegmentManifest.of_fields(fields)
     except (ValueError, TypeError, KeyError, RecursionError):
         manifest = None
     if manifest is None or manifest.text() != data or manifest.name != path.name:
@@ -204,8 +204,8 @@ def read_manifest(path: Path) -> Manifest:
     return manifest
 
 
-def _sound(manifest: Manifest) -> bool:
-    """Every field of the right kind and the numbers in agreement."""
+def _sound(manifest: SegmentManifest) -> bool:
+    """True if every field has its type and the numbers agree."""
     for name, kind in _FIELDS.items():
         if type(getattr(manifest, name)) is not kind:
             return False
@@ -223,7 +223,7 @@ def _sound(manifest: Manifest) -> bool:
 
 
 def checked(run_dir: Path, piece: Piece) -> Path:
-    """Path of a data file, its size and digest checked; for engines that read the file themselves.
+    """Checks size and digest of a data file and returns its path, for engines that read it themselves.
 
     Raises:
         DamageError: the file is missing, or has another length or digest.
@@ -233,15 +233,15 @@ def checked(run_dir: Path, piece: Piece) -> Path:
 
 
 def read_rows(run_dir: Path, piece: Piece) -> pa.Table:
-    """The events of a data file in the columns of `SCHEMA`, its size and digest checked first.
+    """Reads the events of a data file in the columns of `SCHEMA`, size and digest checked first.
 
     Raises:
-        DamageError: the file is missing, has another length or digest, or holds something else than events.
+        DamageError: the file is missing, has another length or digest, or does not hold events.
     """
     path = run_dir / piece.data_name
     data = _read_data(run_dir, piece)
     try:
-        # One thread: a segment is small, and starting others costs more than reading it.
+        # One thread: a segment is small, starting others costs more than reading it.
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -269,12 +269,12 @@ def _read_data(run_dir: Path, piece: Piece) -> bytes:
 
 
 def rows_of(table: pa.Table) -> Iterator[Row]:
-    """The rows of a segment as tuples."""
+    """Yields the rows of a segment as tuples."""
     yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; a link, a directory or a device in its place is damage.
+    """Reads a regular file; a link, a directory or a device in its place is damage.
 
     Raises:
         DamageError: it is no regular file, or the disk cannot read it.

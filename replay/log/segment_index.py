@@ -1,8 +1,8 @@
-"""What a run's directory holds: its chain of manifests, and the files in which the events are now.
+"""The index of a run's directory: its chain of manifests, and the files that hold the events now.
 
-While a run is written every manifest has its data file beside it. After compaction the manifests are kept
-word for word in one record, and merged files hold the events. So the chain, its head and every digest of the
-stream stay what they were: a head kept before proves the compacted run, wall-clock figures included.
+While a run is written, every manifest has its data file beside it. Compaction moves the manifests unchanged
+into one record and the events into merged files. So the chain, its head and every digest of the stream stay
+the same: a head kept before proves the compacted run, wall-clock figures included.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any
 
 from replay.log import segment
 from replay.log.events import canonical
-from replay.log.segment import GENESIS, FileDamageError, Manifest, Piece
+from replay.log.segment import GENESIS, FileDamageError, Piece, SegmentManifest
 
 RECORD = "compacted.json"
 """The file that makes a compaction effective; without it merged files are left-overs."""
@@ -26,21 +26,21 @@ SCHEMA_NAME = "twin.compacted/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """The chain as it was written, and the data files that hold its events now."""
+class SegmentIndex:
+    """The chain as written, and the data files that hold its events now."""
 
-    chain: tuple[Manifest, ...]
+    chain: tuple[SegmentManifest, ...]
     pieces: tuple[Piece, ...]
     compacted: bool = False
 
     @property
     def final(self) -> bool:
-        """Whether the run came to its end."""
+        """True if the run ended."""
         return bool(self.chain) and self.chain[-1].final
 
     @property
     def end(self) -> int:
-        """How many events are committed."""
+        """Number of committed events."""
         return self.chain[-1].last_seq + 1 if self.chain else 0
 
     @property
@@ -49,19 +49,19 @@ class Contents:
         return self.chain[-1].hash if self.chain else GENESIS
 
 
-def of_chain(chain: Sequence[Manifest]) -> Contents:
-    """The contents of a run that was not compacted."""
-    return Contents(tuple(chain), tuple(manifest.piece for manifest in chain))
+def of_chain(chain: Sequence[SegmentManifest]) -> SegmentIndex:
+    """Returns the index of a run that was not compacted."""
+    return SegmentIndex(tuple(chain), tuple(manifest.piece for manifest in chain))
 
 
 def merged(first_seq: int, last_seq: int, data: bytes) -> Piece:
-    """The piece that a merged file with these bytes is."""
+    """Returns the piece of a merged file with these bytes."""
     name = f"{first_seq:020d}-{last_seq:020d}.parquet"
     return Piece(name, first_seq, last_seq, len(data), hashlib.sha256(data).hexdigest(), RECORD)
 
 
-def record(contents: Contents) -> bytes:
-    """The only bytes that the record of these contents may hold; `check` is the SHA-256 of the rest."""
+def record(contents: SegmentIndex) -> bytes:
+    """Returns the only bytes that the record of this index may hold; `check` is the SHA-256 of the rest."""
     fields = {
         "schema": SCHEMA_NAME,
         "manifests": [manifest.fields() for manifest in contents.chain],
@@ -71,8 +71,8 @@ def record(contents: Contents) -> bytes:
     return canonical({**fields, "check": check}).encode() + b"\n"
 
 
-def read_record(run_dir: Path) -> Contents | None:
-    """The contents of a compacted run, the chain checked link by link; None: it was not compacted.
+def read_record(run_dir: Path) -> SegmentIndex | None:
+    """Reads the index of a compacted run, the chain checked link by link; None: it was not compacted.
 
     Raises:
         DamageError: the record is not exactly what a compaction writes.
@@ -92,18 +92,18 @@ def read_record(run_dir: Path) -> Contents | None:
     return contents
 
 
-def _parsed(fields: Any) -> Contents | None:
-    chain = [Manifest.of_fields(entry) for entry in fields["manifests"]]
+def _parsed(fields: Any) -> SegmentIndex | None:
+    chain = [SegmentManifest.of_fields(entry) for entry in fields["manifests"]]
     pieces = [
         Piece(f"{first:020d}-{last:020d}.parquet", first, last, size, digest, RECORD)
         for first, last, size, digest in fields["pieces"]
     ]
     whole = tuple(manifest for manifest in chain if manifest is not None)
-    return Contents(whole, tuple(pieces), compacted=True) if len(whole) == len(chain) else None
+    return SegmentIndex(whole, tuple(pieces), compacted=True) if len(whole) == len(chain) else None
 
 
-def _linked(contents: Contents) -> bool:
-    """Whether the chain has every link and ends, and the pieces hold its events without a gap."""
+def _linked(contents: SegmentIndex) -> bool:
+    """True if the chain is complete and ended, and the pieces hold its events without a gap."""
     next_seq, previous = 0, GENESIS
     for manifest in contents.chain:
         if manifest.first_seq != next_seq or manifest.previous != previous:
@@ -121,7 +121,7 @@ def _linked(contents: Contents) -> bool:
 
 
 def check_size(run_dir: Path, piece: Piece) -> None:
-    """Compare the size of a data file without reading it.
+    """Compares the size of a data file without reading it.
 
     Raises:
         DamageError: it is missing, no regular file, or of another length.

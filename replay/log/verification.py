@@ -1,4 +1,4 @@
-"""Checks every byte of a run's directory against what was written, and names the file of each deviation."""
+"""Verification: checks every byte of a run's directory and names the file of each deviation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from replay.log import segment_index as contents, recovery, segment
-from replay.log.segment_index import RECORD, Contents
-from replay.log.segment import COMMITTED, GENESIS, FileDamageError, Manifest
+from replay.log import recovery, segment, segment_index
 from replay.log.running_digests import Streams
+from replay.log.segment import COMMITTED, GENESIS, FileDamageError, SegmentManifest
+from replay.log.segment_index import RECORD, SegmentIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong: the file (a name in the run's directory) and what is wrong with it."""
+class IntegrityFinding:
+    """One deviation: the file (a name in the run's directory) and the problem."""
 
     file: str
     problem: str
@@ -24,8 +24,8 @@ class Finding:
         return f"{self.file}: {self.problem}"
 
 
-def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> list[Finding]:
-    """Every deviation from what was written; empty = intact. Left-overs of a crash are no damage.
+def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> list[IntegrityFinding]:
+    """Lists every deviation from what was written; empty: intact. Left-overs of a crash are no damage.
 
     Checks each manifest, link, size and digest, each event's number, time, type and form, and the digest of
     the stream. `chain_head`, if kept elsewhere, must be a link of the chain: this detects a cut tail and a
@@ -35,7 +35,7 @@ def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> l
     try:
         present = recovery.names(run_dir)
     except OSError as error:
-        return [Finding(".", f"cannot be listed ({error.strerror})")]
+        return [IntegrityFinding(".", f"cannot be listed ({error.strerror})")]
     if RECORD in present:
         found, findings = _compacted(run_dir)
     else:
@@ -43,64 +43,66 @@ def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> l
     if findings:
         findings += _unknown_names(present)
     else:
-        foreign = recovery.strangers(run_dir, present, found)[1]
-        findings += [Finding(name, "does not belong to the run; move it away") for name in foreign]
+        foreign = recovery.unlisted(run_dir, present, found)[1]
+        findings += [IntegrityFinding(name, "does not belong to the run; move it away") for name in foreign]
     findings += check_events(run_dir, found, whole=not findings, since=since)
     if chain_head is not None and chain_head not in {manifest.hash for manifest in found.chain}:
         last = found.chain[-1].name if found.chain else "."
         findings.append(
-            Finding(last, f"the chain does not hold {chain_head}: the end was cut or the past rewritten")
+            IntegrityFinding(
+                last, f"the chain does not hold {chain_head}: the end was cut or the past rewritten"
+            )
         )
     if findings and RECORD not in present and (run_dir / RECORD).exists():
         return verify(run_dir, chain_head, since=since)  # compacted meanwhile
     return findings
 
 
-def _compacted(run_dir: Path) -> tuple[Contents, list[Finding]]:
+def _compacted(run_dir: Path) -> tuple[SegmentIndex, list[IntegrityFinding]]:
     try:
-        found = contents.read_record(run_dir)
+        found = segment_index.read_record(run_dir)
     except FileDamageError as error:
-        return Contents((), ()), [Finding(error.file, error.problem)]
+        return SegmentIndex((), ()), [IntegrityFinding(error.file, error.problem)]
     if found is None:
-        return Contents((), ()), [Finding(RECORD, "went away while it was read")]
+        return SegmentIndex((), ()), [IntegrityFinding(RECORD, "went away while it was read")]
     return found, []
 
 
-def _written(run_dir: Path, present: Sequence[str]) -> tuple[Contents, list[Finding]]:
+def _written(run_dir: Path, present: Sequence[str]) -> tuple[SegmentIndex, list[IntegrityFinding]]:
     chain, findings = _chain(run_dir, [name for name in present if _is_manifest(name)])
     if not chain and not findings:
-        findings.append(Finding(".", "holds no committed segment"))
-    return contents.of_chain(chain), findings
+        findings.append(IntegrityFinding(".", "holds no committed segment"))
+    return segment_index.of_chain(chain), findings
 
 
 def _is_manifest(name: str) -> bool:
     return COMMITTED.fullmatch(name) is not None and name.endswith(".json")
 
 
-def _unknown_names(present: Sequence[str]) -> list[Finding]:
-    """Names that no run has; used where a broken chain cannot say which segments belong."""
+def _unknown_names(present: Sequence[str]) -> list[IntegrityFinding]:
+    """Lists names that no run has, where a broken chain does not tell which segments belong."""
     return [
-        Finding(name, "does not belong to the run; move it away")
+        IntegrityFinding(name, "does not belong to the run; move it away")
         for name in present
         if name != recovery.LOCK and not COMMITTED.fullmatch(name) and not recovery.LEFT_OVER.fullmatch(name)
     ]
 
 
-def _chain(run_dir: Path, names: Sequence[str]) -> tuple[list[Manifest], list[Finding]]:
-    """All readable manifests in order, and what is wrong with each or between two."""
-    chain: list[Manifest] = []
-    findings: list[Finding] = []
-    before: Manifest | None = None
-    trusted = True  # whether `before` (None: the start) is what the next one must follow
+def _chain(run_dir: Path, names: Sequence[str]) -> tuple[list[SegmentManifest], list[IntegrityFinding]]:
+    """Returns all readable manifests in order, and the faults of each and between two."""
+    chain: list[SegmentManifest] = []
+    findings: list[IntegrityFinding] = []
+    before: SegmentManifest | None = None
+    trusted = True  # the next manifest must follow `before` (None: the start)
     for name in names:
         try:
             manifest = segment.read_manifest(run_dir / name)
         except FileDamageError as error:
-            findings.append(Finding(error.file, error.problem))
+            findings.append(IntegrityFinding(error.file, error.problem))
             trusted = False
             continue
-        except FileNotFoundError:  # listed, and gone by now
-            findings.append(Finding(name, "went away while it was read"))
+        except FileNotFoundError:  # removed since the listing
+            findings.append(IntegrityFinding(name, "went away while it was read"))
             trusted = False
             continue
         if trusted:
@@ -110,28 +112,31 @@ def _chain(run_dir: Path, names: Sequence[str]) -> tuple[list[Manifest], list[Fi
     return chain, findings
 
 
-def _link(before: Manifest | None, manifest: Manifest) -> list[Finding]:
+def _link(before: SegmentManifest | None, manifest: SegmentManifest) -> list[IntegrityFinding]:
     first = before.last_seq + 1 if before else 0
     origin = before.name if before else "the start"
     if before and before.final:
-        return [Finding(manifest.name, f"lies behind the end of the run, which is in {origin}")]
+        return [IntegrityFinding(manifest.name, f"lies behind the end of the run, which is in {origin}")]
     if manifest.first_seq > first:
         return [
-            Finding(f"{first:020d}.json", f"missing: {manifest.name} is the next one there after {origin}")
+            IntegrityFinding(
+                f"{first:020d}.json", f"missing: {manifest.name} is the next one there after {origin}"
+            )
         ]
     if manifest.first_seq < first or manifest.previous != (before.hash if before else GENESIS):
         why = "one of them was changed or swapped, or is of another run"
-        return [Finding(manifest.name, f"does not follow from {origin}: {why}")]
+        return [IntegrityFinding(manifest.name, f"does not follow from {origin}: {why}")]
     return []
 
 
-def check_events(run_dir: Path, found: Contents, *, whole: bool = True, since: int = 0) -> list[Finding]:
-    """What is wrong inside the data files; the digests of the stream are compared while the chain is
-    `whole`."""
-    from replay.log.event_validation import faults  # numba: only who verifies waits for its import
+def check_events(
+    run_dir: Path, found: SegmentIndex, *, whole: bool = True, since: int = 0
+) -> list[IntegrityFinding]:
+    """Lists the faults inside the data files; digests of the stream are compared if the chain is `whole`."""
+    from replay.log.event_validation import faults  # imports numba, which takes a second
 
-    findings: list[Finding] = []
-    through = Streams() if whole and since == 0 else None
+    findings: list[IntegrityFinding] = []
+    digests = Streams() if whole and since == 0 else None
     ends = [manifest.last_seq for manifest in found.chain]
     last_ns = 0
     for piece in found.pieces:
@@ -140,35 +145,35 @@ def check_events(run_dir: Path, found: Contents, *, whole: bool = True, since: i
         try:
             table = segment.read_rows(run_dir, piece)
         except FileDamageError as error:
-            findings.append(Finding(error.file, error.problem))
-            through = None
+            findings.append(IntegrityFinding(error.file, error.problem))
+            digests = None
             continue
         findings += [
-            Finding(piece.data_name, f"event {seq}: {problem}")
+            IntegrityFinding(piece.data_name, f"event {seq}: {problem}")
             for seq, problem in sorted([*_backward(table, last_ns), *faults(table, piece.data_name)])
         ]
         last_ns = table.column("sim_ns")[-1].as_py()
-        if through is None:
+        if digests is None:
             continue
         inside = slice(*np.searchsorted(ends, [piece.first_seq, piece.last_seq + 1]))
         for manifest in found.chain[inside]:
-            through.add_table(table.slice(manifest.first_seq - piece.first_seq, manifest.rows))
-            if not _agrees(through, manifest):
+            digests.add_table(table.slice(manifest.first_seq - piece.first_seq, manifest.rows))
+            if not _agrees(digests, manifest):
                 voucher = piece.voucher
                 findings.append(
-                    Finding(voucher, "the events up to here are not those that it was written over")
+                    IntegrityFinding(voucher, "the events up to here are not those that it was written over")
                 )
-                through = None
+                digests = None
                 break
     return findings
 
 
-def _agrees(through: Streams, manifest: Manifest) -> bool:
-    return through.stream == manifest.stream and manifest.walls in (None, through.walls)
+def _agrees(digests: Streams, manifest: SegmentManifest) -> bool:
+    return digests.stream == manifest.stream and manifest.walls in (None, digests.walls)
 
 
 def _backward(table: pa.Table, last_ns: int) -> list[tuple[int, str]]:
-    """(number, problem) of events whose time lies before that of the event before them."""
+    """Lists (number, problem) of events whose time is before that of the event before them."""
     times = np.concatenate([[last_ns], table.column("sim_ns").to_numpy()])
     first = table.column("seq")[0].as_py()
     return [

@@ -1,4 +1,4 @@
-"""How far the twin is from the reality of a run: errors of its predictions, and whether its filters fit."""
+"""Health of a run: errors of its predictions and consistency of its filters (NIS)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,24 +8,25 @@ from typing import Any
 import numpy as np
 
 from ingest.core.errors import TwinError
-from replay.store import world_reconstruction as past_world, run_index as runs
-from replay.metrics.prediction_accuracy import DomainErrors, Errors, Innovations, LinkErrors, merged
-from replay.store.run_header import from_payload
+from replay.log.fold import fold
 from replay.log.run_log import RunReader
+from replay.metrics.prediction_accuracy import DomainErrors, Errors, Innovations, LinkErrors, merged
+from replay.store import run_index, world_reconstruction
+from replay.store.run_header import from_payload
 from twin.core.domain import Matrix
 from twin.filters.link_filter import pairs
-from twin.scenario.prepare import Setup
+from twin.scenario.prepare import PreparedScenario
 
 Json = dict[str, Any]
 HEALTHY = (0.2, 3.0)
-"""Where the running normalised innovation squared (NIS) of a filter stays while its link behaves as in
-training. Measured rates jump, so that it is far more skewed than a chi squared: on the training shares of
-quad-70b, tri-7b, octo-175b and geant-70b (fitted on their first 70 %) it was inside 97 % of the time."""
+"""Range of the running normalised innovation squared (NIS) of a filter while its link behaves as in training.
+Measured rates jump, so that it is far more skewed than a chi squared: on the training shares of quad-70b,
+tri-7b, octo-175b and geant-70b (fitted on their first 70 %) it was inside 97 % of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHealth:
-    """Forecasts of the present of one directed link at every decision, against the telemetry after it."""
+    """Forecasts of the present of one directed link at every decision, against the next telemetry."""
 
     src: str
     dst: str
@@ -52,7 +53,7 @@ class HorizonHealth:
 
 @dataclass(frozen=True, slots=True)
 class DomainHealth:
-    """Computing time of one domain against what the cost model expected of the plans it took part in."""
+    """Computing time of one domain against the cost model of its plans."""
 
     domain: str
     iterations: int
@@ -64,14 +65,14 @@ class DomainHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A run against its predictions; `iteration` is about the time of whole iterations."""
+    """Predictions of a run against its observations; `iteration` is of whole iterations."""
 
     run_id: str
     links: tuple[LinkHealth, ...]
     horizons: tuple[HorizonHealth, ...]
     domains: tuple[DomainHealth, ...]
     iteration: DomainHealth
-    problem: str | None  # why there is no NIS
+    problem: str | None  # reason for a missing NIS
 
     @property
     def unhealthy(self) -> float:
@@ -80,7 +81,7 @@ class Health:
         return 1 - sum(judged) / len(judged) if judged else 0.0
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         parts: Json = {
             name: [{field: getattr(row, field) for field in row.__slots__} for row in getattr(self, name)]
             for name in ("links", "horizons", "domains")
@@ -90,25 +91,22 @@ class Health:
 
 
 def of(store: Path, run_id: str) -> Health:
-    """The health of a run, finished or not, in one pass over its log.
+    """Returns the health of a run, finished or not, in one pass over its log.
 
     Raises:
         NotFoundError: no such run. DamageError: its log is damaged.
     """
-    reader = RunReader(runs.folder(store, run_id))
+    reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
     try:
-        setup, problem = past_world.prepare(store, header), None
+        setup, problem = world_reconstruction.prepare(store, header), None
     except TwinError as error:  # the log stays readable when its data set has left the lake
         setup, problem = None, str(error)
     names = header.scenario().domains
     links = LinkErrors(header.scenario().telemetry.noise)
     domains = _domain_errors(setup, len(names))
     filters = None if setup is None else Innovations(setup.link_filter())
-    for event in reader.events():
-        for judge in (links, domains, filters):
-            if judge is not None:
-                judge.take(event)
+    fold(reader.events(), links, domains, *([] if filters is None else [filters]))
     nis = None if filters is None else filters.filter_.nis
     return Health(
         run_id,
@@ -120,8 +118,8 @@ def of(store: Path, run_id: str) -> Health:
     )
 
 
-def _domain_errors(setup: Setup | None, size: int) -> DomainErrors:
-    """With the cost model of each job, and how much step times scatter."""
+def _domain_errors(setup: PreparedScenario | None, size: int) -> DomainErrors:
+    """Returns the fold with the cost model of each job and the scatter of step times."""
     if setup is None:
         return DomainErrors({}, size)
     specs = {job.name: job.spec for job in setup.jobs} or {"": setup.job}
@@ -133,9 +131,9 @@ def _links(names: Sequence[str], links: LinkErrors, nis: Matrix | None) -> Itera
     for i, j in zip(*(index.tolist() for index in pairs(len(names))), strict=True):
         found = links.found.get((i, j))
         errors = found[0] if found else Errors()
-        here = None if nis is None else float(nis[i, j])
-        healthy = None if here is None else bool(HEALTHY[0] <= here <= HEALTHY[1])
-        yield LinkHealth(names[i], names[j], *_figures(errors), here, healthy)
+        own = None if nis is None else float(nis[i, j])
+        healthy = None if own is None else bool(HEALTHY[0] <= own <= HEALTHY[1])
+        yield LinkHealth(names[i], names[j], *_figures(errors), own, healthy)
 
 
 def _horizons(links: LinkErrors) -> Iterator[HorizonHealth]:
@@ -149,7 +147,7 @@ def _domains(names: Sequence[str], domains: DomainErrors, judged: bool) -> Itera
 
 
 def _domain(name: str, errors: Errors, nis: float | None) -> DomainHealth:
-    # Step times that do not scatter at all are no trouble: only surprises count.
+    # A low NIS is no fault: step times need not scatter.
     healthy = None if nis is None else nis <= HEALTHY[1]
     return DomainHealth(name, errors.count, errors.bias, errors.mape, nis, healthy)
 

@@ -1,4 +1,4 @@
-"""Figures as people read them in a table; a dash for what there is none of."""
+"""Figures as text for tables; a dash for a missing one."""
 
 from collections.abc import Sequence
 
@@ -7,37 +7,37 @@ GAP = 2
 
 
 def percent(share: float | None) -> str:
-    """A share as people read it."""
+    """Returns a share in percent."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A latency in milliseconds."""
+    """Returns a latency in milliseconds."""
     return "-" if seconds is None else f"{1e3 * seconds:,.2f}"
 
 
 def per_token(seconds: float | None) -> str:
-    """Time per token in microseconds."""
+    """Returns time per token in microseconds."""
     return "-" if seconds is None else f"{1e6 * seconds:.2f}"
 
 
 def per_billion(usd: float | None) -> str:
-    """Egress in USD per billion tokens."""
+    """Returns egress in USD per billion tokens."""
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
 
 
-def made_up(dataset: str, note: str) -> bool:
-    """Whether links are made up rather than measured, by the data set's name or by how they became links."""
+def is_synthetic(dataset: str, note: str) -> bool:
+    """True if links are synthetic, by the name of the data set or the modelling note."""
     return "synthetic" in dataset or "synthetic" in note.lower()
 
 
 def counted(count: int, what: str) -> str:
-    """1 finding, 2 findings."""
+    """Returns a number with its noun: 1 finding, 2 findings."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def parts(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Columns by number, in as few tables of at most `room` letters as they need; each has the keys first."""
+    """Splits columns (by number) into few tables of at most `room` letters, keys first in each."""
     first = list(range(keys))
     begun = sum(widths[:keys]) + GAP * (keys - 1)
     found, used = [list(first)], begun

@@ -1,30 +1,30 @@
-"""Every key figure of chapter 6.2, computed in this one place from the events of a run alone."""
+"""Key figures of a run, computed from its events alone; every other module takes them from here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
+from replay.log.events import Event, Json
+from replay.log.fold import Fold, fold
 from replay.metrics.percentile_billing import BillingMeter
-from replay.log.events import Event
 
 
 @dataclass(frozen=True, slots=True)
 class Kpis:
-    """Key figures of one run. `None` where a run has no value, for example no token was trained."""
+    """Key figures of one run; None where it has no value, for example where no token was trained."""
 
     wall_s: float
     tokens: int
     iterations: int
     time_per_token_s: float | None  # moving and waiting included
     mean_iteration_s: float | None
-    utilisation: float | None  # compute seconds / wall seconds of the domains while they are in the plan
+    utilisation: float | None  # compute seconds / wall seconds of the domains while in the plan
     utilisation_owned: float | None  # GPU compute seconds / wall seconds of every GPU of the cluster
     egress_usd: float
-    usd_per_token: float | None  # egress; the GPUs are owned whatever is decided
+    usd_per_token: float | None  # egress alone: owned GPUs cost the same under every policy
     gpu_usd: float  # of the GPUs that plans held
     energy_j: float
     joule_per_token: float | None
@@ -32,48 +32,42 @@ class Kpis:
     moved_bytes: int  # between domains, for changes of plan
     wan_p95_bps: float  # 95th percentile over five-minute intervals, summed over sending domains
     decisions: int
-    moves: int  # changes of plan after the first that training stood still for
-    turns: int  # changes of free knobs: it did not
+    moves: int  # changes of plan after the first, with a pause
+    turns: int  # changes of free knobs, without a pause
     fallbacks: int
     late: int  # decisions over the deadline
-    paused_s: float  # training stood still for a change of plan
+    paused_s: float  # pauses for changes of plan
     lost_s: float  # abandoned, failed, waiting, or unfinished at the horizon
     present_s: float  # from submission to the end, summed over jobs; the run for a job alone
     queued_s: float  # from submission to the first GPUs, summed over jobs; 0 for a job alone
-    load_stability: (
-        float  # 1 - seconds without progress for the scheduler's reasons / seconds of jobs in the run
-    )
+    load_stability: float  # 1 - seconds without progress caused by the scheduler / seconds of jobs in the run
     decision_p50_s: float | None
     decision_p99_s: float | None
     decision_max_s: float | None
     coordination_max_s: float | None  # trigger to validated plan, control plane
 
-    def to_json(self) -> dict[str, Any]:
-        """All figures by name."""
+    def to_json(self) -> Json:
+        """Returns all figures by name."""
         return asdict(self)
 
 
 def of_events(events: Iterable[Event]) -> Kpis:
-    """The key figures of a run from its events, in one pass."""
-    fold = Fold()
-    for event in events:
-        fold.add(event)
-    return fold.kpis()
+    """Returns the key figures of a run from its events."""
+    return fold(events, KpiFold()).kpis()
 
 
 SCHEDULER_REASONS = frozenset({"abandoned", "moving", "preempted"})
-"""Reasons of `time_lost` that a scheduler causes; failures and the horizon are not its doing. Waiting is
-where a more urgent job took the GPUs; for the first ones it is the queue's: `queued_s`."""
+"""Reasons of `time_lost` that the scheduler causes, unlike failures and the horizon. Waiting counts after a
+preemption; before the first GPUs it is `queued_s`."""
 
 
-class Fold:
-    """Sums over the events of a run, one event at a time; memory grows with decisions only."""
+class KpiFold(Fold):
+    """Sums over the events of a run; memory grows with decisions only."""
 
     def __init__(self) -> None:
-        self._end_ns = 0
         self._gpus_owned = 0
         self._in_plan: dict[str, tuple[int, ...]] = {}  # of each job
-        self._since_ns: dict[str, int] = {}  # submission of the jobs that are there
+        self._since_ns: dict[str, int] = {}  # submission of the jobs in the run
         self._preempted: set[str] = set()
         self._present_ns = self._queued_ns = 0
         self._iterations = self._tokens = self._training_ns = 0
@@ -85,50 +79,29 @@ class Fold:
         self._decisions = self._moves = self._turns = self._fallbacks = self._late = 0
         self._latency_s: list[float] = []
         self._coordination_s: list[float] = []
-        self._take: dict[str, Callable[[Event], None]] = {
-            "run_started": self._run_started,
-            "decided": self._decided,
-            "plan_applied": self._plan_applied,
-            "iteration_done": self._iteration_done,
-            "time_lost": self._time_lost,
-            "gpu_failed": self._work_lost,
-            "work_lost": self._work_lost,
-            "state_copied": self._state_copied,
-            "job_submitted": self._job_submitted,
-            "job_preempted": self._job_preempted,
-            "job_finished": self._job_finished,
-        }
 
-    def add(self, event: Event) -> None:
-        """Take one event in; a type that carries no figure only moves the clock."""
-        self._end_ns = max(self._end_ns, event.sim_ns)
-        take = self._take.get(event.type)
-        if take is not None:
-            take(event)
-
-    def _run_started(self, event: Event) -> None:
-        domains = event.payload["scenario"]["cluster"]["domains"]
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        domains = started["scenario"]["cluster"]["domains"]
         self._gpus_owned = sum(domain["gpus"] for domain in domains)
 
-    def _job_submitted(self, event: Event) -> None:
+    def _on_job_submitted(self, event: Event, submitted: Json) -> None:
         self._since_ns[event.job] = event.sim_ns
 
-    def _job_preempted(self, event: Event) -> None:
+    def _on_job_preempted(self, event: Event, preempted: Json) -> None:
         self._preempted.add(event.job)
 
-    def _job_finished(self, event: Event) -> None:
+    def _on_job_finished(self, event: Event, finished: Json) -> None:
         self._present_ns += event.sim_ns - self._since_ns.pop(event.job)
 
-    def _decided(self, event: Event) -> None:
+    def _on_decided(self, event: Event, decided: Json) -> None:
         self._decisions += 1
-        self._fallbacks += event.payload["fallback"] is not None
+        self._fallbacks += decided["fallback"] is not None
         self._late += bool(event.wall.get("late"))
         if "latency_s" in event.wall:
             self._latency_s.append(event.wall["latency_s"])
             self._coordination_s.append(event.wall["coordination_s"])
 
-    def _plan_applied(self, event: Event) -> None:
-        applied = event.payload
+    def _on_plan_applied(self, event: Event, applied: Json) -> None:
         if event.job in self._in_plan:
             self._moves += applied["pause_ns"] > 0
             self._turns += applied["pause_ns"] == 0
@@ -141,8 +114,7 @@ class Fold:
         self._charge(applied)
         self._rates.add(applied["started_ns"], event.sim_ns, applied["moved_bytes"])
 
-    def _iteration_done(self, event: Event) -> None:
-        done = event.payload
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
         length_ns = sum(count * ns for count, ns in done["durations"])
         self._iterations += done["count"]
         self._tokens += done["tokens"]
@@ -154,8 +126,7 @@ class Fold:
         self._charge(done)
         self._rates.add(done["start_ns"], done["start_ns"] + length_ns, done["wan_bytes"])
 
-    def _time_lost(self, event: Event) -> None:
-        lost = event.payload
+    def _on_time_lost(self, event: Event, lost: Json) -> None:
         end_ns = lost["start_ns"] + lost["lost_ns"]
         self._lost_ns += lost["lost_ns"]
         waited = lost["lost_ns"] if lost["reason"] == "waiting" else 0
@@ -168,23 +139,24 @@ class Fold:
         self._charge(lost)
         self._rates.add(lost["start_ns"], end_ns, [*lost["wan_bytes"], *lost["moved_bytes"]])
 
-    def _state_copied(self, event: Event) -> None:
-        copied = event.payload
+    def _on_state_copied(self, event: Event, copied: Json) -> None:
         self._moved_bytes += _bytes(copied["moved_bytes"])
         self._charge(copied)
         self._rates.add(copied["start_ns"], copied["start_ns"] + copied["copied_ns"], copied["moved_bytes"])
 
-    def _work_lost(self, event: Event) -> None:
-        self._tokens -= event.payload["lost_tokens"]  # trained again later: not counted twice
+    def _on_work_lost(self, event: Event, lost: Json) -> None:
+        self._tokens -= lost["lost_tokens"]  # trained again later: not counted twice
 
-    def _charge(self, payload: dict[str, Any]) -> None:
+    _on_gpu_failed = _on_work_lost
+
+    def _charge(self, payload: Json) -> None:
         self._egress_usd += payload["egress_usd"]
         self._gpu_usd += payload["gpu_usd"]
         self._energy_j += payload["energy_j"]
 
     def kpis(self) -> Kpis:
-        """The figures so far."""
-        wall_s = self._end_ns / NS_PER_S
+        """Returns the figures so far."""
+        wall_s = self.end_ns / NS_PER_S
         latency_s = np.array(self._latency_s)
         return Kpis(
             wall_s=wall_s,
@@ -193,7 +165,7 @@ class Fold:
             time_per_token_s=_ratio(wall_s, self._tokens),
             mean_iteration_s=_ratio(self._training_ns / NS_PER_S, self._iterations),
             utilisation=_ratio(self._compute_ns, self._active_ns),
-            utilisation_owned=_ratio(self._gpu_compute_ns, self._gpus_owned * self._end_ns),
+            utilisation_owned=_ratio(self._gpu_compute_ns, self._gpus_owned * self.end_ns),
             egress_usd=self._egress_usd,
             usd_per_token=_ratio(self._egress_usd, self._tokens),
             gpu_usd=self._gpu_usd,
@@ -201,7 +173,7 @@ class Fold:
             joule_per_token=_ratio(self._energy_j, self._tokens),
             wan_bytes=self._wan_bytes,
             moved_bytes=self._moved_bytes,
-            wan_p95_bps=self._rates.p95_bps(self._end_ns),
+            wan_p95_bps=self._rates.p95_bps(self.end_ns),
             decisions=self._decisions,
             moves=self._moves,
             turns=self._turns,
@@ -219,10 +191,10 @@ class Fold:
         )
 
     def _job_ns(self) -> int:
-        """Time that jobs spent in the run, from submission to their end; all of it for a job alone."""
+        """Returns the time of jobs in the run, from submission to their end; for a job alone, the run."""
         if not self._since_ns and not self._present_ns:
-            return self._end_ns
-        return self._present_ns + sum(self._end_ns - since for since in self._since_ns.values())
+            return self.end_ns
+        return self._present_ns + sum(self.end_ns - since for since in self._since_ns.values())
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:

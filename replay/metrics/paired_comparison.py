@@ -1,24 +1,25 @@
-"""Which of two policies is better on the same worlds: paired differences over worlds and over blocks of time.
+"""Paired comparison of two policies on the same worlds: differences over worlds and over blocks of time.
 
-Both are samples: other worlds would have other weather and, of a learned policy, another training; another
-window would have other hours. Neighbouring blocks are alike (a congestion lasts longer than one: on storm
-their differences correlate by 0.6 to 0.7), so that time counts by the stretch of `STRETCH` blocks.
+Both are samples: other worlds have other noise and, for a learned policy, another training; another window
+has other hours. Neighbouring blocks are correlated (by 0.6 to 0.7 on storm, where a congestion lasts longer
+than a block), so that time is sampled in stretches of `STRETCH` blocks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
-from replay.log.events import Event
+from replay.log.events import Event, Json
+from replay.log.fold import Fold, fold
 from twin.core.seeds import generator
 
 BLOCKS = 24
 """Blocks of equal length that a window is cut into; one block is one paired observation."""
 STRETCH = 6
-"""Neighbouring blocks that are drawn together; a window is so many fewer independent observations."""
+"""Neighbouring blocks that are drawn together."""
 RESAMPLES = 10_000
 LEVEL = 0.95
 
@@ -26,8 +27,8 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """What a run did in each block of its window; shapes (B,)."""
+class TimeBlocks:
+    """Figures of a run in each block of its window; shapes (B,)."""
 
     tokens: Values
     compute_s: Values  # summed over domains
@@ -36,7 +37,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PairedDifference:
     """Mean paired difference (positive = the challenger is better) and its bootstrap interval."""
 
     kpi: str
@@ -46,60 +47,73 @@ class Verdict:
 
     @property
     def better(self) -> bool:
-        """The whole interval says better."""
+        """True if the whole interval is above 0."""
         return self.low > 0
 
     @property
     def worse(self) -> bool:
-        """The whole interval says worse."""
+        """True if the whole interval is below 0."""
         return self.high < 0
 
     def __str__(self) -> str:
         return f"{self.kpi} {self.mean:+.4g} [{self.low:+.4g}, {self.high:+.4g}]"
 
 
-def blocks_of(events: Iterable[Event], end_ns: int, count: int = BLOCKS) -> Blocks:
-    """Spread each event's figures evenly over the blocks that its interval touches."""
-    edges = np.linspace(0, end_ns, count + 1)
-    sums = {name: np.zeros(count) for name in ("tokens", "compute_s", "active_s", "usd")}
+def blocks_of(events: Iterable[Event], end_ns: int, count: int = BLOCKS) -> TimeBlocks:
+    """Spreads each event's figures evenly over the blocks that its interval touches."""
+    return TimeBlocks(**fold(events, _BlockFold(end_ns, count)).sums)
 
-    def spread(start_ns: int, length_ns: int, **amounts: float) -> None:
-        end = np.minimum(edges[1:], start_ns + length_ns)
-        touched = np.clip(end - np.maximum(edges[:-1], start_ns), 0, None)
+
+class _BlockFold(Fold):
+    """Sums the figures of `TimeBlocks`, block by block."""
+
+    def __init__(self, end_ns: int, count: int) -> None:
+        self.sums = {field.name: np.zeros(count) for field in fields(TimeBlocks)}
+        self._edges = np.linspace(0, end_ns, count + 1)
+        self._domains: dict[str, int] = {}  # number of domains in the plan of each job
+
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
+        self._spread(
+            done["start_ns"],
+            sum(count * ns for count, ns in done["durations"]),
+            tokens=done["tokens"],
+            compute_s=sum(done["compute_ns"]) / NS_PER_S,
+            active_s=sum(done["active_ns"]) / NS_PER_S,
+            usd=done["egress_usd"],
+        )
+
+    def _on_plan_applied(self, event: Event, applied: Json) -> None:
+        self._domains[event.job] = len(applied["plan"]["shares"])
+        self._idle(event.job, applied["started_ns"], applied["pause_ns"], applied["egress_usd"])
+
+    def _on_time_lost(self, event: Event, lost: Json) -> None:
+        self._idle(event.job, lost["start_ns"], lost["lost_ns"], lost["egress_usd"])
+
+    def _on_state_copied(self, event: Event, copied: Json) -> None:
+        self._spread(copied["start_ns"], copied["copied_ns"], usd=copied["egress_usd"])
+
+    def _on_work_lost(self, event: Event, lost: Json) -> None:
+        self._spread(event.sim_ns, 0, tokens=-lost["lost_tokens"])  # trained again later: not counted twice
+
+    _on_gpu_failed = _on_work_lost
+
+    def _idle(self, job: str, start_ns: int, length_ns: int, usd: float) -> None:
+        active_s = self._domains.get(job, 0) * length_ns / NS_PER_S
+        self._spread(start_ns, length_ns, active_s=active_s, usd=usd)
+
+    def _spread(self, start_ns: int, length_ns: int, **amounts: float) -> None:
+        ends = np.minimum(self._edges[1:], start_ns + length_ns)
+        touched = np.clip(ends - np.maximum(self._edges[:-1], start_ns), 0, None)
         total = touched.sum()
         if total == 0:  # an instant: all of it belongs to one block
-            touched[min(count - 1, int(np.searchsorted(edges, start_ns, side="right")) - 1)] = total = 1.0
+            block = int(np.searchsorted(self._edges, start_ns, side="right")) - 1
+            touched[min(len(touched) - 1, block)] = total = 1.0
         for name, amount in amounts.items():
-            sums[name] += amount * touched / total
-
-    in_plan: dict[str, int] = {}  # domains, of each job
-    for event in events:
-        fields, job = event.payload, event.job
-        if event.type == "iteration_done":
-            spread(
-                fields["start_ns"],
-                sum(n * ns for n, ns in fields["durations"]),
-                tokens=fields["tokens"],
-                compute_s=sum(fields["compute_ns"]) / NS_PER_S,
-                active_s=sum(fields["active_ns"]) / NS_PER_S,
-                usd=fields["egress_usd"],
-            )
-        elif event.type == "plan_applied":
-            in_plan[job] = len(fields["plan"]["shares"])
-            active_s = in_plan[job] * fields["pause_ns"] / NS_PER_S
-            spread(fields["started_ns"], fields["pause_ns"], active_s=active_s, usd=fields["egress_usd"])
-        elif event.type == "time_lost":
-            active_s = in_plan.get(job, 0) * fields["lost_ns"] / NS_PER_S
-            spread(fields["start_ns"], fields["lost_ns"], active_s=active_s, usd=fields["egress_usd"])
-        elif event.type == "state_copied":
-            spread(fields["start_ns"], fields["copied_ns"], usd=fields["egress_usd"])
-        elif event.type in ("gpu_failed", "work_lost"):  # trained again later: not counted twice
-            spread(event.sim_ns, 0, tokens=-fields["lost_tokens"])
-    return Blocks(**sums)
+            self.sums[name] += amount * touched / total
 
 
-def judge(champion: Sequence[Blocks], challenger: Sequence[Blocks]) -> tuple[Verdict, ...]:
-    """Verdicts on tokens, utilisation and egress per token; one `Blocks` per world, in the same order."""
+def judge(champion: Sequence[TimeBlocks], challenger: Sequence[TimeBlocks]) -> tuple[PairedDifference, ...]:
+    """Returns the differences in tokens, utilisation and egress per token; one `TimeBlocks` per world."""
     pairs = list(zip(champion, challenger, strict=True))
     scale = float(np.mean([a.tokens for a, _ in pairs])) or 1.0
     named = {
@@ -110,14 +124,14 @@ def judge(champion: Sequence[Blocks], challenger: Sequence[Blocks]) -> tuple[Ver
     return tuple(clustered(kpi, np.array(differences)) for kpi, differences in named.items())
 
 
-def clustered(kpi: str, differences: Values, level: float = LEVEL) -> Verdict:
-    """Mean of paired differences (W, B) of worlds and blocks of time, with a t-interval.
+def clustered(kpi: str, differences: Values, level: float = LEVEL) -> PairedDifference:
+    """Returns the mean of paired differences (W, B) of worlds and blocks of time, with a t-interval.
 
     Its variance is that of means over worlds plus that of means over time, of circular stretches (Cameron,
-    Gelbach, Miller, "Robust inference with multiway clustering", JBES 29, 2011, eq. 2.11, without taking off
-    what both share, which errs on the wide side); degrees of freedom after Satterthwaite, "An approximate
-    distribution of estimates of variance components", Biometrics 2, 1946. A single world says nothing of
-    others: then the interval is over time alone.
+    Gelbach, Miller, "Robust inference with multiway clustering", JBES 29, 2011, eq. 2.11, without
+    subtracting what both share, which errs on the wide side); degrees of freedom after Satterthwaite, "An
+    approximate distribution of estimates of variance components", Biometrics 2, 1946. For a single world the
+    interval is over time alone.
     """
     worlds, blocks = differences.shape
     parts = [(_of_stretches(differences.mean(axis=0)), max(1, blocks // STRETCH) - 1)]
@@ -125,54 +139,54 @@ def clustered(kpi: str, differences: Values, level: float = LEVEL) -> Verdict:
         parts.append((float(differences.mean(axis=1).var(ddof=1)) / worlds, worlds - 1))
     middle, variance = float(differences.mean()), sum(part for part, _ in parts)
     if variance == 0:
-        return Verdict(kpi, middle, middle, middle)
+        return PairedDifference(kpi, middle, middle, middle)
     freedom = variance**2 / sum(part**2 / count for part, count in parts if count)
     half = _student(freedom, level) * variance**0.5
-    return Verdict(kpi, middle, middle - half, middle + half)
+    return PairedDifference(kpi, middle, middle - half, middle + half)
 
 
 def _of_stretches(values: Values) -> float:
-    """Variance of the mean of a series (B,): of all circular stretches, as many as fit being independent."""
+    """Variance of the mean of a series (B,), from all circular stretches; as many as fit are independent."""
     count = max(1, len(values) // STRETCH)
     around = (np.arange(len(values))[:, None] + np.arange(min(STRETCH, len(values)))) % len(values)
     return float(values[around].mean(axis=1).var()) / max(1, count - 1)
 
 
-def student(kpi: str, values: Values) -> Verdict:
-    """Mean of independent values (n,) with its t-interval; of one value both ends are it."""
+def student(kpi: str, values: Values) -> PairedDifference:
+    """Returns the mean of independent values (n,) with its t-interval; of one value, that value."""
     middle, count = float(values.mean()), len(values)
     half = 0.0
     if count > 1 and (deviation := float(values.std(ddof=1))):
         half = _student(count - 1, LEVEL) * deviation / count**0.5
-    return Verdict(kpi, middle, middle - half, middle + half)
+    return PairedDifference(kpi, middle, middle - half, middle + half)
 
 
-def bootstrap(kpi: str, values: Values, seed: int, statistic: Callable[[Values], Values]) -> Verdict:
-    """`statistic` (over the last axis) of independent values (n,), with its interval (`_ends`)."""
+def bootstrap(kpi: str, values: Values, seed: int, statistic: Callable[[Values], Values]) -> PairedDifference:
+    """Returns `statistic` (over the last axis) of independent values (n,) with its interval (`_ends`)."""
     rng = generator(seed, f"bootstrap/{kpi}")
     drawn = rng.integers(len(values), size=(RESAMPLES, len(values)))
     low, high = np.quantile(statistic(values[drawn]), _ends(len(values)))
-    return Verdict(kpi, float(statistic(values)), float(low), float(high))
+    return PairedDifference(kpi, float(statistic(values)), float(low), float(high))
 
 
-def ratio(kpi: str, part: Values, whole: Values, seed: int) -> Verdict:
-    """sum(part) / sum(whole) over blocks (B,) that are drawn together, stretch by stretch (circular block
-    bootstrap, Politis and Romano 1992), with its interval; infinite where a draw has nothing to divide by."""
+def ratio(kpi: str, part: Values, whole: Values, seed: int) -> PairedDifference:
+    """Returns sum(part) / sum(whole) over blocks (B,) with its interval, by circular block bootstrap (Politis
+    and Romano 1992) in stretches; infinite where a draw has sum(whole) = 0."""
     rng, count = generator(seed, f"bootstrap/{kpi}"), -(-len(part) // STRETCH)
     starts = rng.integers(len(part), size=(RESAMPLES, count, 1))
     drawn = ((starts + np.arange(STRETCH)) % len(part)).reshape(RESAMPLES, -1)[:, : len(part)]
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.nan_to_num(part[drawn].sum(axis=1) / whole[drawn].sum(axis=1), nan=np.inf, posinf=np.inf)
         own = float(np.nan_to_num(part.sum() / whole.sum(), nan=np.inf, posinf=np.inf))
-    # Without interpolation: between a number and infinity lies nothing.
+    # No interpolation between a number and infinity.
     low, high = np.quantile(shares, _ends(count), method="inverted_cdf")
-    return Verdict(kpi, own, float(low), float(high))
+    return PairedDifference(kpi, own, float(low), float(high))
 
 
 def _ends(count: int) -> tuple[float, float]:
-    """Quantiles of a bootstrap of `count` independent values that hold `LEVEL`: percentiles, expanded, for
-    those of few values are too narrow (of 5 they hold 83 %; Hesterberg, "What teachers should know about the
-    bootstrap", The American Statistician 69, 2015, section 4.2)."""
+    """Quantiles of a bootstrap of `count` independent values that cover `LEVEL`: expanded percentiles, since
+    those of few values are too narrow (of 5 they cover 83 %; Hesterberg, "What Teachers Should Know About the
+    Bootstrap", The American Statistician 69, 2015, section 4.2)."""
     from scipy.special import ndtr  # slow to import
 
     if count < 2:
@@ -182,13 +196,13 @@ def _ends(count: int) -> tuple[float, float]:
 
 
 def _student(freedom: float, level: float) -> float:
-    """Deviations of Student's t that hold `level`."""
+    """Half width of the interval of Student's t that covers `level`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
-def _utilisation(blocks: Blocks) -> Values:
+def _utilisation(blocks: TimeBlocks) -> Values:
     return _share(blocks.compute_s, blocks.active_s)
 
 

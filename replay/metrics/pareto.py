@@ -1,6 +1,6 @@
-"""Points of several objectives: which are beaten by none, how much of a front a set covers, its volume.
+"""Pareto fronts of several objectives: front, coverage and hypervolume.
 
-Every objective is to be small: utilisation enters as its negative.
+Every objective is minimised: utilisation enters as its negative.
 """
 
 import numpy as np
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 TOLERANCE = 0.02
-"""A point counts as covered by one that is at most this share worse in every objective (spec 6.2)."""
+"""A point counts as covered by one that is at most this share worse in every objective."""
 MARGIN = 0.1
 """The corner of a hypervolume lies this share of the front's extent beyond its worst values."""
 
 
 def front(points: Values) -> Values:
-    """The distinct points (n, d) that no other one weakly dominates, in lexicographic order."""
+    """Returns the distinct points (n, d) that no other one weakly dominates, in lexicographic order."""
     distinct = np.unique(points, axis=0)
     weakly = (distinct[:, None] <= distinct[None]).all(axis=2)  # [a, b]: a dominates b or is b
     return np.asarray(distinct[weakly.sum(axis=0) == 1])
@@ -31,7 +31,7 @@ def coverage(own: Values, reference: Values, tolerance: float = TOLERANCE) -> fl
 
 
 def hypervolume(points: Values, corner: Values) -> float:
-    """Volume of what the points (n, d) dominate, as far as `corner` (d,); exact, by slicing.
+    """Volume that the points (n, d) dominate up to `corner` (d,); exact, by slicing.
 
     Between two neighbouring values of the last objective the section is that of all points up to there, so
     the volume is a sum of sections of one dimension less times lengths (the method of Zitzler 1999, without

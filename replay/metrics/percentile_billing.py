@@ -1,4 +1,4 @@
-"""What a carrier would bill: the 95th percentile of five-minute averages of outgoing traffic."""
+"""Percentile billing: the 95th percentile of five-minute averages of outgoing traffic."""
 
 import math
 from collections import defaultdict
@@ -17,21 +17,21 @@ class BillingMeter:
         self._bytes: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
 
     def add(self, start_ns: int, end_ns: int, links: list[list[int]]) -> None:
-        """`links` holds [source, destination, bytes], sent evenly over [start_ns, end_ns)."""
+        """Adds `links`, [source, destination, bytes] each, sent evenly over [start_ns, end_ns)."""
         length_ns = end_ns - start_ns
         for source, _, size in links:
-            at_ns = start_ns
+            from_ns = start_ns
             meter = self._bytes[source]
             if length_ns <= 0:
                 meter[start_ns // INTERVAL_NS] += size
-            while at_ns < end_ns:
-                interval = at_ns // INTERVAL_NS
+            while from_ns < end_ns:
+                interval = from_ns // INTERVAL_NS
                 until_ns = min(end_ns, (interval + 1) * INTERVAL_NS)
-                meter[interval] += size * (until_ns - at_ns) / length_ns
-                at_ns = until_ns
+                meter[interval] += size * (until_ns - from_ns) / length_ns
+                from_ns = until_ns
 
     def p95_bps(self, end_ns: int) -> float:
-        """95th percentile (nearest rank, silent intervals included) of each domain's rate, summed; bits/s."""
+        """95th percentile (nearest rank) of each domain's rate over all intervals, summed; bit/s."""
         intervals = max(1, -(-end_ns // INTERVAL_NS))
         total = 0.0
         for source in sorted(self._bytes):

@@ -1,30 +1,29 @@
 """Predicted against observed, from the events of a run: bandwidth per link and horizon, computing time per
 domain, time per iteration.
 
-Every decision logs what it was shown (`decided.observation`): the forecast of each link at each horizon and
-the slowdown of each domain. What then came is in `link_observed` and `iteration_done`. Errors are relative to
-what was observed, predicted / observed - 1: a positive bias promises more bandwidth, or longer work, than
-there was.
+Every decision logs its view (`decided.observation`): the forecast of each link at each horizon and the
+slowdown of each domain. The observations after it are in `link_observed` and `iteration_done`. Errors are
+predicted / observed - 1: a positive bias predicts more bandwidth, or longer work, than observed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import log
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S, to_ns
-from replay.log.events import Event
+from replay.log.events import Event, Json
+from replay.log.fold import Fold
 from replay.store.decision_codec import plan_from_json, view_from_json
-from twin.estimate.resource_use import plan_costs
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
-from twin.filters.link_filter import LinkFilter
 from twin.core.plan import Plan
-from twin.filters.slowdown_filter import Slowness
-from twin.core.view import GAUSSIAN, Forecast
+from twin.core.view import GAUSSIAN
+from twin.estimation.estimator import Estimator
+from twin.estimation.resource_use import plan_costs
+from twin.filters.link_filter import LinkFilter
+from twin.filters.slowdown_filter import SlowdownFilter
 
 Float = NDArray[np.float64]
 Pair = tuple[int, int]
@@ -32,7 +31,7 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class Errors:
-    """Sums over `count` predictions, and how many observations were inside their intervals, if any."""
+    """Sums over `count` predictions, and the number of observations inside their intervals, if any."""
 
     count: int = 0
     signed: float = 0.0
@@ -41,7 +40,7 @@ class Errors:
     inside_95: int = 0
 
     def add(self, predicted: float, observed: float, count: int = 1) -> None:
-        """`count` equal predictions and observations; `observed` > 0."""
+        """Adds `count` equal predictions and observations; `observed` > 0."""
         error = predicted / observed - 1
         self.count += count
         self.signed += error * count
@@ -64,13 +63,13 @@ class Errors:
 
 
 def merged(parts: Sequence[Errors]) -> Errors:
-    """All predictions together."""
+    """Returns the sums over all parts."""
     return Errors(*(sum(getattr(part, each.name) for part in parts) for each in fields(Errors)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Promise:
-    """What one forecast said of all links at one horizon; median and half widths (log) (2, K, K)."""
+class _PendingForecast:
+    """Forecast of all links at one horizon: median (K, K) and half widths (log) (2, K, K)."""
 
     horizon: int
     due_ns: int
@@ -79,85 +78,83 @@ class _Promise:
 
 
 @dataclass
-class LinkErrors:
-    """Forecasts of every directed link at every horizon, each held to the first telemetry at or after it.
+class LinkErrors(Fold):
+    """Forecasts of every directed link at every horizon, each against the first telemetry at or after it.
 
-    Telemetry carries `noise` (deviation of its log), for which the intervals are widened. A link that is
-    dead, or was when it was forecast, is not judged.
+    Telemetry has `noise` (standard deviation of its log), by which the intervals are widened. Links that are
+    dead, or were at the forecast, are left out.
     """
 
     noise: float
     horizons_s: tuple[float, ...] = ()
     found: dict[Pair, list[Errors]] = field(default_factory=dict)
-    _waiting: list[_Promise] = field(default_factory=list)
+    _pending: list[_PendingForecast] = field(default_factory=list)
 
-    def take(self, event: Event) -> None:
-        """Look at the next event of the log."""
-        if event.type == "decided":
-            self._promise(event.sim_ns, view_from_json(event.payload["observation"]).forecast)
-        elif event.type == "link_observed":
-            due = [promise for promise in self._waiting if promise.due_ns <= event.payload["sampled_ns"]]
-            for promise in due:
-                self._waiting.remove(promise)
-                self._judge(promise, event.payload["samples"])
-
-    def _promise(self, now_ns: int, forecast: Forecast) -> None:
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        forecast = view_from_json(decided["observation"]).forecast
         self.horizons_s = tuple(float(h) for h in forecast.horizons_s)
         widths = np.broadcast_to(forecast.widths, (len(self.horizons_s), 2))
         for h, horizon_s in enumerate(self.horizons_s):
             reach = widths[h][:, None, None] * forecast.sd_log[h]
             half = np.hypot(reach, self.noise * GAUSSIAN[0][:, None, None])
-            self._waiting.append(_Promise(h, now_ns + to_ns(horizon_s), forecast.bandwidth_bps[h], half))
+            self._pending.append(
+                _PendingForecast(h, event.sim_ns + to_ns(horizon_s), forecast.bandwidth_bps[h], half)
+            )
 
-    def _judge(self, promise: _Promise, samples: Sequence[Sequence[float]]) -> None:
+    def _on_link_observed(self, event: Event, observed: Json) -> None:
+        for forecast in [each for each in self._pending if each.due_ns <= observed["sampled_ns"]]:
+            self._pending.remove(forecast)
+            self._compare(forecast, observed["samples"])
+
+    def _compare(self, forecast: _PendingForecast, samples: Sequence[Sequence[float]]) -> None:
         for i, j, seen_bps, _ in samples:
             pair = int(i), int(j)
-            predicted = float(promise.median_bps[pair])
+            predicted = float(forecast.median_bps[pair])
             if seen_bps > 0 and predicted > 0:
-                errors = self.found.setdefault(pair, [Errors() for _ in self.horizons_s])[promise.horizon]
+                errors = self.found.setdefault(pair, [Errors() for _ in self.horizons_s])[forecast.horizon]
                 errors.add(predicted, seen_bps)
                 off = abs(log(predicted / seen_bps))
-                errors.inside_80 += off <= promise.half_log[0][pair]
-                errors.inside_95 += off <= promise.half_log[1][pair]
+                errors.inside_80 += off <= forecast.half_log[0][pair]
+                errors.inside_95 += off <= forecast.half_log[1][pair]
 
 
 @dataclass
-class DomainErrors:
-    """Computing time of every domain, and time of whole iterations, over what was expected.
+class DomainErrors(Fold):
+    """Computing time of every domain, and time of whole iterations, over the expected ones.
 
-    The cost model of its job (`estimators`, by name) expects the plan in force at the slowdown that the last
-    decision was shown; that of a job which it lacks is not judged. `scatter` is that of step times (log).
+    Expected is the cost model of the job (`estimators`, by name) for the plan in force at the slowdown of the
+    last decision's view; jobs without a cost model are left out. `scatter` is that of step times (log).
     """
 
     estimators: Mapping[str, Estimator]
     size: int
     scatter: float = 0.0
     iterations: Errors = field(default_factory=Errors)
-    _decided: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _decided: dict[str, Json] = field(default_factory=dict)
     _plans: dict[str, Plan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.computing = [Errors() for _ in range(self.size)]
-        self._slowness = Slowness(self.size, self.scatter)
+        self._slowdown = SlowdownFilter(self.size, self.scatter)
 
     @property
     def nis(self) -> Float:
         """(K,) running normalised innovation squared of the slowdown filters."""
-        return self._slowness.nis
+        return self._slowdown.nis
 
-    def take(self, event: Event) -> None:
-        """Look at the next event of the log."""
-        if event.type == "decided":
-            self._decided[event.job] = event.payload
-        elif event.type == "plan_applied":
-            plan = plan_from_json(event.payload["plan"])
-            assert plan is not None, "a plan took effect"
-            self._plans[event.job] = plan
-        elif event.type == "iteration_done" and event.job in self._decided:
-            self._judge(event, self._decided[event.job])
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        self._decided[event.job] = decided
 
-    def _judge(self, event: Event, decided: dict[str, Any]) -> None:
-        done, expected_s = event.payload, decided["predicted_iter_s"]
+    def _on_plan_applied(self, event: Event, applied: Json) -> None:
+        plan = plan_from_json(applied["plan"])
+        assert plan is not None, "a plan took effect"
+        self._plans[event.job] = plan
+
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
+        decided = self._decided.get(event.job)
+        if decided is None:
+            return
+        expected_s = decided["predicted_iter_s"]
         if expected_s is not None:
             for count, ns in done["durations"]:
                 self.iterations.add(expected_s, ns / NS_PER_S, count)
@@ -168,25 +165,23 @@ class DomainErrors:
         observed = np.array(done["compute_ns"]) / done["count"]
         for domain in np.flatnonzero((expected > 0) & (observed > 0)).tolist():
             self.computing[domain].add(float(expected[domain]), float(observed[domain]), done["count"])
-        pace = np.full(self.size, np.nan)
-        np.divide(observed, nominal, out=pace, where=(nominal > 0) & (observed > 0))
-        self._slowness.observe(event.sim_ns, pace)
+        slowdown_now = np.full(self.size, np.nan)
+        np.divide(observed, nominal, out=slowdown_now, where=(nominal > 0) & (observed > 0))
+        self._slowdown.observe(event.sim_ns, slowdown_now)
 
     def _compute_ns(self, job: str, slowdown: Float) -> Float:
         return np.array(plan_costs(self.estimators[job], self._plans[job], slowdown).compute_ns, np.float64)
 
 
 @dataclass
-class Innovations:
-    """The filters with which a run began, shown everything that it observed."""
+class Innovations(Fold):
+    """The link filters at the start of a run, updated with everything that it observed."""
 
     filter_: LinkFilter
 
-    def take(self, event: Event) -> None:
-        """Look at the next event of the log."""
-        if event.type == "link_observed":
-            seen = LinkState(*np.full((2, self.filter_.size, self.filter_.size), np.inf))
-            for i, j, bandwidth_bps, latency_s in event.payload["samples"]:
-                seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
-                seen.latency_s[int(i), int(j)] = latency_s
-            self.filter_.observe(event.payload["sampled_ns"], seen)
+    def _on_link_observed(self, event: Event, observed: Json) -> None:
+        seen = LinkState(*np.full((2, self.filter_.size, self.filter_.size), np.inf))
+        for i, j, bandwidth_bps, latency_s in observed["samples"]:
+            seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
+            seen.latency_s[int(i), int(j)] = latency_s
+        self.filter_.observe(observed["sampled_ns"], seen)

@@ -1,23 +1,23 @@
-"""What a store holds: runs, the active checkpoint, the lake, how far the twin is off; and every policy."""
+"""Status of a store: runs, active checkpoint, lake, health of the newest run; and all policies."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.lake import lake
 from ingest.core.errors import TwinError
+from ingest.lake import lake
 from policy.core import registry
-from replay.store import checkpoint_registry as champion, checkpoint_lineage as lineage, run_index as runs
-from replay.metrics import filter_health as health
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader
+from replay.metrics import filter_health
+from replay.store import checkpoint_lineage, checkpoint_registry, run_index
+from replay.store.run_header import from_payload
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in the list; `problem` names what makes it unreadable, `branch_of` what a what-if leaves."""
+    """One run in the list; `problem`: why it cannot be read; `branch_of`: base run of a what-if."""
 
     run_id: str
     policy: str | None
@@ -29,21 +29,21 @@ class RunLine:
     branch_of: str | None = None
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The store at a glance."""
+    """Status of a store."""
 
     store: str
     runs: tuple[RunLine, ...]
     active: str | None
     lake_digest: str
     datasets: tuple[str, ...]
-    health: health.Health | None  # of the newest finished run
-    health_problem: str | None  # why that one cannot be read
+    health: filter_health.Health | None  # of the newest finished run
+    health_problem: str | None  # reason for a missing health
 
     def to_json(self) -> Json:
         """The object of `twin status --json`."""
@@ -60,20 +60,20 @@ class Status:
 
 
 def status(store: Path) -> Status:
-    """Runs, active checkpoint, lake, and the health of the newest finished run."""
-    lines = tuple(run_line(store, run_id) for run_id in runs.all_ids(store))
-    candidates = [line.run_id for line in lines if line.finished and line.policy in registry.POLICIES]
-    started = runs.by_start(store, candidates)
+    """Returns the status of a store, with the health of the newest finished run."""
+    lines = tuple(run_line(store, run_id) for run_id in run_index.all_ids(store))
+    candidates = [line.run_id for line in lines if line.finished and line.policy not in registry.OPERATIONS]
+    started = run_index.by_start(store, candidates)
     found, problem = None, None
     if started:
         try:
-            found = health.of(store, started[-1])
-        except TwinError as error:  # the store can be looked at with a damaged run in it
+            found = filter_health.of(store, started[-1])
+        except TwinError as error:  # a damaged run must not hide the status of the store
             problem = str(error)
     return Status(
         store=str(store),
         runs=lines,
-        active=champion.active(store),
+        active=checkpoint_registry.active(store),
         lake_digest=lake.digest(store),
         datasets=tuple(lake.datasets(store)),
         health=found,
@@ -82,8 +82,8 @@ def status(store: Path) -> Status:
 
 
 def run_line(store: Path, run_id: str) -> RunLine:
-    """One run for the list; a damaged one is listed with what is wrong."""
-    reader = RunReader(runs.folder(store, run_id))
+    """Returns one run for the list; a damaged one with its problem."""
+    reader = RunReader(run_index.folder(store, run_id))
     try:
         chain = reader.manifests()
         header = from_payload(reader.header())
@@ -95,47 +95,50 @@ def run_line(store: Path, run_id: str) -> RunLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A stored checkpoint with where it comes from."""
+class CheckpointInfo:
+    """A stored checkpoint with its lineage."""
 
     digest: str
     active: bool
-    provenance: Json  # what the file itself says: configuration, code, data, score
-    records: tuple[lineage.Record, ...] = ()  # the trainings and retrainings that made it
+    provenance: Json  # from the file itself: configuration, code, data, score
+    records: tuple[checkpoint_lineage.LineageRecord, ...] = ()  # the trainings and retrainings that made it
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         made = [record.to_json() for record in self.records]
         return {"digest": self.digest, "active": self.active, "lineage": self.provenance, "records": made}
 
 
 def policies(store: Path) -> Json:
     """The object of `twin policies --json`: registered policies and stored checkpoints with their lineage."""
+    entries, problems = registry.listed()
     return {
         "schema": "twin.policies/1",
         "policies": [
             {"name": name, "summary": entry.summary, "learned": entry.learned}
-            for name, entry in registry.POLICIES.items()
+            | ({"distribution": entry.distribution} if entry.distribution else {})
+            for name, entry in entries.items()
         ],
-        "active": champion.active(store),
-        "history": list(champion.history(store)),
+        **({"problems": list(problems)} if problems else {}),
+        "active": checkpoint_registry.active(store),
+        "history": list(checkpoint_registry.history(store)),
         "checkpoints": [checkpoint.to_json() for checkpoint in checkpoints(store)],
     }
 
 
-def checkpoints(store: Path) -> tuple[Checkpoint, ...]:
-    """Every checkpoint at hand; one that cannot be loaded is listed with the reason."""
+def checkpoints(store: Path) -> tuple[CheckpointInfo, ...]:
+    """Returns every checkpoint of the store; one that cannot be loaded with the reason."""
     from policy.hippo.networks import checkpoint  # imports torch
 
     found = []
-    current, made = champion.active(store), lineage.records(store)
-    for path in champion.stored(store):
+    current, made = checkpoint_registry.active(store), checkpoint_lineage.records(store)
+    for path in checkpoint_registry.stored(store):
         try:
             digest = checkpoint.digest(path)
             own = dict(checkpoint.load(path).provenance)
         except TwinError as error:
-            named = champion.FILE.fullmatch(path.name)
+            named = checkpoint_registry.FILE.fullmatch(path.name)
             digest, own = named[1] if named else path.name, {"problem": str(error)}
         records = tuple(record for record in made if record.checkpoint == digest)
-        found.append(Checkpoint(digest, digest == current, own, records))
+        found.append(CheckpointInfo(digest, digest == current, own, records))
     return tuple(found)

@@ -1,8 +1,8 @@
-"""Logs are data: the decisions of finished runs as lessons for the warm start of a training.
+"""Demonstrations: the decisions of finished runs for imitation in the warm start of a training.
 
-A decision's advantage is what was trained over the decisions that follow it, relative to what the static plan
-would have trained on the same links (by the twin's model), less the mean of that over all decisions. Runs on
-other windows than the one that is trained on are refused: what a policy will be graded on must not teach it.
+The advantage of a decision is the tokens trained over the decisions that follow it, relative to those of the
+static plan on the same links (by the twin's model), less the mean over all decisions. Runs on other windows
+than that of the training are refused, so that no policy is trained on the data that it is evaluated on.
 """
 
 from collections.abc import Sequence
@@ -12,58 +12,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import InputError, UsageError
-from policy.hippo.training.imitation import Logged
-from policy.baselines.static import equal_cuts
-from replay.offpolicy import evaluation as offpolicy
-from replay.run import runner
-from replay.store import run_index as runs
-from replay.offpolicy.trajectories import Step, read
-from replay.store.run_header import Header, from_payload
+from policy.core.reference_plan import equal_cuts
+from policy.hippo.training.imitation import LoggedDemonstration
 from replay.log.run_log import RunReader
-from twin.estimate.estimator import Estimator
-from twin.scenario.prepare import Setup
+from replay.offpolicy import evaluation
+from replay.offpolicy.trajectories import LoggedTransition, read
+from replay.run import runner
+from replay.store import run_index
+from replay.store.run_header import Header, from_payload
+from twin.estimation.estimator import Estimator
+from twin.scenario.prepare import PreparedScenario
 
 AHEAD = 12
-"""Decisions whose earnings count for one: a move pays back only later."""
+"""Decisions over which the tokens of one count: a move pays back later."""
 
 
-def logged(store: Path, run_ids: Sequence[str], setup: Setup) -> list[Logged]:
-    """Decisions of finished runs with their advantages, for a training on the window of `setup`.
+def logged(store: Path, run_ids: Sequence[str], setup: PreparedScenario) -> list[LoggedDemonstration]:
+    """Returns the decisions of finished runs with their advantages, for a training on the window of `setup`.
 
     Raises:
         NotFoundError: no such run. InputError: it is unfinished, or several jobs decide in it.
         UsageError: it is of another window or of other traces.
     """
-    steps: list[Step] = []
+    steps: list[LoggedTransition] = []
     gains: list[NDArray[np.float64]] = []
-    for run_id in (runs.find(store, name) for name in run_ids):
-        reader = RunReader(runs.folder(store, run_id))
+    for run_id in (run_index.find(store, name) for name in run_ids):
+        reader = RunReader(run_index.folder(store, run_id))
         mine = read(run_id, reader.events())
         if not mine or not reader.finished:
             raise InputError(f"{run_id}: needs a finished run with decisions")
         header = from_payload(reader.header())
         _check_window(run_id, header, setup)
-        stage, _ = runner.restage(store, header, ())
+        prepared, _ = runner.prepare_rerun(store, header, ())
         steps += mine
-        gains.append(_gains(stage.context.estimator, mine))
+        gains.append(_gains(prepared.context.estimator, mine))
     if not steps:
         return []
     whole = np.concatenate(gains)
     advantage = whole - whole.mean()
-    answers = zip(steps, advantage.tolist(), strict=True)
-    return [Logged(step.view, step.decision.plan, better) for step, better in answers]
+    pairs = zip(steps, advantage.tolist(), strict=True)
+    return [LoggedDemonstration(step.view, step.decision.plan, better) for step, better in pairs]
 
 
 def digests(store: Path, run_ids: Sequence[str]) -> list[str]:
-    """Digests of the runs, in order: equal ones are equal lessons.
+    """Returns the digests of the runs, in order, which identify the demonstrations.
 
     Raises:
         NotFoundError: no such run.
     """
-    return [RunReader(runs.folder(store, runs.find(store, name))).digest() for name in run_ids]
+    return [RunReader(run_index.folder(store, run_index.find(store, name))).digest() for name in run_ids]
 
 
-def _check_window(run_id: str, header: Header, setup: Setup) -> None:
+def _check_window(run_id: str, header: Header, setup: PreparedScenario) -> None:
     own, wanted = header.world["traces"]["source"], setup.trace_digest
     if header.window == setup.window and own == wanted:
         return
@@ -75,10 +75,10 @@ def _check_window(run_id: str, header: Header, setup: Setup) -> None:
     )
 
 
-def _gains(estimator: Estimator, steps: Sequence[Step]) -> NDArray[np.float64]:
-    """Tokens of each decision and those behind it over the static plan's, less one."""
+def _gains(estimator: Estimator, steps: Sequence[LoggedTransition]) -> NDArray[np.float64]:
+    """Tokens of each decision and the `AHEAD` from it on, over those of the static plan, less one."""
     base = equal_cuts(estimator, range(estimator.cluster.size), [d.gpus for d in estimator.cluster.domains])
-    usual = offpolicy.earned(estimator, steps, [(base, base)] * len(steps))
+    usual = evaluation.modelled_tokens(estimator, steps, [(base, base)] * len(steps))
     tokens = np.array([step.tokens for step in steps], dtype=np.float64)
     ends = np.minimum(np.arange(len(steps)) + AHEAD, len(steps))
     sums = [np.concatenate([[0.0], np.cumsum(values)]) for values in (tokens, usual)]

@@ -1,19 +1,19 @@
-"""What a policy would have earned, estimated from the courses of logged runs (`replay.offpolicy`).
+"""Off-policy estimators of the tokens of a policy, over trajectories (`replay.offpolicy.evaluation`).
 
-With b the policy that was logged, p the one asked about and w_t = prod_{u<=t} p(a_u|s_u) / b(a_u|s_u):
+With behaviour policy b (logged), target policy p and w_t = prod_{u<=t} p(a_u|s_u) / b(a_u|s_u):
 
-* `model`: the direct method. p's own course through the logged views, paid by the twin's iteration-time
-  model under the telemetry that followed: V = sum_t m_t(p). Biased as the model is.
+* `model`: the direct method. p's own plans on the logged views, with tokens from the twin's iteration-time
+  model under the telemetry that followed: V = sum_t m_t(p). Has the bias of the model.
 * `is`: per-decision importance sampling (Precup, Sutton, Singh 2000): V = mean over runs of sum_t w_t r_t.
   Unbiased, of large variance; needs b > 0 wherever p > 0.
 * `wis`: weighted: sum_t (sum_i w_it r_it) / (sum_i w_it). Biased by order 1/n, of far smaller variance.
 * `dr`: doubly robust (Dudik et al. 2011; Jiang and Li 2016): V = model + mean_i sum_t w_it (r_it - m_it).
   Because only the plan depends on decisions, the recursion over values collapses to this control variate.
 * `matched`: the same with w of a step 1 where the logged plans before and after it are p's own, averaged
-  over such runs. It also uses what a log says after the two have parted and met again.
+  over such runs. It also uses the log after the two have diverged and agree again.
 
-Where b is deterministic, p leaves it at some decision for good or for a while: `is` and `wis` say nothing
-from there on (they are given as None), `dr` goes on with the model alone, `matched` where they meet again.
+Where b is deterministic and p diverges at some decision, `is` and `wis` do not apply from there on (None),
+`dr` continues with the model alone, and `matched` uses the log again where the plans agree.
 """
 
 from collections.abc import Sequence
@@ -27,35 +27,35 @@ from twin.core.seeds import generator
 Float = NDArray[np.float64]
 RESAMPLES = 2000
 ENOUGH = 5
-"""Runs from which on an interval is given."""
+"""Least number of runs for an interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
-    """What estimation needs of one run; arrays over its T decisions."""
+class Trajectory:
+    """One run for estimation; arrays over its T decisions."""
 
     reward: Float  # tokens logged
-    model: Float  # tokens that the model gives the logged plans
-    target: Float  # tokens that the model gives the course of the policy asked about
+    model: Float  # modelled tokens of the logged plans
+    target: Float  # modelled tokens of the plans of p
     ratio: Float  # p(a|s) / b(a|s) of the logged plans
-    same: NDArray[np.bool_]  # the logged plans before and after are those of that course
-    open: NDArray[np.bool_]  # b puts in force, with some probability, whatever p might here
+    same: NDArray[np.bool_]  # the logged plans before and after are those of p
+    open: NDArray[np.bool_]  # b has positive probability for every plan for which p has
 
     @property
     def weight(self) -> Float:
-        """w_t."""
+        """Cumulative importance weights w_t."""
         return np.asarray(np.cumprod(self.ratio), dtype=np.float64)
 
     @property
     def covered(self) -> bool:
-        """Nothing that p does on the way is impossible under b."""
+        """True if every action of p has positive probability under b while w_t > 0."""
         alive = np.concatenate([[1.0], self.weight[:-1]]) > 0
         return bool(np.all(self.open[alive]))
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """Tokens of a run under the policy asked about; `tokens` is None where the logs cannot say."""
+class OffPolicyEstimate:
+    """Tokens of a run under the target policy; None where the estimator does not apply."""
 
     method: str
     tokens: float | None
@@ -63,32 +63,32 @@ class Estimate:
     high: float | None = None
 
 
-def interval(method: str, paths: Sequence[Course]) -> Estimate:
-    """One estimate with its 95 % bootstrap interval over runs, from `ENOUGH` runs on."""
+def interval(method: str, paths: Sequence[Trajectory]) -> OffPolicyEstimate:
+    """Returns one estimate with its 95 % bootstrap interval over runs, from `ENOUGH` runs on."""
     value = METHODS[method](paths)
     if value is None or len(paths) < ENOUGH:
-        return Estimate(method, value)
+        return OffPolicyEstimate(method, value)
     rng = generator(0, f"offpolicy/{method}")
     samples = rng.integers(len(paths), size=(RESAMPLES, len(paths)))
     drawn = [METHODS[method]([paths[i] for i in sample]) for sample in samples]
     low, high = np.quantile([v for v in drawn if v is not None] or [value], [0.025, 0.975])
-    return Estimate(method, value, float(low), float(high))
+    return OffPolicyEstimate(method, value, float(low), float(high))
 
 
-def direct(paths: Sequence[Course]) -> float | None:
-    """The model's word alone."""
+def direct(paths: Sequence[Trajectory]) -> float | None:
+    """Direct method: the model alone."""
     return float(np.mean([one.target.sum() for one in paths]))
 
 
-def importance(paths: Sequence[Course]) -> float | None:
-    """Per-decision importance sampling; None where the logged policy never does what this one does."""
+def importance(paths: Sequence[Trajectory]) -> float | None:
+    """Per-decision importance sampling; None where b does not cover p."""
     if not all(one.covered for one in paths):
         return None
     return float(np.mean([one.weight @ one.reward for one in paths]))
 
 
-def weighted(paths: Sequence[Course]) -> float | None:
-    """The same with weights that sum to one at each decision; None where no path reaches the end."""
+def weighted(paths: Sequence[Trajectory]) -> float | None:
+    """Weighted importance sampling, normalised at each decision; None where no trajectory has weight left."""
     if not all(one.covered for one in paths):
         return None
     total = 0.0
@@ -102,13 +102,13 @@ def weighted(paths: Sequence[Course]) -> float | None:
     return total
 
 
-def doubly_robust(paths: Sequence[Course]) -> float | None:
-    """The model, put right by what the logs say of it."""
+def doubly_robust(paths: Sequence[Trajectory]) -> float | None:
+    """Doubly robust: the model, corrected by its weighted errors on the logs."""
     return float(np.mean([one.target.sum() + one.weight @ (one.reward - one.model) for one in paths]))
 
 
-def matched(paths: Sequence[Course]) -> float | None:
-    """The model, put right wherever a log passes through the same plans."""
+def matched(paths: Sequence[Trajectory]) -> float | None:
+    """The model, corrected by its errors wherever a log has the plans of p."""
     total = float(np.mean([one.target.sum() for one in paths]))
     for t in range(max(len(one.reward) for one in paths)):
         there = [one for one in paths if t < len(one.reward)]
@@ -125,4 +125,4 @@ METHODS = {
     "dr": doubly_robust,
     "matched": matched,
 }
-"""Name -> estimate from paths."""
+"""Name -> estimator over trajectories."""

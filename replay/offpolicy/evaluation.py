@@ -1,9 +1,9 @@
-"""What a policy would have earned, from the logs of another one, without running it.
+"""Off-policy evaluation: tokens that a policy would have trained, from the logs of another one.
 
-A logged run is a path s_0, a_0, r_0, s_1, ... : views, plans put in force, tokens trained until the next
-decision. The links do not depend on what is decided (one job), so all that a decision changes is the plan.
-From each path comes a course: what was earned, what the twin's iteration-time model gives the logged plans
-and those of the policy asked about, how likely both were. `replay.offpolicy_methods` estimates from courses.
+A logged run is a trajectory s_0, a_0, r_0, s_1, ...: views, plans put in force, tokens trained until the next
+decision. With one job the links do not depend on decisions, so a decision changes the plan alone. Each log
+becomes a `Trajectory`: logged tokens, modelled tokens of the logged plans and of those of the target policy,
+and probability ratios. `replay.offpolicy.estimators` estimates from trajectories.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ import numpy as np
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S, to_ns
-from policy.core import registry
 from policy.control.relayed_times import time_ns
-from replay.store import checkpoint_registry as champion, run_index as runs
-from replay.run import runner
-from replay.offpolicy.trajectories import PROBABILITIES, Step, distribution, key, read
-from replay.store.run_header import Header, code_version, from_payload
+from policy.core import registry
 from replay.log.run_log import RunReader
-from replay.offpolicy.estimators import METHODS, Course, Estimate, Float, interval
-from replay.run.scripted_decisions import Answers
-from twin.estimate.estimator import DEAD, Estimator
-from twin.costs.migration import needs_restart
+from replay.offpolicy.estimators import METHODS, Float, OffPolicyEstimate, Trajectory, interval
+from replay.offpolicy.trajectories import PROBABILITIES, LoggedTransition, distribution, key, read
+from replay.run import runner
+from replay.run.scripted_decisions import DecisionSource
+from replay.store import checkpoint_registry, run_index
+from replay.store.run_header import Header, code_version, from_payload
 from twin.core.plan import Plan
+from twin.costs.migration import needs_restart
+from twin.estimation.estimator import DEAD, Estimator
 
 Json = dict[str, Any]
 Move = tuple[Plan | None, Plan | None]
@@ -37,21 +37,21 @@ NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class OffPolicy:
-    """All estimates, and how far the logs reach."""
+    """All estimates, and the support of the logs."""
 
     run_ids: tuple[str, ...]
     policy: str
     logged: float  # mean tokens of the logged runs
     decisions: int
-    deterministic: bool  # nothing in the logs was drawn
+    deterministic: bool  # no logged decision was random
     reaches: float  # share of the decisions up to which a log and the policy agree, mean over runs
     matched: float  # share of the decisions whose plans before and after are the policy's own in some run
     effective_runs: float  # (sum w)^2 / sum w^2 of the whole paths
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[OffPolicyEstimate, ...]
     notes: tuple[str, ...]
 
-    def of(self, method: str) -> Estimate:
-        """The estimate of that name."""
+    def of(self, method: str) -> OffPolicyEstimate:
+        """Returns the estimate of that name."""
         return next(estimate for estimate in self.estimates if estimate.method == method)
 
     def to_json(self) -> Json:
@@ -70,7 +70,7 @@ def estimate(
     store: Path, run_ids: Sequence[str], policy: str, *, checkpoint: str | None = None,
     progress: Progress = SILENT,
 ) -> OffPolicy:  # fmt: skip
-    """Estimate the tokens of `policy` in the worlds of finished runs, from their logs.
+    """Estimates the tokens of `policy` in the worlds of finished runs, from their logs.
 
     Raises:
         NotFoundError: no such run, data set or checkpoint. UsageError: no such policy.
@@ -82,7 +82,7 @@ def estimate(
     paths, notes = [], []
     drawn = False
     for run_id in run_ids:
-        reader = RunReader(runs.folder(store, run_id))
+        reader = RunReader(run_index.folder(store, run_id))
         steps = read(run_id, reader.events())
         if not steps or not reader.finished:
             raise InputError(f"{run_id}: needs a finished run with decisions")
@@ -91,46 +91,51 @@ def estimate(
         if dict(header.code) != code_version():
             notes.append(f"{run_id} was made by other code")
         asked = replace(
-            header, policy=policy, checkpoint=champion.resolve(store, policy, checkpoint), branch=None
+            header,
+            policy=policy,
+            checkpoint=checkpoint_registry.resolve(store, policy, checkpoint),
+            branch=None,
         )
-        paths.append(course_of(store, asked, steps))
+        paths.append(trajectory_of(store, asked, steps))
         progress.advance()
     return summary(tuple(run_ids), policy, paths, drawn, tuple(notes))
 
 
-def course_of(store: Path, asked: Header, steps: Sequence[Step]) -> Course:
-    """The arrays of one run for the policy that `asked` names."""
-    estimator, answers = _asked(store, asked)
+def trajectory_of(store: Path, target: Header, steps: Sequence[LoggedTransition]) -> Trajectory:
+    """Returns the trajectory of one run for the policy that the header `target` names."""
+    estimator, policy = _target_policy(store, target)
     ratio, possible = [], []
-    for number, step in enumerate(steps):  # what the policy would answer to the views as they were
-        ours = distribution(answers.answer(number, step.view)[0], step.view)
-        theirs = distribution(step.decision, step.view)
-        ratio.append(ours.get(key(step.after), 0.0) / theirs[key(step.after)])
-        possible.append(all(theirs.get(plan, 0.0) > 0 for plan, chance in ours.items() if chance > 0))
-    course = follow(*_asked(store, asked), steps)
-    moves = list(zip([None, *course[:-1]], course, strict=True))
+    for number, step in enumerate(steps):  # decisions of the target policy on the logged views
+        chosen = distribution(policy.decide(number, step.view)[0], step.view)
+        behaviour = distribution(step.decision, step.view)
+        ratio.append(chosen.get(key(step.after), 0.0) / behaviour[key(step.after)])
+        possible.append(all(behaviour.get(plan, 0.0) > 0 for plan, chance in chosen.items() if chance > 0))
+    plans = follow(*_target_policy(store, target), steps)
+    moves = list(zip([None, *plans[:-1]], plans, strict=True))
     logged = [(step.view.plan, step.after) for step in steps]
-    return Course(
+    return Trajectory(
         reward=np.array([step.tokens for step in steps], dtype=np.float64),
-        model=earned(estimator, steps, logged),
-        target=earned(estimator, steps, moves),
+        model=modelled_tokens(estimator, steps, logged),
+        target=modelled_tokens(estimator, steps, moves),
         ratio=np.array(ratio),
-        same=np.array([ours == theirs for ours, theirs in zip(moves, logged, strict=True)]),
+        same=np.array([own == other for own, other in zip(moves, logged, strict=True)]),
         open=np.array(possible),
     )
 
 
-def _asked(store: Path, header: Header) -> tuple[Estimator, Answers]:
-    """The cost models of a run, and its policy at the start."""
-    stage, _ = runner.restage(store, header, ())
-    return stage.context.estimator, stage.coordinator
+def _target_policy(store: Path, header: Header) -> tuple[Estimator, DecisionSource]:
+    """Returns the cost models of a run and its policy, reset."""
+    prepared, _ = runner.prepare_rerun(store, header, ())
+    return prepared.context.estimator, prepared.decision_sources[""]
 
 
-def follow(estimator: Estimator, answers: Answers, steps: Sequence[Step]) -> list[Plan | None]:
-    """The plans that the policy puts in force when it sees the logged links, and its own plan in them.
+def follow(
+    estimator: Estimator, policy: DecisionSource, steps: Sequence[LoggedTransition]
+) -> list[Plan | None]:
+    """Returns the plans that the policy puts in force on the logged links, one per decision.
 
-    While a move of its own lasts it is not asked, as in the world; the next decision that was logged is its
-    next one.
+    Its views hold its own plan. During a move it does not decide, as in the world; its next decision is the
+    next logged one after the move.
     """
     plans: list[Plan | None] = []
     plan: Plan | None = None
@@ -141,18 +146,18 @@ def follow(estimator: Estimator, answers: Answers, steps: Sequence[Step]) -> lis
             since_s = (now_ns - moved_ns) / NS_PER_S
             same = plan == step.view.plan
             own = step.view if same else replace(step.view, plan=plan, since_move_s=since_s)
-            answer = answers.answer(number, own)[0].plan
-            if answer is not None and answer != plan:
-                pause_ns = 0 if plan is None else _pause_ns(estimator, step, plan, answer)
-                moved_ns = now_ns if plan is None or needs_restart(plan, answer) else moved_ns
-                plan, ready_ns = answer, now_ns + pause_ns
+            chosen = policy.decide(number, own)[0].plan
+            if chosen is not None and chosen != plan:
+                pause_ns = 0 if plan is None else _pause_ns(estimator, step, plan, chosen)
+                moved_ns = now_ns if plan is None or needs_restart(plan, chosen) else moved_ns
+                plan, ready_ns = chosen, now_ns + pause_ns
         plans.append(plan)
     return plans
 
 
-def earned(estimator: Estimator, steps: Sequence[Step], moves: Sequence[Move]) -> Float:
-    """Tokens that the model gives each step: what is left of a move first, then iterations at the pace of
-    the telemetry. A move may last beyond the next decision."""
+def modelled_tokens(estimator: Estimator, steps: Sequence[LoggedTransition], moves: Sequence[Move]) -> Float:
+    """Modelled tokens of each step: the rest of a move first, then iterations at the rate of the telemetry's
+    links. A move may last beyond the next decision."""
     ready_ns, tokens = 0, []
     for step, (before, after) in zip(steps, moves, strict=True):
         if after is not None and before not in (None, after):
@@ -161,14 +166,14 @@ def earned(estimator: Estimator, steps: Sequence[Step], moves: Sequence[Move]) -
     return np.array(tokens)
 
 
-def _pause_ns(estimator: Estimator, step: Step, before: Plan | None, after: Plan) -> int:
-    """How long the move is expected to take, restart included."""
+def _pause_ns(estimator: Estimator, step: LoggedTransition, before: Plan | None, after: Plan) -> int:
+    """Expected duration of the move, restart included."""
     links = step.view.forecast.links()
     seconds = estimator.move(before, after, links).seconds
     return to_ns(seconds) if np.isfinite(seconds) else NEVER
 
 
-def _trained(estimator: Estimator, step: Step, plan: Plan, ready_ns: int) -> float:
+def _trained(estimator: Estimator, step: LoggedTransition, plan: Plan, ready_ns: int) -> float:
     edges = [(step.view.now_ns, step.view.forecast.links()), *step.ticks]
     ends = [*(at for at, _ in step.ticks), step.end_ns]
     iterations = 0.0
@@ -181,9 +186,9 @@ def _trained(estimator: Estimator, step: Step, plan: Plan, ready_ns: int) -> flo
 
 
 def summary(
-    run_ids: tuple[str, ...], policy: str, paths: Sequence[Course], drawn: bool, notes: tuple[str, ...]
+    run_ids: tuple[str, ...], policy: str, paths: Sequence[Trajectory], drawn: bool, notes: tuple[str, ...]
 ) -> OffPolicy:
-    """Every estimate over the paths, with intervals where there are runs enough."""
+    """Returns all estimates over the trajectories, with intervals where there are enough runs."""
     weights = np.array([one.weight[-1] for one in paths])
     square = float(np.sum(weights**2))
     longest = max(len(one.reward) for one in paths)
@@ -191,11 +196,13 @@ def summary(
     said = list(notes)
     if not drawn:
         said.append(
-            "nothing in the logs was drawn: importance sampling reaches as far as the policies agree, beyond "
-            "that only the model speaks"
+            "no logged decision was random: importance sampling applies as far as the policies agree, beyond "
+            "that only the model does"
         )
     elif not all(one.covered for one in paths):
-        said.append("the policy does what the logged one never would: importance sampling cannot say")
+        said.append(
+            "the policy takes actions that the logged one never takes: importance sampling does not apply"
+        )
     return OffPolicy(
         run_ids=run_ids,
         policy=policy,

@@ -1,71 +1,84 @@
-"""Logged runs as off-policy estimation reads them: decisions, their probabilities, what they earned."""
+"""Transitions of logged runs: decisions, their probabilities, tokens until the next decision."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ingest.core.errors import InputError
 from policy.core.protocol import Decision
-from replay.log.events import Event, canonical
+from replay.log.events import Event, Json, canonical
+from replay.log.fold import Fold, fold
 from replay.store.decision_codec import decision_from_json, plan_to_json, view_from_json
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
 from twin.core.view import View
 
-Json = dict[str, Any]
 PROBABILITIES = "probabilities"
-"""In `Decision.extra` of a policy that draws: the probability of each candidate, in their order; the plan in
-force stands among them for holding. Without it an answer is certain, whatever `log_probability` says of how
-a network found it."""
+"""Key in `Decision.extra` of a stochastic policy: probability of each candidate, in their order, with the
+plan in force for holding. Without it a decision counts as certain, whatever its `log_probability`, which is
+that of a network's proposal."""
 
 
 @dataclass
-class Step:
+class LoggedTransition:
     """One decision of a logged run and the time until the next."""
 
     view: View
     decision: Decision
     end_ns: int = 0
     tokens: int = 0
-    ticks: list[tuple[int, LinkState]] = field(default_factory=list)  # what telemetry reported, and when
+    ticks: list[tuple[int, LinkState]] = field(default_factory=list)  # (time, links) of telemetry
 
     @property
     def after(self) -> Plan | None:
-        """The plan in force after the decision."""
+        """Plan in force after the decision."""
         return self.decision.plan or self.view.plan
 
 
-def read(run_id: str, events: Iterable[Event]) -> list[Step]:
-    """The decisions of a run in order.
+def read(run_id: str, events: Iterable[Event]) -> list[LoggedTransition]:
+    """Returns the decisions of a run in order.
 
     Raises:
         InputError: several jobs decide in it, so that each one's decisions change the others' world.
     """
-    steps: list[Step] = []
-    for event in events:
-        if event.type == "job_submitted":
-            raise InputError(
-                f"{run_id}: several jobs share its links, so what one does changes what the others see: "
-                "no estimate for one of them; use `twin replay --run` instead"
-            )
-        if steps:
-            steps[-1].end_ns = event.sim_ns
-        _take(steps, event)
-    return steps
+    return fold(events, _TransitionFold(run_id)).steps
 
 
-def _take(steps: list[Step], event: Event) -> None:
-    said = event.payload
-    if event.type == "decided":
-        steps.append(Step(view_from_json(said["observation"]), decision_from_json(said), event.sim_ns))
-    elif event.type == "iteration_done" and steps:
-        steps[-1].tokens += said["tokens"]
-    elif event.type in ("gpu_failed", "work_lost") and steps:
-        steps[-1].tokens -= said["lost_tokens"]
-    elif event.type == "link_observed" and steps:
-        steps[-1].ticks.append((event.sim_ns, _links(said["samples"], len(steps[-1].view.free_gpus))))
+class _TransitionFold(Fold):
+    """Collects transitions; what happens before the first decision belongs to none."""
+
+    def __init__(self, run_id: str) -> None:
+        self.steps: list[LoggedTransition] = []
+        self._run_id = run_id
+
+    def add(self, event: Event) -> None:
+        if self.steps:
+            self.steps[-1].end_ns = event.sim_ns
+        if self.steps or event.type in ("decided", "job_submitted"):
+            super().add(event)
+
+    def _on_job_submitted(self, event: Event, submitted: Json) -> None:
+        raise InputError(
+            f"{self._run_id}: several jobs share its links, so what one does changes what the others see: "
+            "no estimate for one of them; use `twin replay --run` instead"
+        )
+
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        view, decision = view_from_json(decided["observation"]), decision_from_json(decided)
+        self.steps.append(LoggedTransition(view, decision, event.sim_ns))
+
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
+        self.steps[-1].tokens += done["tokens"]
+
+    def _on_work_lost(self, event: Event, lost: Json) -> None:
+        self.steps[-1].tokens -= lost["lost_tokens"]
+
+    _on_gpu_failed = _on_work_lost
+
+    def _on_link_observed(self, event: Event, observed: Json) -> None:
+        step = self.steps[-1]
+        step.ticks.append((event.sim_ns, _links(observed["samples"], len(step.view.free_gpus))))
 
 
 def _links(samples: Iterable[tuple[int, int, float, float]], size: int) -> LinkState:
@@ -77,12 +90,12 @@ def _links(samples: Iterable[tuple[int, int, float, float]], size: int) -> LinkS
 
 
 def key(plan: Plan | None) -> str:
-    """The text that equal plans share."""
+    """Returns the canonical text of a plan."""
     return canonical(plan_to_json(plan))
 
 
 def distribution(decision: Decision, view: View) -> Mapping[str, float]:
-    """Plan (as `key`) -> probability that this decision would have put it in force."""
+    """Returns plan (as `key`) -> probability that this decision puts it in force."""
     chances = decision.extra.get(PROBABILITIES)
     if chances is None:
         return {key(decision.plan or view.plan): 1.0}

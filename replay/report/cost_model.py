@@ -1,4 +1,4 @@
-"""What the cost models say of a logged run, decision by decision: what bound it, and what it waited for."""
+"""Estimates of the cost models at each decision of a logged run: binding cycle, and shares of waiting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ingest.core.errors import TwinError
-from replay.run import runner
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader
+from replay.run import runner
 from replay.store.decision_codec import plan_from_json, view_from_json
+from replay.store.run_header import from_payload
 
 MOST = 400
-"""Decisions looked at; a chart is not finer."""
+"""Decisions estimated; a chart is not finer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CostModelReading:
     """The plan in force after a decision, under the links as the filter saw them."""
 
     time_s: float
@@ -26,32 +26,34 @@ class Look:
     exposed: float  # and for messages
 
 
-def looks(store: Path, reader: RunReader, decisions: int) -> tuple[Look, ...]:
-    """Up to `MOST` looks spread over the run; none where its cost models cannot be made again: its data set
-    has left the lake, another version wrote it, or several jobs share it."""
+def readings(store: Path, reader: RunReader, decisions: int) -> tuple[CostModelReading, ...]:
+    """Returns up to `MOST` estimates spread over the run; none where its cost models cannot be rebuilt: its
+    data set has left the lake, another version wrote it, or several jobs share it."""
     try:
-        stage, _ = runner.restage(store, from_payload(reader.header()), ())
+        prepared, _ = runner.prepare_rerun(store, from_payload(reader.header()), ())
     except (TwinError, ValidationError, KeyError):
         return ()
-    if stage.setup.jobs:
+    if prepared.setup.jobs:
         return ()
-    estimator, every, found = stage.context.estimator, max(1, -(-decisions // MOST)), []
+    estimator, stride, found = prepared.context.estimator, max(1, -(-decisions // MOST)), []
     for event in reader.events():
-        if event.type != "decided" or event.payload["number"] % every:
+        if event.type != "decided" or event.payload["number"] % stride:
             continue
         view = view_from_json(event.payload["observation"])
         plan = plan_from_json(event.payload["plan"]) or view.plan
         assert plan is not None, "where one job runs, its first decision has a plan"
-        one = estimator.iteration(plan, view.forecast.links(), view.slowdown)
-        dead = one.iter_s == float("inf")
-        shares = (0.0, 1.0) if dead else (one.bubble_s / one.iter_s, one.exposed_comm_s / one.iter_s)
-        found.append(Look(event.sim_ns / 1e9, one.binding, *shares))
+        estimate = estimator.iteration(plan, view.forecast.links(), view.slowdown)
+        dead = estimate.iter_s == float("inf")
+        shares = (
+            (0.0, 1.0)
+            if dead
+            else (estimate.bubble_s / estimate.iter_s, estimate.exposed_comm_s / estimate.iter_s)
+        )
+        found.append(CostModelReading(event.sim_ns / 1e9, estimate.binding, *shares))
     return tuple(found)
 
 
-def waiting(looked: Sequence[Look]) -> tuple[float, float] | None:
-    """Mean shares (bubble, exposed messages) of what iterations wait for, adding up to 1; None: unknown."""
-    bubble, exposed = (
-        max(0.0, sum(getattr(look, name) for look in looked)) for name in ("bubble", "exposed")
-    )
+def waiting(found: Sequence[CostModelReading]) -> tuple[float, float] | None:
+    """Mean shares (bubble, exposed messages) of the waiting in iterations, adding up to 1; None: unknown."""
+    bubble, exposed = (max(0.0, sum(getattr(one, name) for one in found)) for name in ("bubble", "exposed"))
     return (bubble / (bubble + exposed), exposed / (bubble + exposed)) if bubble + exposed > 0 else None

@@ -1,15 +1,17 @@
-"""The report's table of key figures, with intervals where a figure is a mean over time."""
+"""Key figures of the run: the cards at the top, and the table with intervals of the means over time."""
 
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replay.metrics import paired_comparison as judge
-from replay.store import run_index as runs
-from replay.metrics.paired_comparison import Blocks, Verdict
-from replay.metrics.kpis import Kpis
 from replay.log.run_log import RunReader
-from replay.report.svg import plain
+from replay.metrics import paired_comparison
+from replay.metrics.kpis import Kpis
+from replay.metrics.paired_comparison import BLOCKS, RESAMPLES, STRETCH, PairedDifference, TimeBlocks
+from replay.report.formatting import number, percent, plain, scaled, size
+from replay.report.run_data import RunData
+from replay.report.section import Section, section
+from replay.store import run_index
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
@@ -26,28 +28,48 @@ FIGURES = (
     ("wan_bytes", "sent for training, GB", 1e-9),
     ("moved_bytes", "sent for moves, GB", 1e-9),
     ("moves", "moves", 1.0),
-    ("turns", "turns of free knobs", 1.0),
+    ("turns", "changes of relays or warm-up depth", 1.0),
     ("paused_s", "paused by moves, s", 1.0),
     ("lost_s", "without progress, s", 1.0),
     ("queued_s", "waited for first GPUs, s", 1.0),
     ("load_stability", "load stability, %", 100.0),
     ("decision_p99_s", "decision latency p99, ms", 1e3),
 )
-"""(key figure, words, factor)."""
+"""(key figure, name on the page, factor)."""
 INTERVAL = "95 % interval"
-HOW = (
-    f"Intervals: the run is cut into {judge.BLOCKS} blocks of equal length, drawn anew in stretches of "
-    f"{judge.STRETCH}, {judge.RESAMPLES:,} times (bootstrap). They tell how much a figure hangs on single "
-    "hours of this window, not how it differs from one world to the next: that is what twin bench is for."
+METHOD = (
+    f"Intervals: bootstrap over {BLOCKS} time blocks of equal length, resampled {RESAMPLES:,} times in "
+    f"stretches of {STRETCH}. They show how much a figure depends on single hours of this window, not how it "
+    "differs between worlds; twin bench shows that."
 )
 
 
-def blocks(store: Path, run_id: str, end_s: float) -> Blocks:
-    """What a run did in equal stretches of its `end_s` seconds."""
-    return judge.blocks_of(RunReader(runs.folder(store, run_id)).events(), round(end_s * 1e9))
+def cards(kpis: Kpis) -> Section:
+    """The main key figures, one a card."""
+    figures = (
+        (scaled(kpis.time_per_token_s, 1e6, " µs"), "time per token, moves and waits included"),
+        (number(kpis.tokens), f"tokens in {kpis.iterations:,} iterations"),
+        (percent(kpis.utilisation), "utilisation of the domains in the plan"),
+        (scaled(kpis.mean_iteration_s, 1, " s"), "mean iteration"),
+        (f"${kpis.egress_usd:,.2f}", "egress between domains"),
+        (size(kpis.wan_bytes + kpis.moved_bytes), "sent between domains"),
+        (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
+        (f"{kpis.turns}", "changes of relays or warm-up depth, without a pause"),
+        (f"{plain(kpis.paused_s)} s", "training paused for moves"),
+        (scaled(kpis.decision_p99_s, 1e3, " ms", 3), "decision latency, 99th percentile"),
+        (percent(kpis.load_stability, 2), "of the time not lost to changes of plan (load stability)"),
+        (f"{plain(kpis.energy_j / 3.6e6)} kWh", "energy"),
+    )
+    return section("cards", figures=figures)
 
 
-def intervals(store: Path, run_id: str, end_s: float, seed: int) -> dict[str, Verdict]:
+def blocks(store: Path, run_id: str, end_s: float) -> TimeBlocks:
+    """Work of a run in equal stretches of its `end_s` seconds."""
+    events = RunReader(run_index.folder(store, run_id)).events()
+    return paired_comparison.blocks_of(events, round(end_s * 1e9))
+
+
+def intervals(store: Path, run_id: str, end_s: float, seed: int) -> dict[str, PairedDifference]:
     """Intervals of the key figures that are ratios over time, by the name of the figure."""
     done = blocks(store, run_id, end_s)
     length_s = end_s / len(done.tokens)
@@ -56,45 +78,47 @@ def intervals(store: Path, run_id: str, end_s: float, seed: int) -> dict[str, Ve
         ("utilisation", done.compute_s, done.active_s),
         ("usd_per_token", done.usd, done.tokens),
     )
-    return {name: judge.ratio(name, part, of, seed) for name, part, of in whole}
+    return {name: paired_comparison.ratio(name, part, of, seed) for name, part, of in whole}
 
 
-def table(kpis: Kpis, found: dict[str, Verdict]) -> str:
-    """Every key figure of the run (HTML)."""
-    values = kpis.to_json()
-    rows = "".join(_row(words, values[name], found.get(name), scale) for name, words, scale in FIGURES)
-    heads = f'<tr><th>figure</th><th class="n">value</th><th class="n">{INTERVAL}</th></tr>'
-    body = f'<div class="scroll snug"><table class="wrap">{heads}{rows}</table></div>'
-    return f'<h2>Key figures</h2>{body}<p class="small-text soft">{HOW}</p>'
-
-
-def _row(words: str, value: float | None, found: Verdict | None, scale: float) -> str:
-    shown = "–" if value is None else plain(value * scale)
-    between = "" if found is None or value is None else spread(found, scale)
-    return f'<tr><td>{words}</td><td class="n">{shown}</td><td class="n">{between}</td></tr>'
-
-
-def spread(found: Verdict, scale: float, sign: str = "") -> str:
-    """An interval as people read it."""
-    return " … ".join(
-        "∞" if math.isinf(end) else plain(end * scale, 3, sign) for end in (found.low, found.high)
+def table(store: Path, run_id: str, run: RunData, kpis: Kpis) -> Section:
+    """Every key figure of the run, in two columns."""
+    values, found = kpis.to_json(), intervals(store, run_id, run.end_s, run.header["seed"])
+    rows = [
+        (text, scaled(values[name], factor), _interval(values[name], found.get(name), factor))
+        for name, text, factor in FIGURES
+    ]
+    half = (len(rows) + 1) // 2
+    titles = ("figure", "value", INTERVAL)
+    return section(
+        "kpi_table", "Key figures", titles=titles, halves=(rows[:half], rows[half:]), method=METHOD
     )
 
 
-def saved(store: Path, result: "Comparison | None") -> dict[str, Verdict]:
+def _interval(value: float | None, found: PairedDifference | None, factor: float) -> str:
+    return "" if found is None or value is None else spread(found, factor)
+
+
+def spread(found: PairedDifference, factor: float, sign: str = "") -> str:
+    """An interval as text, its ends times `factor`."""
+    ends = (found.low, found.high)
+    return " … ".join("∞" if math.isinf(end) else plain(end * factor, 3, sign) for end in ends)
+
+
+def saved(store: Path, result: "Comparison | None") -> dict[str, PairedDifference]:
     """Share of the time per token that each run of a comparison saves against `static`, paired over blocks of
     time, by run; nothing without a run of `static`."""
     if result is None:
         return {}
-    named = {row.policy: row.run_id for row in result.rows if row.kpis is not None and row.run_id}
-    static = named.pop("static", None)
+    run_ids = {row.policy: row.run_id for row in result.rows if row.kpis is not None and row.run_id}
+    static = run_ids.pop("static", None)
     if static is None:
         return {}
     base = blocks(store, static, result.wall_s)
-    return {run: _saving(base, blocks(store, run, result.wall_s), result.seed) for run in named.values()}
+    return {run: _saving(base, blocks(store, run, result.wall_s), result.seed) for run in run_ids.values()}
 
 
-def _saving(base: Blocks, other: Blocks, seed: int) -> Verdict:
+def _saving(base: TimeBlocks, other: TimeBlocks, seed: int) -> PairedDifference:
     """1 - (time per token) / (static's): over equal times, 1 - (static's tokens) / (tokens)."""
-    kept = judge.ratio("saved", base.tokens, other.tokens, seed)
-    return Verdict("saved", 1 - kept.mean, 1 - kept.high, 1 - kept.low)
+    kept = paired_comparison.ratio("saved", base.tokens, other.tokens, seed)
+    return PairedDifference("saved", 1 - kept.mean, 1 - kept.high, 1 - kept.low)

@@ -1,168 +1,153 @@
-"""Charts as SVG stretched over a box, their labels as HTML on top, so that text keeps its size on a phone."""
+"""Charts: marks as SVG stretched over a box, labels as HTML on top, so that text keeps its size on a phone.
+
+`templates/macros.html.j2` draws a `Chart`. Every string in the SVG is escaped by `Markup.format`.
+"""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
+
+from markupsafe import Markup
+
+from replay.report.formatting import number, time_unit
 
 WIDTH, HEIGHT = 1000.0, 300.0
 """Inner coordinates of every plot; the page stretches them."""
+PATH = Markup('<path class="{}" d="{}">{}</path>')
+RECT = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}">{}</rect>')
+TITLE = Markup("<title>{}</title>")
+SVG = Markup('<svg viewBox="0 0 1000 300" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>')
+Legend = Sequence[tuple[str, str]]
+"""(name, CSS class of its colour)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointLabel:
+    """Names beside a point of a plot, each with its CSS class, at a CSS position."""
+
+    position: str
+    names: tuple[tuple[str, str], ...]
+    below: bool = False
 
 
 @dataclass
 class Chart:
-    """A plot: x from 0 to `end_s` seconds, or of what `axis` names, y from `low` to `top`."""
+    """A plot with its caption: x from `left` to `right`, y from `low` to `top` in `unit`.
 
-    end_s: float
+    x is in seconds unless `axis` names its unit; `label` is the text for screen readers.
+    """
+
+    right: float
     top: float
     unit: str
+    title: str = ""
+    note: str = ""
+    label: str = ""
     low: float = 0.0
+    left: float = 0.0
     axis: str = ""
-    marks: list[str] = field(default_factory=list)
+    size: str = ""  # small, tall or neither
+    legend: Legend = ()
+    marks: list[Markup] = field(default_factory=list)
+    point_labels: list[PointLabel] = field(default_factory=list)
 
-    def x(self, time_s: float) -> float:
-        """Inner coordinate of a time."""
-        return round(WIDTH * min(max(time_s / self.end_s, 0.0), 1.0), 2) if self.end_s > 0 else 0.0
+    def x(self, value: float) -> float:
+        """Inner coordinate of a time, or of a value on the axis."""
+        return round(WIDTH * _share(value, self.left, self.right), 2)
 
     def y(self, value: float) -> float:
         """Inner coordinate of a value."""
-        if not self.top > self.low:
-            return HEIGHT
-        share = (value - self.low) / (self.top - self.low)
-        return round(HEIGHT * (1 - min(max(share, 0.0), 1.0)), 2)
+        return round(HEIGHT * (1 - _share(value, self.low, self.top)), 2)
 
-    def line(self, points: Iterable[Sequence[float]], css: str, *, step: bool = False) -> None:
-        """A line through (time, value, ...) points; with `step` each value holds until the next point."""
-        path: list[str] = []
+    def line(self, points: Iterable[Sequence[float]], css: str = "", *, step: bool = False) -> None:
+        """Draws a line through (time, value, ...) points; with `step` a value holds until the next point."""
+        path = ""
         for time_s, value, *_ in points:
             x, y = self.x(time_s), self.y(value)
-            path.append(f"M{x} {y}" if not path else f"H{x}V{y}" if step else f"L{x} {y}")
-        if path:
-            tail = f"H{WIDTH}" if step else ""
-            self.marks.append(f'<path class="line {css}" d="{"".join(path)}{tail}"/>')
+            path += f"H{x}V{y}" if path and step else f"{'L' if path else 'M'}{x} {y}"
+        self._path(f"line {css}", path + f"H{WIDTH}" if path and step else path)
 
-    def band(self, points: Sequence[tuple[float, float, float]], css: str) -> None:
-        """The area between low and high of (time, low, high) points."""
+    def band(self, points: Sequence[tuple[float, float, float]]) -> None:
+        """Fills the area between low and high of (time, low, high) points."""
         if points:
-            up = [f"{self.x(t)} {self.y(high)}" for t, _, high in points]
-            down = [f"{self.x(t)} {self.y(low)}" for t, low, _ in reversed(points)]
-            self.marks.append(f'<path class="area {css}" d="M{"L".join(up + down)}Z"/>')
+            upper = [f"{self.x(t)} {self.y(high)}" for t, _, high in points]
+            lower = [f"{self.x(t)} {self.y(low)}" for t, low, _ in reversed(points)]
+            self._path("area", f"M{'L'.join(upper + lower)}Z")
 
-    def dots(self, points: Iterable[Sequence[float]], css: str) -> None:
-        """Points of constant size: a line of no length with round ends."""
-        path = "".join(f"M{self.x(point[0])} {self.y(point[1])}h0" for point in points)
-        if path:
-            self.marks.append(f'<path class="dots {css}" d="{path}"/>')
+    def dots(self, points: Iterable[Sequence[float]], css: str = "", title: str = "") -> None:
+        """Draws points of constant size: lines of no length with round ends."""
+        self._path(f"dots {css}", "".join(f"M{self.x(p[0])} {self.y(p[1])}h0" for p in points), title)
 
     def box(self, start_s: float, end_s: float, low: float, high: float, css: str, title: str = "") -> None:
-        """A rectangle, with what a pointer over it shows."""
+        """Draws a rectangle; `title` is shown under the pointer."""
         x, y = self.x(start_s), self.y(high)
         width, height = round(self.x(end_s) - x, 2), round(self.y(low) - y, 2)
-        inner = f"<title>{escape(title)}</title>" if title else ""
-        rect = f'<rect class="{css}" x="{x}" y="{y}" width="{width}" height="{height}">{inner}</rect>'
-        self.marks.append(rect)
+        self.marks.append(RECT.format(css, x, y, width, height, TITLE.format(title) if title else ""))
 
     def moments(self, times_s: Iterable[float], css: str, title: str) -> None:
-        """Vertical lines; those that nothing could tell apart are one."""
-        path = "".join(f"M{x} 0V{HEIGHT:g}" for x in sorted({round(self.x(time_s)) for time_s in times_s}))
-        if path:
-            self.marks.append(f'<path class="line {css}" d="{path}"><title>{escape(title)}</title></path>')
+        """Draws vertical lines; those on the same pixel become one."""
+        places = sorted({round(self.x(time_s)) for time_s in times_s})
+        self._path(f"line {css}", "".join(f"M{x} 0V{HEIGHT:g}" for x in places), title)
 
-    def html(self, caption: str, *, small: bool = False, label: str = "") -> str:
-        """The chart with axes and caption (HTML); `label` is what a screen reader says."""
-        grid, labels = [], []
-        for value in ticks(self.top, 3 if small else 4, self.low):
-            y = self.y(value)
-            grid.append(f'<path class="grid" d="M0 {y}H{WIDTH}"/>')
-            labels.append(f'<span class="ty" style="top:{y / HEIGHT:.2%}">{number(value)}</span>')
-        scale, unit = (1.0, self.axis) if self.axis else time_unit(self.end_s)
-        for value in ticks(self.end_s / scale, 3 if small else 6):
-            x = self.x(value * scale)
-            edge = " last" if x > 0.97 * WIDTH else ""
-            labels.append(f'<span class="tx{edge}" style="left:{x / WIDTH:.2%}">{value:,.10g}</span>')
-        svg = (
-            f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
-            f'aria-label="{escape(label or caption)}">{"".join(grid)}{"".join(self.marks)}</svg>'
-        )
-        axes = f'<span class="ux">{unit}</span>'
-        size = "chart small" if small else "chart"
-        plot = f'<div class="plot">{svg}{"".join(labels)}{axes}</div>'
-        title = f"<figcaption><i>{escape(self.unit)}</i>{caption}</figcaption>"
-        return f'<figure class="{size}">{title}{plot}</figure>'
+    def _path(self, css: str, path: str, title: str = "") -> None:
+        if path:
+            self.marks.append(PATH.format(css, path, TITLE.format(title) if title else ""))
+
+    @property
+    def svg(self) -> Markup:
+        """Grid and marks."""
+        grid = "".join(f"M0 {self.y(value)}H{WIDTH}" for value in self._y_ticks())
+        grid += "".join(f"M{self.x(value)} 0V{HEIGHT}" for value in self._x_ticks())
+        marks = Markup("").join([PATH.format("grid", grid, ""), *self.marks])
+        return SVG.format(self.label or f"{self.title}{self.note}", marks)
+
+    @property
+    def y_labels(self) -> list[tuple[str, str]]:
+        """(offset from the top, figure) of each grid line."""
+        values = self._y_ticks()
+        texts = [number(value) for value in values]
+        if len({*texts}) < len(texts):  # three digits are too few
+            texts = [f"{value:,.10g}" for value in values]
+        return [(f"{self.y(value) / HEIGHT:.2%}", text) for value, text in zip(values, texts, strict=True)]
+
+    @property
+    def x_labels(self) -> list[tuple[str, str, bool]]:
+        """(offset from the left, figure, whether it stands at the right edge) of each grid line."""
+        scale = self._x_unit()[0]
+        places = [(self.x(value) / WIDTH, f"{value / scale:,.10g}") for value in self._x_ticks()]
+        return [(f"{place:.2%}", text, place > 0.97) for place, text in places]
+
+    @property
+    def x_unit(self) -> str:
+        """Unit of the axis."""
+        return self._x_unit()[1]
+
+    def _x_unit(self) -> tuple[float, str]:
+        return (1.0, self.axis) if self.axis else time_unit(self.right)
+
+    def _x_ticks(self) -> list[float]:
+        scale = self._x_unit()[0]
+        wanted = 3 if self.size == "small" else 6
+        return [scale * value for value in ticks(self.right / scale, wanted, self.left / scale)]
+
+    def _y_ticks(self) -> list[float]:
+        return ticks(self.top, {"small": 3, "tall": 5}.get(self.size, 4), self.low)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Position of `value` between `low` and `high`, clipped to [0, 1]."""
+    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
 
 def ticks(top: float, wanted: int, low: float = 0.0) -> list[float]:
-    """0, or what is at least `low`, and about `wanted` round numbers up to `top`."""
-    return between(low, top, wanted) if top > low else [low]
-
-
-def between(low: float, high: float, wanted: int) -> list[float]:
-    """About `wanted` round numbers from `low` to `high`."""
-    raw = (high - low) / wanted
+    """About `wanted` round numbers from `low` to `top`; `low` alone where there is no range."""
+    if not top > low:
+        return [low]
+    raw = (top - low) / wanted
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [round(step * n, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def time_unit(seconds: float) -> tuple[float, str]:
-    """(seconds in the unit, its name) for an axis of this length."""
-    for scale, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * scale:
-            return scale, name
-    return 1.0, "seconds"
-
-
-def number(value: float) -> str:
-    """Three digits and a metric letter: 1.25 M, 830, 0.04."""
-    for factor, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * factor:
-            return f"{value / factor:.3g} {letter}"
-    return f"{value:.3g}"
-
-
-def size(count: float) -> str:
-    """A number of bytes: 23.1 TB, 0 B."""
-    text = number(count)
-    return f"{text}B" if text[-1].isalpha() else f"{text} B"
-
-
-def percent(share: float | None, digits: int = 1, sign: str = "") -> str:
-    """A share in per cent, kept on one line; a dash for none. `sign` "+": before gains too."""
-    return "–" if share is None else f"{100 * share:{sign}z.{digits}f}\u202f%"
-
-
-def plain(value: float, digits: int = 4, sign: str = "") -> str:
-    """A number as people write it: so many digits, all of those before the point, never an exponent."""
-    if abs(value) >= 10.0 ** (digits - 1):
-        return f"{value:{sign},.0f}"
-    decimals = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
-    text = f"{value:{sign}z,.{min(decimals, 9)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def named(text: str, names: Sequence[str]) -> str:
-    """A text with the names of the domains for their numbers (d0, ...), its plans written as on the page."""
-    text = re.sub(r"\bd(\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], text)
-    text = re.sub(r":(\d+)L\(tp(\d+),pp(\d+)\)(?: >)?", r" \1 (tp \2, pp \3) →", text)
-    text = re.sub(r" → \|", " |", text)
-    return re.sub(
-        r"(?: →)? dp(\d+) mbs(\d+) m(\d+) (\S+(?: v\d+)?)/(\w+)",
-        lambda m: f" · dp {m[1]} · {m[3]} x {m[2]}{_way(m[4], m[5])}",
-        text,
-    )
-
-
-def _way(schedule: str, p2p: str) -> str:
-    """Schedule and messages, where they are not the usual ones."""
-    return "" if (schedule, p2p) == ("1f1b", "blocking") else f" · {schedule}, {p2p}"
-
-
-def legend(entries: Iterable[tuple[str, int]]) -> str:
-    """Names beside their colours (HTML); "" without any."""
-    items = "".join(f'<span class="{colour(k)}"><i></i>{escape(name)}</span>' for name, k in entries)
-    return f'<div class="legend">{items}</div>' if items else ""
+    first, last = math.ceil(low / step - 1e-9), math.floor(top / step + 1e-9)
+    return [round(step * n, 12) for n in range(first, last + 1)]
 
 
 def colour(k: int) -> str:

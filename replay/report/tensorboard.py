@@ -1,4 +1,4 @@
-"""The curve of a training as TensorBoard reads it; the optional extra `tensorboard`."""
+"""Exports the learning curve of a training to TensorBoard; needs the optional extra `tensorboard`."""
 
 import io
 from collections.abc import Iterable
@@ -6,13 +6,14 @@ from pathlib import Path
 
 from ingest.core import durable
 from ingest.core.errors import UsageError
-from replay.store import run_index as runs
 from replay.log.run_log import RunReader
+from replay.store import run_index
 
 
 def export(store: Path, run_id: str, folder: Path) -> Path:
-    """Write the metrics of the run's updates as scalars `stage/metric` over environment steps (of imitation:
-    over its updates), and return the file. Writing them again changes nothing.
+    """Writes the metrics of the run's updates as scalars `stage/metric`, and returns the file.
+
+    The axis is environment steps, of imitation its updates. Writing twice gives the same file.
 
     Raises:
         NotFoundError: no such run. UsageError: the extra is not installed.
@@ -26,7 +27,7 @@ def export(store: Path, run_id: str, folder: Path) -> Path:
     stream = io.BytesIO()
     writer = RecordWriter(stream)
     writer.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
-    for step, stage, metrics in _points(RunReader(runs.folder(store, run_id))):
+    for step, stage, metrics in _points(RunReader(run_index.folder(store, run_id))):
         values = [Summary.Value(tag=f"{stage}/{name}", simple_value=value) for name, value in metrics.items()]
         # Simulated trainings have no time of day: one second a step keeps their order.
         event = Event(wall_time=float(step), step=step, summary=Summary(value=values))

@@ -1,9 +1,10 @@
-"""The report of a training: its curves, a chart for each figure of each stage."""
+"""Sections of a training: a chart for each figure of each stage, over its updates."""
 
-from html import escape
 from itertools import groupby
 
-from replay.report.run_data import Json, Story
+from replay.log.events import Json
+from replay.report.run_data import RunData
+from replay.report.section import Section, chart_section
 from replay.report.svg import Chart
 
 FIGURES = (
@@ -15,35 +16,31 @@ FIGURES = (
     ("approx_kl", "distance to the policy before the update (KL)"),
     ("validation_moves", "moves on the validation part"),
 )
-"""(name in the log, words)."""
+"""(name in the log, name on the page)."""
 
 
-def curves(story: Story) -> str:
-    """The figures of every stage over its updates; "" for a run that is no training."""
-    stages = [
-        (stage, list(updates)) for stage, updates in groupby(story.updates, key=lambda one: one["stage"])
-    ]
-    return "".join(_stage(stage, updates) for stage, updates in stages)
+def curves(run: RunData) -> list[Section]:
+    """A section for each stage; none for a run that is no training."""
+    stages = groupby(run.updates, key=lambda update: update["stage"])
+    return [_stage(stage, list(updates)) for stage, updates in stages]
 
 
-def _stage(stage: str, updates: list[Json]) -> str:
-    charts = "".join(_curve(updates, name, words) for name, words in FIGURES)
-    last = updates[-1]
-    told = f"{last['update']:,} updates, {last['steps']:,} steps of the environment"
-    return (
-        f'<h2>Training: {escape(stage)}</h2><p class="small-text soft">{told}.</p>'
-        f'<div class="many">{charts}</div>'
-    )
+def _stage(stage: str, updates: list[Json]) -> Section:
+    intro = f"{updates[-1]['update']:,} updates, {updates[-1]['steps']:,} steps of the environment."
+    charts = [chart for name, title in FIGURES if (chart := _curve(updates, name, title)) is not None]
+    return chart_section(f"Training: {stage}", charts, "many", intro=intro)
 
 
-def _curve(updates: list[Json], name: str, words: str) -> str:
+def _curve(updates: list[Json], name: str, title: str) -> Chart | None:
     points = [(one["update"], one["metrics"][name]) for one in updates if name in one["metrics"]]
     if not points:
-        return ""
+        return None
     values = [value for _, value in points]
     room = 0.08 * (max(values) - min(values)) or 0.1 * abs(values[0]) or 1.0
-    chart = Chart(points[-1][0], max(values) + room, "", low=min(values) - room, axis="updates")
-    chart.line(points, "")
-    chart.dots(points, "")
-    caption = f"<strong>{escape(words)}</strong>, last {values[-1]:.4g}"
-    return chart.html(caption, small=True, label=f"{name} over updates")
+    chart = Chart(
+        points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", f"{name} over updates",
+        low=min(values) - room, axis="updates", size="small",
+    )  # fmt: skip
+    chart.line(points)
+    chart.dots(points)
+    return chart

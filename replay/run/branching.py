@@ -1,4 +1,4 @@
-"""A run that leaves another one: its header, the world that both are run in, and its stage."""
+"""Branches: runs that start as another run did; their header, their world, their preparation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,99 +8,101 @@ from ingest.core.errors import InputError, UsageError
 from ingest.core.progress import Progress
 from ingest.core.units import NS_PER_S, to_ns
 from policy.core import registry
-from replay.store import checkpoint_registry as champion, world_reconstruction as past_world
-from replay.run import scenario_overrides as options, runner
 from replay.log.events import Event
-from replay.store.run_header import Header, code_version
+from replay.run import runner, scenario_overrides
+from replay.store import checkpoint_registry, world_reconstruction
 from replay.store.event_sinks import Collect
+from replay.store.run_header import Header, code_version
 from twin.settings.disturbances import LinkChange
 
 
 def branch(
-    store: Path, played: Header, run_id: str, policy: str, checkpoint: str | None, decision: int,
+    store: Path, base: Header, run_id: str, policy: str, checkpoint: str | None, decision: int,
     until_s: float | None,
 ) -> Header:  # fmt: skip
-    """The header of a run that leaves `run_id`, of header `played`, at `decision`.
+    """Returns the header of a run that branches off `run_id`, of header `base`, at `decision`.
 
     Raises:
-        UsageError: no such policy, or a moment that the run does not have.
+        UsageError: no such policy, or a time outside the run.
     """
     registry.entry(policy)
-    whole_ns = int(played.world["end_ns"])
+    whole_ns = int(base.world["end_ns"])
     end_ns = whole_ns if until_s is None else to_ns(until_s)
     if not 0 < end_ns <= whole_ns:
         raise UsageError(f"--until {until_s:g}: the run goes from 0 to {whole_ns / NS_PER_S:g} s")
     if decision < 0:
         raise UsageError(f"--from-decision {decision}: decisions are numbered from 0")
-    cut = {} if end_ns == played.window_ns else {"window_ns": played.window_ns}
+    cut = {} if end_ns == base.window_ns else {"window_ns": base.window_ns}
     return Header(
-        world={**played.world, "end_ns": end_ns},
+        world={**base.world, "end_ns": end_ns},
         policy=policy,
-        engine=played.engine,
-        checkpoint=champion.resolve(store, policy, checkpoint),
-        enforce_deadline=played.enforce_deadline,
+        engine=base.engine,
+        checkpoint=checkpoint_registry.resolve(store, policy, checkpoint),
+        enforce_deadline=base.enforce_deadline,
         branch={"run": run_id, "decision": decision, **cut},
     )
 
 
-def elsewhere(store: Path, header: Header, links: Sequence[LinkChange]) -> Header:
-    """The same run in a world whose links are other ones, made from the same measurements.
+def with_links(store: Path, header: Header, links: Sequence[LinkChange]) -> Header:
+    """Returns the header of the same run in a world with changed links, made from the same measurements.
 
     Raises:
         UsageError: a change names an unknown domain. NotFoundError: the data set has left the store.
-        InputError: it is no longer what the run was made from.
+        InputError: it has changed since the run.
     """
-    scenario = options.relinked(header.scenario(), links).model_dump(mode="json")
-    asked = replace(header, world={**header.world, "scenario": scenario})
-    setup = past_world.prepare(store, asked)
-    refuse_another_world(header, past_world.remeasured(setup, header))
-    return replace(asked, world=setup.header())
+    scenario = scenario_overrides.relinked(header.scenario(), links).model_dump(mode="json")
+    changed = replace(header, world={**header.world, "scenario": scenario})
+    setup = world_reconstruction.prepare(store, changed)
+    refuse_another_world(header, world_reconstruction.remeasured(setup, header))
+    return replace(changed, world=setup.header())
 
 
-def staged(
-    store: Path, played: Header, header: Header, events: Iterable[Event]
-) -> tuple[runner.Stage, tuple[str, ...]]:
-    """The stage of a branch that has not run yet, and a note where the run that it leaves, of header `played`
-    and with these `events`, was made by other code.
+def prepare_branch(
+    store: Path, base: Header, header: Header, events: Iterable[Event]
+) -> tuple[runner.PreparedRun, tuple[str, ...]]:
+    """Prepares a branch for its first run; `base` and `events` are header and events of the run that it
+    leaves. The second value is a note where that run was made by other code.
 
     Raises:
-        UsageError: the run made fewer decisions. InputError: its world cannot be made again.
+        UsageError: the run made fewer decisions. InputError: its world cannot be reconstructed.
     """
     assert header.branch is not None
     kept = int(header.branch["decision"])
     decided = [event for event in events if event.type == "decided"]
     if kept > len(decided):
         raise UsageError(f"--from-decision {kept}: the run made {len(decided)} decisions")
-    stage, _ = runner.restage(store, header, decided[:kept])
-    refuse_another_world(header, past_world.changed(stage.setup, header))
-    same = dict(played.code) == code_version()
-    return stage, () if same else ("compared although the base run was made by other code",)
+    prepared, _ = runner.prepare_rerun(store, header, decided[:kept])
+    refuse_another_world(header, world_reconstruction.changed(prepared.setup, header))
+    same = dict(base.code) == code_version()
+    return prepared, () if same else ("compared although the base run was made by other code",)
 
 
 def refuse_another_world(header: Header, changed: Sequence[str]) -> None:
-    """Say that a what-if would compare runs of different worlds, in place of comparing them.
+    """Refuses to compare runs of different worlds.
 
     Raises:
-        InputError: there is something that `changed` since the run that the branch leaves.
+        InputError: an input in `changed` differs from that of the run that the branch leaves.
     """
     if not changed:
         return
     assert header.branch is not None
     measured = [name for name in changed if name != "window"]
-    own = "this code makes other links of the same samples"
-    why = past_world.told(measured, header) if measured else own
+    modelled = "this code makes other links of the same samples"
+    why = world_reconstruction.describe_changes(measured, header) if measured else modelled
     raise InputError(
         f"{header.branch['run']}: {why}, and runs of different worlds are not compared; run "
         f"{header.scenario().name} anew and ask about that run"
     )
 
 
-def cut(store: Path, played: Header, stored: Sequence[Event], end_ns: int, progress: Progress) -> list[Event]:
-    """The `stored` events of a run, of header `played`, as they would be had it ended at `end_ns`."""
-    short = replace(played, world={**played.world, "end_ns": end_ns})
+def truncated(
+    store: Path, base: Header, stored: Sequence[Event], end_ns: int, progress: Progress
+) -> list[Event]:
+    """Returns the `stored` events of a run, of header `base`, as if it had ended at `end_ns`."""
+    short = replace(base, world={**base.world, "end_ns": end_ns})
     decided = {event.payload["number"]: event.payload for event in stored if event.type == "decided"}
-    setup = past_world.shortened(past_world.prepare(store, played), end_ns)
-    stage = runner.stage(short, setup, lambda: runner.load_policy(store, short), script=decided)
+    setup = world_reconstruction.shortened(world_reconstruction.prepare(store, base), end_ns)
+    prepared = runner.prepare_run(short, setup, lambda: runner.load_policy(store, short), script=decided)
     sink = Collect()
-    runner.play(stage, sink, progress)
+    runner.simulate(prepared, sink, progress)
     return sink.events

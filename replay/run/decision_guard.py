@@ -1,4 +1,4 @@
-"""Asks a policy within a deadline and lets only legal plans through; else it holds or takes a plain plan."""
+"""Guards the decisions of a policy: deadline and legality, with a fallback to holding or a plain plan."""
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
@@ -15,8 +15,8 @@ ILLEGAL = "illegal plan"
 NOTHING_FITS = "nothing fits"
 
 
-class Coordinator:
-    """Between the trigger and the applied plan.
+class DecisionGuard:
+    """Checks each decision of a policy before its plan is applied, and replaces it by a fallback if needed.
 
     A missed deadline depends on the machine's clock, so it is an input of the run, like a measurement: it is
     recorded as the decision's `fallback`, and a re-execution takes `missed` (decision number -> what was
@@ -44,24 +44,22 @@ class Coordinator:
         self._may_wait = may_wait
         self._clock = clock
 
-    def answer(self, number: int, view: View) -> tuple[Decision, dict[str, Any]]:
-        """Decision `number` for `view`, and its wall-clock figures (seconds)."""
-        began = self._clock()
-        decision = self._decide(view)
-        latency_s = self._clock() - began
+    def decide(self, number: int, view: View) -> tuple[Decision, dict[str, Any]]:
+        """Returns decision `number` for `view` and its wall-clock figures (seconds)."""
+        start_s = self._clock()
+        decision = self._policy_decision(view)
+        latency_s = self._clock() - start_s
         late = latency_s > self._deadline_s
-        trouble = self._missed_deadline(number, late) or self._illegal(view, decision)
-        if trouble is not None:
-            decision = self._instead(view, decision, trouble)
-        return decision, {"latency_s": latency_s, "late": late, "coordination_s": self._clock() - began}
+        fault = self._missed_deadline(number, late) or self._illegal(view, decision)
+        if fault is not None:
+            decision = self._fallback(view, decision, fault)
+        return decision, {"latency_s": latency_s, "late": late, "coordination_s": self._clock() - start_s}
 
-    def _decide(self, view: View) -> Decision:
+    def _policy_decision(self, view: View) -> Decision:
         try:
             return self._policy.decide(view)
         except InfeasibleError as error:
-            if (
-                view.plan is None and not self._may_wait
-            ):  # a policy that cannot even start is no matter of coordination
+            if view.plan is None and not self._may_wait:  # the run cannot start
                 raise
             return Decision(None, str(error), fallback=f"{NOTHING_FITS}: {error}")
 
@@ -76,8 +74,8 @@ class Coordinator:
         problems = self._estimator.problems(decision.plan, view.free_gpus)
         return f"{ILLEGAL}: {problems[0]}" if problems else None
 
-    def _instead(self, view: View, decision: Decision, trouble: str) -> Decision:
-        """Hold while the running plan is legal, else the plan that is fastest now."""
+    def _fallback(self, view: View, decision: Decision, fault: str) -> Decision:
+        """Holds while the running plan is legal, else takes the plan that is fastest now."""
         plan: Plan | None = None
         if view.plan is None or self._estimator.problems(view.plan, view.free_gpus):
             found = best_plans(self._estimator, view.forecast.links(), free_gpus=view.free_gpus, top=1)
@@ -87,5 +85,5 @@ class Coordinator:
                 )
             plan = found[0][0] if found else None
         action = "hold" if plan is None else "move to the fastest plan"
-        reason = f"{action}, because of a fallback ({trouble}); the policy said: {decision.reason}"
-        return Decision(plan, reason, candidates=decision.candidates, fallback=trouble, extra=decision.extra)
+        reason = f"{action}, because of a fallback ({fault}); the policy said: {decision.reason}"
+        return Decision(plan, reason, candidates=decision.candidates, fallback=fault, extra=decision.extra)

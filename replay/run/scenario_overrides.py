@@ -1,4 +1,4 @@
-"""What people type after `--weights`, `--perturb`, `--load` and `--link`, checked and put into a scenario."""
+"""Values of the options `--weights`, `--perturb`, `--load` and `--link`, checked and put into a scenario."""
 
 import re
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from pydantic import ValidationError
 
 from ingest.core import config
 from ingest.core.errors import UsageError
-from twin.scenario import prepare as scenarios
-from twin.settings.disturbances import LinkChange, Noise
+from twin.scenario import prepare
 from twin.scenario.prepare import Scenario
-from twin.settings.scenario_file import Weights
+from twin.settings.disturbances import LinkChange, Noise
+from twin.settings.scenario_file import ObjectiveWeights
 
 SD_OF_CLIP = 0.5
-"""Standard deviation of added noise, as a share of where it is clipped: that of `storm`."""
+"""Standard deviation of added noise over its clipping level, as in scenario `storm`."""
 
 
 _LINK = re.compile(
@@ -23,13 +23,13 @@ _LINK = re.compile(
 
 
 def scenario(name: str, weights: str | None = None, links: Sequence[str] = ()) -> Scenario:
-    """The scenario of that name or file, with `weights` (see `parse_weights`) and other `links`."""
-    found = relinked(scenarios.load(name), [parse_link(text) for text in links])
+    """Returns the scenario of that name or file, with `weights` (see `parse_weights`) and changed `links`."""
+    found = relinked(prepare.load(name), [parse_link(text) for text in links])
     return found if weights is None else weighted(found, parse_weights(weights))
 
 
 def relinked(scenario: Scenario, changes: Sequence[LinkChange]) -> Scenario:
-    """The same scenario with these changes of links on top of its own.
+    """Returns the same scenario with these changes of links added to its own.
 
     Raises:
         UsageError: a change names a domain that the scenario does not have, or one domain twice.
@@ -46,7 +46,7 @@ def relinked(scenario: Scenario, changes: Sequence[LinkChange]) -> Scenario:
 
 
 def parse_link(text: str) -> LinkChange:
-    """A change of bandwidth from "a > b = 0.5"; "a <> b" is both ways, "@ 3600 + 600" from when, how long, s.
+    """Parses a change of bandwidth: "a > b = 0.5"; "a <> b": both ways; "@ 3600 + 600": start and length, s.
 
     Raises:
         UsageError: not of that form.
@@ -70,20 +70,20 @@ def parse_link(text: str) -> LinkChange:
         raise UsageError(f"--link {text!r}: {error}; {wanted}") from error
 
 
-def weighted(scenario: Scenario, weights: Weights) -> Scenario:
-    """The same scenario with another objective."""
+def weighted(scenario: Scenario, weights: ObjectiveWeights) -> Scenario:
+    """Returns the same scenario with these weights of the objective."""
     return scenario.model_copy(update={"weights": weights})
 
 
 def noisy(scenario: Scenario, noise: Noise) -> Scenario:
-    """The same scenario with this noise on every link; its regimes stay."""
+    """Returns the same scenario with this noise on every link; its regimes stay."""
     return scenario.model_copy(
         update={"perturbation": scenario.perturbation.model_copy(update={"noise": noise})}
     )
 
 
-def parse_weights(text: str) -> Weights:
-    """Weights from "0.6,0.2,0.2": efficiency, utilisation, cost.
+def parse_weights(text: str) -> ObjectiveWeights:
+    """Parses weights from "0.6,0.2,0.2": efficiency, utilisation, cost.
 
     Raises:
         UsageError: not three numbers, one is negative, or they do not sum to 1.
@@ -95,13 +95,13 @@ def parse_weights(text: str) -> Weights:
             "0.6,0.2,0.2"
         )
     try:
-        return Weights(efficiency=values[0], utilisation=values[1], cost=values[2])
+        return ObjectiveWeights(efficiency=values[0], utilisation=values[1], cost=values[2])
     except ValidationError as error:
         raise UsageError(f"--weights {text}: {_first(error)}") from error
 
 
 def parse_noises(text: str) -> tuple[Noise, ...]:
-    """Levels of noise from "0.1,0.3": each is clipped to that share of the bandwidth.
+    """Parses levels of noise from "0.1,0.3": each is clipped to that share of the bandwidth.
 
     Raises:
         UsageError: not numbers between 0 and 1, or one of them twice.
@@ -116,7 +116,7 @@ def parse_noises(text: str) -> tuple[Noise, ...]:
 
 
 def parse_loads(text: str) -> tuple[float, ...]:
-    """Loads from "0.8,1.2": how many times as fast jobs come.
+    """Parses loads from "0.8,1.2": arrival rates of jobs over that of the scenario.
 
     Raises:
         UsageError: not positive numbers, or one of them twice.

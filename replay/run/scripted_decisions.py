@@ -1,4 +1,4 @@
-"""Decisions that stand already, and the policy that takes over after them."""
+"""Sources of decisions, and the one that replays recorded decisions before a policy takes over."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,40 +12,40 @@ from twin.core.view import View
 Json = dict[str, Any]
 
 
-class Answers(Protocol):
-    """Answers triggers; a `Coordinator` is one."""
+class DecisionSource(Protocol):
+    """Decides at triggers; `DecisionGuard` is one."""
 
-    def answer(self, number: int, view: View) -> tuple[Decision, Json]:
-        """Decision `number` for `view`, and its wall-clock figures (seconds)."""
+    def decide(self, number: int, view: View) -> tuple[Decision, Json]:
+        """Returns decision `number` for `view` and its wall-clock figures (seconds)."""
         ...
 
 
 class Scripted:
-    """Answers as it is written while it is written, then lets `after` answer.
+    """Returns the recorded decisions of `script` by number, then those of `after`.
 
-    The policy sees every view from the first on, so that it takes over in the state that it would be in had
-    it watched: filters of its own, tables, what it remembers of a link before it died.
+    The policy is called with every view from the first on, so that it takes over in the state that it would
+    have reached in the run: its own filters, tables, and records of links that have died since.
     """
 
-    def __init__(self, script: Mapping[int, Json], policy: Policy, after: Answers) -> None:
+    def __init__(self, script: Mapping[int, Json], policy: Policy, after: DecisionSource) -> None:
         self._script = script
         self._policy = policy
         self._after = after
 
-    def answer(self, number: int, view: View) -> tuple[Decision, Json]:
-        """Decision `number`: the written one, or the policy's.
+    def decide(self, number: int, view: View) -> tuple[Decision, Json]:
+        """Returns decision `number`: the recorded one, or the policy's.
 
         Raises:
-            DamageError: a written decision was made of another view, so this is not the same world.
+            DamageError: a recorded decision was made of another view, so this is not the same world.
         """
-        written = self._script.get(number)
-        if written is None:
-            return self._after.answer(number, view)
-        if digest(view_to_json(view)) != written["observation_digest"]:
+        recorded = self._script.get(number)
+        if recorded is None:
+            return self._after.decide(number, view)
+        if digest(view_to_json(view)) != recorded["observation_digest"]:
             raise DamageError(
                 f"decision {number} was made of another view than this world gives: the code or the traces "
                 "have changed since the run was made; run it again first"
             )
-        with suppress(InfeasibleError):  # it does not answer yet: whether it could is not the question
+        with suppress(InfeasibleError):  # its own decision is not used yet
             self._policy.decide(view)
-        return decision_from_json(written), {}
+        return decision_from_json(recorded), {}

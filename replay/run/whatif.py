@@ -1,8 +1,8 @@
-"""What if another policy had decided, or a link been another one: a run again, from its start or its middle.
+"""What-ifs: a logged run with another policy or changed links, from its start or from a decision on.
 
-A branch is a run of its own in the store: its header names the run that it leaves and the decision at which
-it does, its log holds the decisions before that one as they were made. So it is audited, queried and shown
-like any other run, and it needs the other run no longer.
+A branch is a run of its own in the store: its header names the run and the decision at which it branches off,
+and its log holds the earlier decisions as they were made. So it is audited, queried and shown like any other
+run, and does not need the other run any more.
 """
 
 import math
@@ -14,18 +14,18 @@ from typing import Any
 from ingest.core.errors import InputError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
-from replay.run import branching, runner
-from replay.metrics import paired_comparison as judge
-from replay.store import run_index as runs
 from replay.log.events import Event, canonical
-from replay.store.run_header import from_payload
-from replay.metrics.paired_comparison import Verdict
-from replay.metrics.kpis import Kpis, of_events
 from replay.log.run_log import RunReader
+from replay.metrics import paired_comparison
+from replay.metrics.kpis import Kpis, of_events
+from replay.metrics.paired_comparison import PairedDifference
+from replay.run import branching, runner
+from replay.store import run_index
 from replay.store.decision_codec import plan_from_json, plan_to_json
-from replay.store.event_sinks import Record
-from twin.traces import perturbation as perturb
+from replay.store.event_sinks import LogSink
+from replay.store.run_header import from_payload
 from twin.settings.disturbances import LinkChange
+from twin.traces import perturbation
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Divergence:
     other_reason: str
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -60,14 +60,14 @@ class WhatIf:
     divergence: Divergence | None
     base: Kpis
     other: Kpis
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PairedDifference, ...]
     notes: tuple[str, ...]
-    base_branch: Json | None  # where the base leaves another run, if it is a what-if itself
-    base_links: tuple[str, ...]  # how the base's links are other ones than measured, in words
+    base_branch: Json | None  # of a base that is a what-if itself
+    base_links: tuple[str, ...]  # changes of the base's links, in words
 
     @property
     def differences(self) -> dict[str, float | None]:
-        """The other run's figure less the base's, for every key figure; None where one has no value."""
+        """Other run less base, for every key figure; None where one has no value."""
         base, other = self.base.to_json(), self.other.to_json()
         return {name: _difference(base[name], other[name]) for name in base}
 
@@ -93,7 +93,7 @@ class WhatIf:
 
 
 def _difference(base: float | None, other: float | None) -> float | None:
-    """How much more; sums of the same parts in another order are equal."""
+    """Returns other - base; 0 where they differ by rounding of sums only."""
     if base is None or other is None:
         return None
     return 0.0 if base != other and math.isclose(base, other, rel_tol=1e-12) else other - base
@@ -110,52 +110,52 @@ def what_if(
     until_s: float | None = None,
     progress: Progress = SILENT,
 ) -> WhatIf:
-    """Run `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
+    """Runs `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
 
-    The policy is that of the run unless named; with `links` the world is another one in these. With `until_s`
-    both runs are taken to that time only. Samples that the data set has got since the run are passed over.
+    The policy is that of the run by default; `links` change the world. With `until_s` both runs end at that
+    time. Samples ingested since the run are left out.
 
     Raises:
         NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
-        a time outside the run. InputError: the run is not finished, or its world cannot be made again.
+        a time outside the run. InputError: the run is not finished, or its world cannot be reconstructed.
         InfeasibleError: the policy cannot start. DamageError: the log is damaged, or this code does not
-        reproduce what the decisions were made of.
+        reproduce the views of the decisions.
     """
-    reader = RunReader(runs.folder(store, run_id))
+    reader = RunReader(run_index.folder(store, run_id))
     if not reader.finished:
         raise InputError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
-    played = from_payload(reader.header())
+    base_header = from_payload(reader.header())
     header = branching.branch(
-        store, played, run_id, policy or played.policy, checkpoint, from_decision, until_s
+        store, base_header, run_id, policy or base_header.policy, checkpoint, from_decision, until_s
     )
     if links:
         if from_decision:
             raise UsageError("--link changes what was decided on: use its @SECONDS, not --from-decision")
-        header = branching.elsewhere(store, header, links)
-    stage, notes = branching.staged(store, played, header, reader.events())
-    name = runs.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
-    record = Record(runs.folder(store, name))
+        header = branching.with_links(store, header, links)
+    prepared, notes = branching.prepare_branch(store, base_header, header, reader.events())
+    name = run_index.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
+    log = LogSink(run_index.folder(store, name))
     try:
-        runner.play(stage, record, progress)
+        runner.simulate(prepared, log, progress)
     finally:
-        record.close()
+        log.close()
     end_ns = int(header.world["end_ns"])
     base = list(reader.events())
     if until_s is not None:
-        base = branching.cut(store, played, base, end_ns, progress)
-    other = list(RunReader(runs.folder(store, name)).events())
+        base = branching.truncated(store, base_header, base, end_ns, progress)
+    other = list(RunReader(run_index.folder(store, name)).events())
     found = paired(run_id, base, name, other, end_ns)
-    modelling = tuple(perturb.told(change, end_ns) for change in links)
+    modelling = tuple(perturbation.describe_change(change, end_ns) for change in links)
     return replace(found, from_decision=from_decision, until_s=until_s, notes=(*modelling, *notes))
 
 
 def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
-    """Two finished runs of the store beside each other, whatever they were made for.
+    """Compares two finished runs of the store.
 
     Raises:
         NotFoundError: no such run. InputError: one is not finished, or their worlds differ in length.
     """
-    both = [RunReader(runs.folder(store, run)) for run in (base_run, run_id)]
+    both = [RunReader(run_index.folder(store, run)) for run in (base_run, run_id)]
     headers = [from_payload(reader.header()) for reader in both]
     unfinished = [reader.run_dir.name for reader in both if not reader.finished]
     if unfinished:
@@ -164,7 +164,7 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
     if ends[0] != ends[1]:
         raise InputError(
             f"{base_run} and {run_id} last {ends[0] / NS_PER_S:g} s and {ends[1] / NS_PER_S:g} s: "
-            "only runs of the same length are set beside each other"
+            "only runs of the same length are compared"
         )
     found = paired(base_run, list(both[0].events()), run_id, list(both[1].events()), ends[0])
     same = [canonical({**header.world, "engine": header.engine}) for header in headers]
@@ -172,30 +172,34 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
 
 
 def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], end_ns: int) -> WhatIf:
-    """The comparison of two runs from their events."""
-    ours, theirs = (from_payload(events[0].payload) for events in (base, other))
+    """Compares two runs from their events."""
+    own, others = (from_payload(events[0].payload) for events in (base, other))
     return WhatIf(
         base_run=base_run,
         run_id=run_id,
-        policy=theirs.policy,
-        base_policy=ours.policy,
+        policy=others.policy,
+        base_policy=own.policy,
         from_decision=0,
         until_s=None,
         divergence=divergence(base, other),
         base=of_events(base),
         other=of_events(other),
-        verdicts=judge.judge([judge.blocks_of(base, end_ns)], [judge.blocks_of(other, end_ns)]),
+        verdicts=paired_comparison.judge(
+            [paired_comparison.blocks_of(base, end_ns)], [paired_comparison.blocks_of(other, end_ns)]
+        ),
         notes=(),
-        base_branch=None if ours.branch is None else dict(ours.branch),
-        base_links=tuple(perturb.told(change, end_ns) for change in ours.scenario().link_changes),
+        base_branch=None if own.branch is None else dict(own.branch),
+        base_links=tuple(
+            perturbation.describe_change(change, end_ns) for change in own.scenario().link_changes
+        ),
     )
 
 
 def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | None:
-    """The first decision after which the plans differ; None if they never do."""
-    ours = (event for event in base if event.type == "decided")
-    theirs = (event for event in other if event.type == "decided")
-    for one, two in zip(ours, theirs, strict=False):
+    """Returns the first decision after which the plans differ; None if they never do."""
+    own = (event for event in base if event.type == "decided")
+    others = (event for event in other if event.type == "decided")
+    for one, two in zip(own, others, strict=False):
         plans = [plan_after(event) for event in (one, two)]
         if canonical(plans[0]) != canonical(plans[1]):
             return Divergence(
@@ -211,9 +215,9 @@ def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | No
 
 
 def plan_after(decided: Event) -> Json | None:
-    """The plan in force after a decision."""
-    answer = decided.payload["plan"] or decided.payload["observation"]["plan"]
-    return plan_to_json(plan_from_json(answer))
+    """Returns the plan in force after a decision, as JSON."""
+    plan = decided.payload["plan"] or decided.payload["observation"]["plan"]
+    return plan_to_json(plan_from_json(plan))
 
 
 def _text(plan: Json | None) -> str:

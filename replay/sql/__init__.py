@@ -1,1 +1,6 @@
-"""replay/sql: say what comes in, what goes out, where to start reading."""
+"""SQL over event logs and the lake, answered by DuckDB from committed files.
+
+Comes in: a SELECT. Goes out: an Arrow table, or its rows as text, JSON, CSV, Parquet or Arrow bytes. The
+views are defined in `event_views.py`, `run_views.py` and `bench_views.py`; `row_cache.py` keeps rows of
+large runs. Start at `query.py`.
+"""

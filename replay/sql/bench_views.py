@@ -1,30 +1,30 @@
-"""Views of what benchmarks found: who is better than whom, regret, noise, load, and the front."""
+"""Views of benchmark results: comparisons, regret, noise, load, and the Pareto front."""
 
-from replay.sql.sql_view import RUN, SEQ, View, typed
+from replay.sql.view_definition import RUN, SEQ, SqlView, typed
 
-VERDICTS = View(
+VERDICTS = SqlView(
     "verdicts",
-    "one policy against another in a benchmark of several worlds",
+    "a comparison of two policies in a benchmark of several worlds",
     (
         RUN,
         SEQ,
-        ("policy", "who is judged"),
-        ("base", "against whom"),
-        ("worlds", "worlds that both ran in"),
+        ("policy", "policy that is judged"),
+        ("base", "policy that it is compared with"),
+        ("worlds", "worlds in which both ran"),
         ("wins", "worlds in which the policy trained more tokens"),
         ("losses", "worlds in which it trained fewer"),
         ("ties", "worlds in which it trained as many"),
         (
             "saved",
-            "share of the other's time per token that it saves, mean of worlds; NULL: one trained nothing",
+            "share of the base's time per token that it saves, mean of worlds; NULL: one trained nothing",
         ),
         ("saved_low", "lower end of its 95 % interval over worlds"),
         ("saved_high", "upper end of it"),
         ("middle", "the same share, interquartile mean of worlds"),
-        ("tokens", "tokens that it trained more, as a share of the other's"),
+        ("tokens", "additional tokens, as a share of the base's"),
         ("tokens_low", "lower end of its 95 % interval over worlds and time"),
         ("tokens_high", "upper end of it"),
-        ("verdict", "better, equal or worse: whether that interval leaves out 0"),
+        ("verdict", "better or worse if that interval excludes 0, else equal"),
     ),
     f"""
     SELECT run, seq, p.policy, p.base, p.worlds, p.wins, p.losses, p.ties, p.saved[1], p.saved[2], p.saved[3],
@@ -39,17 +39,17 @@ VERDICTS = View(
     """,
 )
 
-FRONTS = View(
+FRONTS = SqlView(
     "fronts",
-    "what one policy reaches of the front in a benchmark with --pareto",
+    "share of the Pareto front that one policy reaches in a benchmark with --pareto",
     (
         RUN,
         SEQ,
-        ("policy", "whose runs"),
-        ("points", "how many, in all worlds"),
-        ("coverage", "share of the front's points that they reach within 2 %, mean of worlds"),
+        ("policy", "name of the policy"),
+        ("points", "number of points, over all worlds"),
+        ("coverage", "share of the front's points reached within 2 %, mean of worlds"),
         ("hypervolume", "as a share of the front's, mean of worlds"),
-        ("exact", "whether all fixed plans were enumerated for the front"),
+        ("exact", "true if all fixed plans were enumerated for the front"),
     ),
     f"""
     SELECT run, seq, p.policy, p.points, p.coverage, p.hypervolume, p.exact FROM {
@@ -61,18 +61,18 @@ FRONTS = View(
     """,
 )
 
-REGRETS = View(
+REGRETS = SqlView(
     "regrets",
     "a run of a benchmark of several worlds against the clairvoyant bound",
     (
         RUN,
         SEQ,
-        ("policy", "whose run"),
+        ("policy", "name of the policy"),
         ("seed", "of the world"),
         ("level", "noise added to its links, as in robustness; NULL: none"),
         ("of_run", "the run"),
-        ("regret", "share of the bound's tokens that it did not train; NULL: the bound has none"),
-        ("exact", "whether the bound is over all plans, not over candidates"),
+        ("regret", "share of the bound's tokens not trained; NULL: the bound has none"),
+        ("exact", "true if the bound is over all plans, not over candidates"),
     ),
     f"""
     SELECT run, seq, p.policy, p.seed, p.level, p.run, p.regret, p.exact FROM {
@@ -85,17 +85,17 @@ REGRETS = View(
     """,
 )
 
-ROBUSTNESS = View(
+ROBUSTNESS = SqlView(
     "robustness",
-    "what one policy, or the bound, loses to noise of one level in a benchmark with --perturb",
+    "loss of one policy, or of the bound, to noise of one level in a benchmark with --perturb",
     (
         RUN,
         SEQ,
-        ("policy", "who; bound: the clairvoyant bound"),
+        ("policy", "name of the policy; bound: the clairvoyant bound"),
         ("level", "bandwidths within +- this share of the measured ones"),
         ("worlds", "worlds, each against itself without noise"),
-        ("median", "relative time per token more, median of worlds; NULL: one trained nothing"),
-        ("worst", "the most of all worlds"),
+        ("median", "relative increase of time per token, median of worlds; NULL: one trained nothing"),
+        ("worst", "largest increase of all worlds"),
     ),
     f"""
     SELECT run, seq, p.policy, p.level, p.worlds, p.median, p.worst FROM {
@@ -107,19 +107,19 @@ ROBUSTNESS = View(
     """,
 )
 
-STEADINESS = View(
+STEADINESS = SqlView(
     "steadiness",
-    "one policy under jobs that come at one pace in a benchmark with --load",
+    "one policy under one arrival rate of jobs in a benchmark with --load",
     (
         RUN,
         SEQ,
-        ("policy", "who"),
-        ("load", "how many times as fast jobs come"),
-        ("worlds", "how many"),
+        ("policy", "name of the policy"),
+        ("load", "arrival rate of jobs over that of the scenario"),
+        ("worlds", "number of worlds"),
         ("stability", "1 - share of the jobs' time lost, mean of worlds"),
         ("stability_low", "lower end of its 95 % interval over worlds"),
         ("stability_high", "upper end of it"),
-        ("worst", "the least of all worlds"),
+        ("worst", "smallest of all worlds"),
         ("queued", "share of the jobs' time before their first GPUs"),
         ("utilisation", "of all GPUs"),
     ),

@@ -1,8 +1,8 @@
-"""Views of what happened in runs: every event, and decisions, plans, iterations and links by themselves."""
+"""Views of events: all events, and decisions, plans, iterations and links."""
 
-from replay.sql.sql_view import JOB, RUN, SEQ, TIME, View, sum_bytes, typed
+from replay.sql.view_definition import JOB, RUN, SEQ, TIME, SqlView, sum_bytes, typed
 
-EVENTS = View(
+EVENTS = SqlView(
     "events",
     "an event as stored",
     (
@@ -13,13 +13,13 @@ EVENTS = View(
         ("type", "type of the event"),
         ("version", "version of its payload"),
         JOB,
-        ("payload", "what happened, JSON text; fields as documented per type"),
+        ("payload", "JSON text; fields as documented per type"),
         ("wall", "wall-clock figures, JSON text, outside the digest"),
     ),
     "SELECT run, seq, sim_ns, sim_ns / 1e9, type, version, job, payload, wall FROM stored_events",
 )
 
-DECISIONS = View(
+DECISIONS = SqlView(
     "decisions",
     "a decision",
     (
@@ -31,15 +31,15 @@ DECISIONS = View(
         ("trigger", "start, period, change, alarm, failure or repair"),
         ("action", "hold, turn (free knobs alone) or move"),
         ("reason", "why, in words"),
-        ("predicted_iter_s", "expected seconds of an iteration under the answer"),
-        ("plan", "the answer, JSON text; NULL: hold"),
+        ("predicted_iter_s", "expected seconds of an iteration under the decision"),
+        ("plan", "the new plan, JSON text; NULL: hold"),
         ("candidates", "how many plans were compared"),
         ("best_iter_s", "shortest expected iteration among them"),
         ("log_probability", "of the sampled action"),
-        ("fallback", "why the answer is not the policy's own; NULL: it is"),
+        ("fallback", "why the decision is not the policy's own; NULL: it is"),
         ("latency_s", "wall-clock seconds the policy took"),
         ("coordination_s", "wall-clock seconds from the trigger to the validated plan"),
-        ("observation", "what the policy saw, JSON text"),
+        ("observation", "view of the policy, JSON text"),
         ("compared", "the plans compared with their scores, JSON text"),
     ),
     f"""
@@ -58,7 +58,7 @@ DECISIONS = View(
     """,
 )
 
-PLANS = View(
+PLANS = SqlView(
     "plans",
     "a plan that took effect",
     (
@@ -67,7 +67,7 @@ PLANS = View(
         TIME,
         JOB,
         ("until_s", "when the job's next plan took effect; NULL: its last one"),
-        ("pause_s", "seconds training stood still for it, restart included"),
+        ("pause_s", "seconds of the pause for it, restart included"),
         ("restart_s", "the fixed part of the pause"),
         ("moved_bytes", "bytes that changed domain"),
         ("egress_usd", "price of the move"),
@@ -94,9 +94,9 @@ PLANS = View(
     """,
 )
 
-ITERATIONS = View(
+ITERATIONS = SqlView(
     "iterations",
-    "a batch of complete iterations under one plan, between two other facts",
+    "a batch of complete iterations under one plan, between two other events",
     (
         RUN,
         SEQ,
@@ -133,9 +133,9 @@ ITERATIONS = View(
 
 _OBSERVED = typed("link_observed", '"samples":[["DOUBLE"]]')
 
-LINKS = View(
+LINKS = SqlView(
     "links",
-    "one link at one tick of telemetry, or as the filter saw it at a decision",
+    "one link at one tick of telemetry, or its filtered state at a decision",
     (
         RUN,
         SEQ,
@@ -146,7 +146,7 @@ LINKS = View(
         ("bandwidth_bps", "bits per second; 0: dead"),
         ("latency_s", "one way"),
         ("sd_log", "standard deviation of the logarithm of the bandwidth, of estimates"),
-        ("next_bps", "bandwidth that telemetry brought next for this link, of estimates"),
+        ("next_bps", "bandwidth of the next telemetry of this link, of estimates"),
     ),
     f"""
     SELECT e.run, seq, sim_ns / 1e9, kind, r.domains[s[1]::INTEGER + 1], r.domains[s[2]::INTEGER + 1], s[3],

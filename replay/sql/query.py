@@ -1,7 +1,7 @@
-"""SQL over the event logs and the lake: an in-memory DuckDB over committed files, so nobody is ever blocked.
+"""SQL over the event logs and the lake: an in-memory DuckDB over committed files, which blocks no writer.
 
-A run that is being written is seen up to its last committed segment. Only questions are answered: a
-statement that is no SELECT is refused, so that no query can write into the store.
+A run that is being written is read up to its last committed segment. Statements other than SELECT are
+refused, so that no query can write into the store.
 """
 
 import csv
@@ -18,31 +18,31 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.lake import lake_sql as lake
 from ingest.core.errors import DamageError, UsageError
-from replay.store import run_index as runs
+from ingest.lake import duckdb_views
 from replay.log import segment
-from replay.sql import views
-from replay.log.segment_index import Contents
-from replay.sql.row_cache import Cache
 from replay.log.events import UPCAST, canonical, upcast
 from replay.log.run_log import RunReader
-from replay.store.run_index import RUNS
-from replay.sql.sql_view import View
+from replay.log.segment_index import SegmentIndex
 from replay.metrics.formatting import counted, parts
+from replay.sql import views
+from replay.sql.row_cache import Cache
+from replay.sql.view_definition import SqlView
+from replay.store import run_index
+from replay.store.run_index import RUNS
 
 Format = Literal["table", "json", "csv", "parquet", "arrow"]
 Note = Callable[[str], object]
 WIDEST = 100
-"""Characters of a cell in the aligned table; other formats never cut."""
+"""Most characters of a cell in the aligned table; other formats do not truncate."""
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 def query(store: Path, sql: str, *, note: Note = lambda text: None) -> pa.Table:
-    """The answer to one SELECT over the views of `describe` and the tables of the lake.
+    """Returns the rows of one SELECT over the views of `describe` and the tables of the lake.
 
-    Rows of large finished runs are kept in `<store>/cache` and read from there the next time; `note` is told
-    when they are made, and when a kept file had to be replaced.
+    Rows of large finished runs are cached in `<store>/cache`; `note` is called when they are computed, and
+    when a cached file had to be replaced.
 
     Raises:
         UsageError: not one SELECT, or DuckDB refuses it; its message is passed on.
@@ -51,19 +51,19 @@ def query(store: Path, sql: str, *, note: Note = lambda text: None) -> pa.Table:
     while True:
         stored = _stored(store)
         try:
-            return _answer(store, sql, stored, note)
+            return _execute(store, sql, stored, note)
         except (duckdb.IOException, DamageError):
             if not _compacted_since(stored):
                 raise
 
 
 def _compacted_since(stored: "Stored") -> bool:
-    """Whether the events of a run are in other files by now; of each run that happens once."""
+    """True if a run has been compacted since, which happens to each run once."""
     return any(not was.compacted and RunReader(run_dir).contents().compacted for run_dir, was in stored)
 
 
-def _answer(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
-    connection = lake.connect(store)
+def _execute(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
+    connection = duckdb_views.connect(store)
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -81,13 +81,12 @@ def _answer(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
 
 
 def keep(store: Path, run_id: str, *, note: Note = lambda text: None) -> None:
-    """Make now the rows that questions about a large finished run are answered from; else the first question
-    would.
+    """Computes the cached rows of a large finished run now, instead of at its first query.
 
     Raises:
         DamageError: the run is not as it was written.
     """
-    run_dir = runs.folder(store, run_id)
+    run_dir = run_index.folder(store, run_id)
     contents = RunReader(run_dir).contents()
     cache = Cache(store, note)
     if cache.worth(contents):
@@ -98,11 +97,11 @@ def keep(store: Path, run_id: str, *, note: Note = lambda text: None) -> None:
         cache.save()
 
 
-def _kept(cache: Cache, run_dir: Path, contents: Contents, view: View) -> Path | None:
+def _kept(cache: Cache, run_dir: Path, contents: SegmentIndex, view: SqlView) -> Path | None:
     return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
 
 
-Stored = list[tuple[Path, Contents]]
+Stored = list[tuple[Path, SegmentIndex]]
 """Directory and contents of every run with a committed segment."""
 
 
@@ -117,7 +116,7 @@ def _stored(store: Path) -> Stored:
 
 
 def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, sql: str, note: Note) -> None:
-    """Make all views over the stored runs, those quick that `sql` may name; all files are checked."""
+    """Creates all views over the stored runs, those named in `sql` from cached rows; checks all files."""
     cache = Cache(store, note)
     for run_dir, contents in stored:
         for piece in contents.pieces:
@@ -133,14 +132,14 @@ def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, 
     _views(connection, stored, parsed, kept)
 
 
-def _named(sql: str) -> list[View]:
-    """Kept views whose names are in the text, and what `runs`, which other views need, is made of."""
+def _named(sql: str) -> list[SqlView]:
+    """Returns the cached views whose names are in the text, and the one under `runs`, which others need."""
     named = [view for view in views.KEPT if view.name in sql.lower()]
     return [views.BOUNDS, *named] if named or views.RUNS.name in sql.lower() else []
 
 
-def _rows(run_dir: Path, contents: Contents, view: View) -> pa.RecordBatchReader:
-    """The rows of a view over one run, parsed from its events."""
+def _rows(run_dir: Path, contents: SegmentIndex, view: SqlView) -> pa.RecordBatchReader:
+    """Returns the rows of a view over one run, parsed from its events."""
     connection = duckdb.connect()
     stored = [(run_dir, contents)]
     _views(connection, stored, stored, {})
@@ -150,15 +149,15 @@ def _rows(run_dir: Path, contents: Contents, view: View) -> pa.RecordBatchReader
 def _views(
     connection: duckdb.DuckDBPyConnection, stored: Stored, parsed: Stored, kept: dict[str, list[Path]]
 ) -> None:
-    """Make the views. One in `kept` parses the events of the runs in `parsed` and reads the others' rows from
-    these files; any other view parses all events."""
-    connection.execute("SET python_enable_replacements = false")  # a name is never one of our variables
+    """Creates the views. One in `kept` parses the events of the runs in `parsed` and reads the rows of the
+    other runs from these files; any other view parses all events."""
+    connection.execute("SET python_enable_replacements = false")  # names are views, never Python variables
     summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
     connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
     connection.execute(f"CREATE VIEW stored_events AS {_union(_files(stored))}")
     if UPCAST:
         text, number = duckdb.sqltype("VARCHAR"), duckdb.sqltype("INTEGER")
-        connection.create_function("lifted", _lifted, [text, number, text], text)
+        connection.create_function("upcast_payload", _upcast, [text, number, text], text)
     connection.execute(f"CREATE VIEW all_events AS {_current(_union(_files(stored)))}")
     connection.execute(f"CREATE VIEW parsed_events AS {_current(_union(_files(parsed)))}")
     if connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'jobs'").fetchone() != (0,):
@@ -175,15 +174,15 @@ def _views(
 
 
 def _current(events: str) -> str:
-    """The same rows, payloads of older versions in the form of the current one."""
+    """Returns the SELECT with payloads of older versions converted to the current one."""
     if not UPCAST:
         return events
     older = " OR ".join(f"(type = '{name}' AND version = {version})" for name, version in sorted(UPCAST))
-    text = f"CASE WHEN {older} THEN lifted(type, version, payload) ELSE payload END AS payload"
+    text = f"CASE WHEN {older} THEN upcast_payload(type, version, payload) ELSE payload END AS payload"
     return f"SELECT * REPLACE ({text}) FROM ({events})"
 
 
-def _lifted(name: str, version: int, payload: str) -> str:
+def _upcast(name: str, version: int, payload: str) -> str:
     return canonical(upcast(name, version, json.loads(payload), name)[1])
 
 
@@ -192,7 +191,7 @@ def _files(stored: Stored) -> list[Path]:
 
 
 def describe() -> str:
-    """Documentation of the views over the logs."""
+    """Returns the documentation of the views over the logs."""
     return views.describe()
 
 
@@ -209,7 +208,7 @@ _SUMMARY = pa.schema(
 )
 
 
-def _summary(run_dir: Path, contents: Contents) -> dict[str, Any]:
+def _summary(run_dir: Path, contents: SegmentIndex) -> dict[str, Any]:
     pieces = contents.pieces
     sizes = (contents.final, contents.end, len(pieces), sum(piece.size_bytes for piece in pieces))
     values = (run_dir.name, *sizes, contents.chain[-1].stream, contents.head)
@@ -217,7 +216,7 @@ def _summary(run_dir: Path, contents: Contents) -> dict[str, Any]:
 
 
 def _union(files: list[Path]) -> str:
-    """SELECT of the rows of all segments, the run's name taken from the directory."""
+    """Returns the SELECT over all segments; the name of the run is that of the directory."""
     columns = ", ".join(segment.SCHEMA.names)
     if not files:
         empty = ", ".join(f"NULL::{_SQL_TYPES[str(f.type)]} AS {f.name}" for f in segment.SCHEMA)
@@ -231,29 +230,30 @@ _SQL_TYPES = {"int64": "BIGINT", "int32": "INTEGER", "string": "VARCHAR"}
 
 
 def _literal(path: Path) -> str:
-    """A path as an SQL string that means this file only, whatever glob signs or quotes its folders hold."""
+    """Returns a path as an SQL string, glob signs and quotes escaped."""
     text = "".join(f"[{c}]" if c in "[*?" else c for c in str(path.absolute()))
     return "'" + text.replace("'", "''") + "'"
 
 
-def render(answer: pa.Table, form: Format, room: int | None = None) -> bytes:
-    """The answer as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream.
+def render(result: pa.Table, form: Format, room: int | None = None) -> bytes:
+    """Returns the rows as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream.
 
-    A table wider than `room` letters becomes several, each with the first column; texts are cut at `WIDEST`.
+    A table wider than `room` letters is split into several, each with the first column; cells are cut
+    at `WIDEST` characters.
     """
     if form == "parquet":
         sink = io.BytesIO()
-        pq.write_table(answer, sink, compression="zstd")
+        pq.write_table(result, sink, compression="zstd")
         return sink.getvalue()
     if form == "arrow":
         sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, answer.schema) as writer:
-            writer.write_table(answer)
+        with pa.ipc.new_stream(sink, result.schema) as writer:
+            writer.write_table(result)
         return sink.getvalue()
-    rows = [list(row) for row in zip(*(column.to_pylist() for column in answer.columns), strict=True)]
+    rows = [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)]
     if form == "table":
-        return _table(answer.schema.names, rows, room).encode()
-    text = {"json": _json, "csv": _csv}[form](answer.schema.names, rows)
+        return _table(result.schema.names, rows, room).encode()
+    text = {"json": _json, "csv": _csv}[form](result.schema.names, rows)
     return text.encode()
 
 
@@ -263,7 +263,7 @@ def _json(names: list[str], rows: list[list[Any]]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of the answer as JSON: decimals as numbers, NaN and infinity as null, times as text."""
+    """Returns a value as JSON: decimals as numbers, NaN and infinity as null, times as text."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, float):
@@ -284,7 +284,7 @@ def _csv(names: list[str], rows: list[list[Any]]) -> str:
 
 
 def _table(names: list[str], rows: list[list[Any]], room: int | None) -> str:
-    """Columns aligned, numbers to the right, one line a row and table."""
+    """Aligns the columns, numbers to the right, one line a row and table."""
     cells = [names, *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     numeric = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(names))]

@@ -1,8 +1,7 @@
-"""What can be computed again and is kept to save the time: `<store>/cache` may be deleted at any moment.
+"""Cache of derived data: `<store>/cache` may be deleted at any time.
 
-Two things are kept: which files had the digest they should have, with their size, times and inode, so that an
-unchanged file is not hashed for every question; and the rows of views over large finished runs. Audits use
-none of it.
+It holds the digests of checked files with their size, times and inode, so that an unchanged file is not
+hashed for every query, and the rows of views over large finished runs. Audits do not use it.
 """
 
 import hashlib
@@ -18,83 +17,87 @@ import pyarrow.parquet as pq
 from ingest.core import durable
 from ingest.core.errors import ExistsError, StorageError
 from replay.log import segment
-from replay.log.segment_index import Contents
 from replay.log.events import UPCAST, canonical
 from replay.log.segment import Piece
-from replay.sql.sql_view import View
+from replay.log.segment_index import SegmentIndex
+from replay.sql.view_definition import SqlView
 
 FOLDER = "cache"
 LEAST_EVENTS = 50_000
-"""Events of a run whose rows are worth keeping: below that, parsing them takes a fraction of a second."""
+"""Least number of events of a run whose rows are cached; fewer are parsed in a fraction of a second."""
 SCHEMA = "twin.cache/1"
-Print = list[int | str]
-"""Size, modification and change time, inode, and the SHA-256 that the file had then."""
+Fingerprint = list[int | str]
+"""Size, modification and change time, inode, and SHA-256 of a file when it was checked."""
 
 
 class Cache:
-    """The kept things of one store; `note` is told what took time or was damaged."""
+    """The cache of one store; `note` is called with what took time or was damaged."""
 
     def __init__(self, store: Path, note: Callable[[str], object]) -> None:
         self._folder, self._note = store / FOLDER, note
         self._path = self._folder / "verified.json"
         self._store = store
-        self._prints = self._read()
-        self._before = dict(self._prints)
+        self._fingerprints = self._read()
+        self._before = dict(self._fingerprints)
 
     def check(self, run_dir: Path, piece: Piece) -> None:
-        """Make sure that a data file is what its voucher says; its bytes are read only if it was touched.
+        """Checks a data file against its voucher; reads its bytes only if the file has changed since.
 
         Raises:
             DamageError: it is missing, or has another length or digest.
         """
         path = run_dir / piece.data_name
-        with suppress(OSError):  # a file that is not there is named by the full check
-            if self._prints.get(self._key(path)) == _print(path, piece.sha256):
+        with suppress(OSError):  # the full check reports a missing file
+            if self._fingerprints.get(self._key(path)) == _fingerprint(path, piece.sha256):
                 return
         segment.checked(run_dir, piece)
-        self._prints[self._key(path)] = _print(path, piece.sha256)
+        self._fingerprints[self._key(path)] = _fingerprint(path, piece.sha256)
 
     @staticmethod
-    def worth(contents: Contents) -> bool:
-        """Whether rows are kept: the run is finished, so they never change, and large."""
+    def worth(contents: SegmentIndex) -> bool:
+        """True if rows are cached: the run is large and finished, so that they never change."""
         return contents.final and contents.end >= LEAST_EVENTS
 
-    def kept(self, run: str, head: str, view: View, make: Callable[[], pa.RecordBatchReader]) -> Path | None:
-        """The file with the rows of `view` over a run; made by `make` if it is not there or not whole.
+    def kept(
+        self, run: str, head: str, view: SqlView, make: Callable[[], pa.RecordBatchReader]
+    ) -> Path | None:
+        """Returns the file with the rows of `view` over a run, written with `make` if missing or damaged.
 
-        None: it cannot be kept, because the store cannot be written.
+        None: the store cannot be written.
         """
         made_of = f"{head} {view.select} {sorted(UPCAST)}"
         key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
         path = self._folder / run / f"{view.name}-{key}.parquet"
         if path.exists():
-            if self._whole(path):
+            if self._intact(path):
                 return path
             self._note(f"{path}: was changed; it is made again from the log")
-            with suppress(StorageError):  # then the next line cannot make it either
+            with suppress(StorageError):  # then it cannot be written again either
                 durable.remove(path)
         self._note(f"{run}: reading {view.name} from the log, once")
         try:
             durable.put_file(path, lambda stream: _write(make(), stream))
         except ExistsError:  # another process was faster, or it could not be removed
-            return path if self._whole(path) else None
+            return path if self._intact(path) else None
         except StorageError:
             return None
-        self._prints[self._key(path)] = _print(path, hashlib.sha256(path.read_bytes()).hexdigest())
+        self._fingerprints[self._key(path)] = _fingerprint(
+            path, hashlib.sha256(path.read_bytes()).hexdigest()
+        )
         return path
 
     def save(self) -> None:
-        """Keep what was found out, beside what others found out meanwhile."""
-        found = {key: value for key, value in self._prints.items() if self._before.get(key) != value}
+        """Saves the digests found, merged with those that other processes saved meanwhile."""
+        found = {key: value for key, value in self._fingerprints.items() if self._before.get(key) != value}
         if not found:
             return
         known = {**self._read(), **found}
-        there = {key: value for key, value in known.items() if (self._store / key).exists()}
-        value = {"schema": SCHEMA, "files": there}
-        with suppress(StorageError):  # a store that cannot be written can be read all the same
+        existing = {key: value for key, value in known.items() if (self._store / key).exists()}
+        value = {"schema": SCHEMA, "files": existing}
+        with suppress(StorageError):  # a store that cannot be written can still be read
             durable.replace(self._path, canonical(value).encode())
 
-    def _read(self) -> dict[str, Print]:
+    def _read(self) -> dict[str, Fingerprint]:
         try:
             value: Any = json.loads(self._path.read_bytes())
             if value["schema"] != SCHEMA or not all(
@@ -108,19 +111,19 @@ class Cache:
             self._note(f"{self._path}: was changed; it is made again")
             return {}
 
-    def _whole(self, path: Path) -> bool:
-        known = self._prints.get(self._key(path))
-        if not known or known == _print(path, str(known[-1])):
+    def _intact(self, path: Path) -> bool:
+        known = self._fingerprints.get(self._key(path))
+        if not known or known == _fingerprint(path, str(known[-1])):
             return bool(known)
         same = hashlib.sha256(path.read_bytes()).hexdigest() == known[-1]
-        self._prints[self._key(path)] = _print(path, str(known[-1]))
+        self._fingerprints[self._key(path)] = _fingerprint(path, str(known[-1]))
         return same
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self._store).as_posix()
 
 
-def _print(path: Path, sha256: str) -> Print:
+def _fingerprint(path: Path, sha256: str) -> Fingerprint:
     status = path.lstat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, sha256]
 

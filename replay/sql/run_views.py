@@ -1,14 +1,14 @@
-"""Views of runs as a whole: what they were, their jobs, and how policies were trained and judged in them."""
+"""Views of whole runs: inputs and totals, jobs, and training, evaluation and promotion of policies."""
 
-from replay.sql.sql_view import RUN, SEQ, TIME, View
+from replay.sql.view_definition import RUN, SEQ, TIME, SqlView
 
-BOUNDS = View(
+BOUNDS = SqlView(
     "bounds",
     "the first or the last event of a run",
     (RUN, ("seq", ""), ("sim_ns", ""), ("type", ""), ("payload", "")),
     "SELECT run, seq, sim_ns, type, payload FROM parsed_events WHERE type IN ('run_started', 'run_finished')",
 )
-"""Not for users: what `runs` is made of."""
+"""Internal: the events under `runs`."""
 
 _LINK_CHANGES = """
     nullif(array_to_string(list_transform(from_json(s.p.scenario->'$.link_changes', '[{"src":"VARCHAR",
@@ -16,7 +16,7 @@ _LINK_CHANGES = """
     "both_ways":"BOOLEAN"}]'), lambda c: c.src || CASE WHEN c.both_ways THEN ' <> ' ELSE ' > ' END || c.dst ||
     ' = ' || c.bandwidth_factor || coalesce(' @ ' || c.at_s, '') || coalesce(' + ' || c.for_s, '') ||
     CASE WHEN c.latency_factor = 1 THEN '' ELSE ', latency x ' || c.latency_factor END), '; '), '')"""
-"""Of `s.p.scenario`: every change in the form of `--link`, its latency behind it if that changes too."""
+"""Every link change of `s.p.scenario` in the form of `--link`, followed by its latency if that changes."""
 
 _TOTALS = """
     (SELECT *, CASE WHEN t.iterations IS NOT NULL THEN coalesce(t.lost_iterations, 0) END AS lost,
@@ -27,9 +27,9 @@ _TOTALS = """
     "plans":"BIGINT","turns":"BIGINT","egress_usd":"DOUBLE","gpu_usd":"DOUBLE"}') AS t
     FROM bounds WHERE type = 'run_finished'))"""
 """Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans, and
-turns among them (NULL in logs made before turns were told apart)."""
+turns among them (NULL in logs of versions that did not count turns)."""
 
-RUNS = View(
+RUNS = SqlView(
     "runs",
     "a run",
     (
@@ -42,19 +42,19 @@ RUNS = View(
         ("dataset", "WAN data set if not the scenario's own"),
         ("checkpoint", "digest of the policy's checkpoint"),
         ("config_digest", "SHA-256 of the resolved configuration"),
-        ("branch_of", "of a what-if: the run that it leaves; NULL: a run of its own"),
-        ("link_changes", "links that are other ones than measured, as --link has them; NULL: none"),
-        ("weights", "of the objective, as --weights has them: efficiency, utilisation, cost"),
+        ("branch_of", "of a what-if: its base run; NULL: no what-if"),
+        ("link_changes", "changed links in the form of --link; NULL: none"),
+        ("weights", "of the objective in the form of --weights: efficiency, utilisation, cost"),
         ("domains", "names of the domains in their order"),
-        ("finished", "whether it came to its end"),
+        ("finished", "true if the run ended"),
         ("horizon_s", "simulated seconds, of finished runs"),
         ("tokens", "tokens trained, of finished runs"),
-        ("iterations", "complete iterations, those that were lost later too, of finished runs"),
-        ("lost_iterations", "of these, iterations that failures and preemptions took back"),
-        ("moves", "changes of plan after the first that training stood still for, each job's own in a queue"),
+        ("iterations", "complete iterations, including those lost later, of finished runs"),
+        ("lost_iterations", "of these, iterations lost to failures and preemptions"),
+        ("moves", "changes of plan with a pause, after the first plan of each job"),
         (
             "turns",
-            "changes of free knobs, which stop nothing; NULL in old logs, which count them as moves",
+            "changes of free knobs, without a pause; NULL in old logs, which count them as moves",
         ),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
@@ -82,7 +82,7 @@ RUNS = View(
     + """ f USING (run) """,
 )
 
-JOBS = View(
+JOBS = SqlView(
     "jobs",
     "a change of a job's state; in a run without a queue the run itself is the one job",
     (
@@ -107,9 +107,9 @@ JOBS = View(
     """,
 )
 
-TRAINING = View(
+TRAINING = SqlView(
     "training",
-    "a step of training or of a retraining, an evaluation or a judgement of a policy",
+    "a step of a training or retraining, an evaluation or a promotion decision",
     (
         RUN,
         SEQ,
@@ -120,11 +120,11 @@ TRAINING = View(
         ("figures", "metrics or scores by name"),
         ("role", "champion or challenger, of evaluations"),
         ("checkpoint", "digest of the checkpoint"),
-        ("champion", "digest of the champion before, of judgements"),
-        ("reason", "why, of judgements"),
+        ("champion", "digest of the champion before, of promotion decisions"),
+        ("reason", "why, of promotion decisions"),
         ("low", "lower end of the 95 % interval of the paired difference"),
         ("high", "upper end of it"),
-        ("details", "cause, data, what was switched, JSON text, of steps of a retraining"),
+        ("details", "cause, data, switched checkpoints, JSON text, of steps of a retraining"),
     ),
     """
     SELECT run, seq, coalesce(p.step, substr(type, 8)), p.stage, p."update", p.steps,

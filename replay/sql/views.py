@@ -1,8 +1,8 @@
 """The views of `twin sql` over the event log; their documentation is generated from these definitions.
 
 Each view is a SELECT over `parsed_events` (one row an event, payload as JSON text) and `runs`. A payload is
-parsed once per row, into a struct of just the fields that the view shows. No view mixes the events of two
-runs, so the rows of a finished run can be kept (`replay.derived`).
+parsed once per row, into a struct of the fields that the view shows. No view mixes the events of two runs, so
+the rows of a finished run can be cached (`replay.sql.row_cache`).
 """
 
 from replay.sql.bench_views import FRONTS, REGRETS, ROBUSTNESS, STEADINESS, VERDICTS
@@ -21,7 +21,7 @@ KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, JOBS, TRAINING, *BENCHES)
 
 
 def describe() -> str:
-    """Documentation of every view, generated from its definition."""
+    """Returns the documentation of every view, generated from its definition."""
     parts = []
     for view in VIEWS:
         parts.append(f"{view.name}: one row is {view.row}")

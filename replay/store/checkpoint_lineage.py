@@ -1,20 +1,20 @@
-"""Where a checkpoint comes from and how it fared: folded from the logs of trainings and retrainings."""
+"""Lineage of checkpoints: parent, data, code, verdict and scores, from the logs of trainings."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from replay.store import run_index as runs
 from replay.log.events import Event
 from replay.log.run_log import RunReader
+from replay.store import run_index
 
 Json = dict[str, Any]
 SCORES = ("tokens", "utilisation", "usd_per_token")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LineageRecord:
     """One training or retraining that made a checkpoint."""
 
     run_id: str
@@ -23,7 +23,7 @@ class Record:
     cause: str | None
     data: Json  # data set, window and trace digests that it was trained on
     code: Json
-    verdict: str | None  # promoted, rejected, or None where nobody judged
+    verdict: str | None  # promoted, rejected, or None without a verdict
     reason: str | None
     scores: Json  # role -> mean of `SCORES` over the evaluation worlds
 
@@ -32,33 +32,33 @@ class Record:
         return asdict(self)
 
 
-def records(store: Path) -> tuple[Record, ...]:
-    """Every training and retraining of the store that made a checkpoint, by run."""
+def records(store: Path) -> tuple[LineageRecord, ...]:
+    """Returns every training and retraining of the store that made a checkpoint, by run."""
     return tuple(_records(store))
 
 
-def _records(store: Path) -> Iterator[Record]:
-    for run_id in runs.all_ids(store):
-        reader = RunReader(runs.folder(store, run_id))
+def _records(store: Path) -> Iterator[LineageRecord]:
+    for run_id in run_index.all_ids(store):
+        reader = RunReader(run_index.folder(store, run_id))
         if not reader.manifests():
             continue
         header = reader.header()
         if header["policy"] == "train" and header["checkpoint"]:
-            yield Record(
+            yield LineageRecord(
                 run_id, header["checkpoint"], None, None, _data(header), header["code"], None, None, {}
             )
         elif header["policy"] == "retrain":
             yield from _retrained(run_id, list(reader.events()))
 
 
-def _retrained(run_id: str, events: list[Event]) -> Iterator[Record]:
-    """The record of a retraining, from its log; nothing if it was killed before it had a challenger."""
+def _retrained(run_id: str, events: list[Event]) -> Iterator[LineageRecord]:
+    """Yields the record of a retraining; nothing if it was killed before it had a challenger."""
     header = events[0].payload
     steps = {e.payload["step"]: e.payload["details"] for e in events if e.type == "retraining_step"}
     judged = next((e for e in events if e.type in ("policy_promoted", "policy_rejected")), None)
     made = steps.get("trained", {}).get("checkpoint") or (judged and judged.payload["checkpoint"])
     if made:
-        yield Record(
+        yield LineageRecord(
             run_id=run_id,
             checkpoint=made,
             parent=header["checkpoint"],
@@ -76,7 +76,7 @@ def _data(header: Json) -> Json:
 
 
 def _scores(events: list[Event], role: str) -> Json:
-    """Mean scores of a role, over the worlds in which it was evaluated."""
+    """Returns the mean scores of a role over its evaluation worlds."""
     said = [e.payload["scores"] for e in events if e.type == "policy_evaluated" and e.payload["role"] == role]
     values = {name: [one[name] for one in said if one.get(name) is not None] for name in SCORES}
     return {name: sum(found) / len(found) if found else None for name, found in values.items()}

@@ -1,4 +1,4 @@
-"""Which checkpoint is in use: files in the store named by their digests, a pointer to the active one."""
+"""Checkpoints of a store: files named by their digests, and a pointer to the active one."""
 
 import json
 import re
@@ -19,12 +19,12 @@ FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
 
 def active(store: Path) -> str | None:
-    """Digest of the promoted checkpoint; None before the first promotion."""
+    """Returns the digest of the promoted checkpoint; None before the first promotion."""
     return _pointer(store).get("checkpoint")
 
 
 def in_use(store: Path) -> str | None:
-    """Digest of the checkpoint that runs take unless told otherwise: the promoted one, else the one that
+    """Returns the digest of the checkpoint that runs take by default: the promoted one, else the one that
     comes with the project; None where there is neither.
 
     Raises:
@@ -37,13 +37,12 @@ def in_use(store: Path) -> str | None:
 
 
 def history(store: Path) -> tuple[str, ...]:
-    """Digests of every promoted checkpoint, the oldest first; the last one is active."""
+    """Returns the digests of every promoted checkpoint, oldest first; the last one is active."""
     return tuple(_pointer(store).get("history", ()))
 
 
 def promote(store: Path, digest: str) -> None:
-    """Make a stored checkpoint the active one, atomically, after checking its bytes; nothing happens to the
-    one that is active already.
+    """Makes a stored checkpoint the active one, atomically, after checking its bytes; an active one stays.
 
     Raises:
         NotFoundError: the store does not hold it. DamageError: it is not what was written.
@@ -54,8 +53,8 @@ def promote(store: Path, digest: str) -> None:
 
 
 def previous(store: Path) -> str:
-    """Digest of what was in use before the active checkpoint, after checking its bytes: the one promoted
-    before it, else the one that comes with the project.
+    """Returns the digest of the checkpoint in use before the active one, after checking its bytes: the one
+    promoted before it, else the one that comes with the project.
 
     Raises:
         NotFoundError: nothing was promoted, or none comes with the project. DamageError: it is damaged.
@@ -70,7 +69,7 @@ def previous(store: Path) -> str:
 
 
 def replaced(store: Path) -> str | None:
-    """Digest of what `rollback` would return to; None where there is no way back."""
+    """Returns the digest that `rollback` would return to; None where there is none."""
     try:
         return previous(store)
     except NotFoundError:
@@ -78,8 +77,8 @@ def replaced(store: Path) -> str | None:
 
 
 def rollback(store: Path) -> str:
-    """Return to what was in use before, atomically; returns its digest. Of the checkpoint that comes with the
-    project nothing points to: it is in use where nothing was promoted.
+    """Returns to the checkpoint in use before, atomically, and returns its digest. The checkpoint that comes
+    with the project needs no pointer: it is in use where nothing was promoted.
 
     Raises:
         NotFoundError, DamageError: as `previous`.
@@ -93,7 +92,7 @@ def rollback(store: Path) -> str:
 
 
 def stored(store: Path) -> tuple[Path, ...]:
-    """Checkpoint files of the store and, after them, the one that comes with the project."""
+    """Returns the checkpoint files of the store, then the one that comes with the project."""
     kept = store / CHECKPOINTS
     folders = sorted(kept.iterdir()) if kept.is_dir() else []
     folders = [folder for folder in folders if folder.is_dir() and DIGEST.fullmatch(folder.name)]
@@ -107,7 +106,7 @@ def stored(store: Path) -> tuple[Path, ...]:
 
 
 def path_of(store: Path, digest: str) -> Path:
-    """The checkpoint file that `digest`, or a unique beginning of it, names.
+    """Returns the checkpoint file with this digest or a unique beginning of it.
 
     Raises:
         NotFoundError: none or more than one fits.
@@ -123,20 +122,19 @@ def path_of(store: Path, digest: str) -> Path:
 
 
 def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
-    """Digest of the checkpoint that a run of policy `name` uses; None for a policy that is not learned.
+    """Returns the digest of the checkpoint that a run of policy `name` uses; None for a policy without one.
 
-    It is the named one (a digest, a beginning of one, or a file, which is copied into the store), else the
-    active one, else the one that comes with the project.
+    `checkpoint` is a digest, a beginning of one, or a file, which is copied into the store; by default the
+    active one is taken, else the one that comes with the project.
 
     Raises:
         NotFoundError: there is none. DamageError, InputError: it is not what its name says.
     """
-    entry = registry.POLICIES.get(name)
-    if entry is None or not entry.learned:
+    if not registry.entry(name).learned:
         return None
     if checkpoint is not None:
         path = Path(checkpoint)
-        return _adopted(store, path) if path.is_file() else verified(path_of(store, checkpoint))
+        return _installed(store, path) if path.is_file() else verified(path_of(store, checkpoint))
     used = in_use(store)
     if used is None:
         raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
@@ -144,10 +142,10 @@ def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
 
 
 def verified(path: Path) -> str:
-    """Digest of a checkpoint file whose bytes are what its name says.
+    """Returns the digest of a checkpoint file after checking its bytes against its name.
 
     Raises:
-        DamageError, InputError, NotFoundError: see `policy.hippo.checkpoint.digest`.
+        DamageError, InputError, NotFoundError: see `policy.hippo.networks.checkpoint.digest`.
     """
     from policy.hippo.networks import checkpoint  # imports torch
 
@@ -155,7 +153,7 @@ def verified(path: Path) -> str:
 
 
 def _shipped(store: Path) -> Path | None:
-    """The checkpoint that comes with the project."""
+    """Returns the checkpoint that comes with the project."""
     return next((path for path in stored(store) if path.parent.name == "shipped"), None)
 
 
@@ -163,8 +161,8 @@ def _same(name: str, digest: str) -> bool:
     return name.startswith(digest) or digest.startswith(name)
 
 
-def _adopted(store: Path, path: Path) -> str:
-    """Copy a checkpoint from elsewhere, so that its runs can be computed again."""
+def _installed(store: Path, path: Path) -> str:
+    """Copies a checkpoint into the store, so that its runs can be recomputed."""
     from policy.hippo.networks import checkpoint  # imports torch
 
     return checkpoint.install(path, store / CHECKPOINTS)

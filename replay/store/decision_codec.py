@@ -1,4 +1,4 @@
-"""Views, plans and decisions as JSON and back, exactly, so that a logged decision can be made again alone."""
+"""Views, plans and decisions as JSON and back, exactly, so that a logged decision can be recomputed alone."""
 
 import hashlib
 import math
@@ -16,17 +16,17 @@ Json = dict[str, Any]
 
 
 def digest(value: Any) -> str:
-    """SHA-256 (64 hex digits) of the canonical text of `value`."""
+    """Returns the SHA-256 (64 hex digits) of the canonical text of `value`."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def plan_to_json(plan: Plan | None) -> Json | None:
-    """A plan as JSON; None stays None."""
+    """Returns a plan as JSON; None stays None."""
     return None if plan is None else to_json(plan)
 
 
 def plan_from_json(value: Json | None) -> Plan | None:
-    """The plan that `plan_to_json` wrote."""
+    """Returns the plan that `plan_to_json` wrote."""
     if value is None:
         return None
     shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
@@ -36,7 +36,7 @@ def plan_from_json(value: Json | None) -> Plan | None:
 
 
 def view_to_json(view: View) -> Json:
-    """A view as JSON: infinite numbers (the diagonal of the bandwidth) become null, all others are exact."""
+    """Returns a view as JSON: infinities (diagonal of the bandwidth) become null, the rest is exact."""
     forecast = view.forecast
     return {
         "now_ns": int(view.now_ns),
@@ -56,7 +56,7 @@ def view_to_json(view: View) -> Json:
 
 
 def view_from_json(value: Json) -> View:
-    """The view that `view_to_json` wrote, equal in every bit."""
+    """Returns the view that `view_to_json` wrote, equal in every bit."""
     forecast = Forecast(
         _array(value["horizons_s"]),
         _array(value["bandwidth_bps"]),
@@ -79,7 +79,7 @@ def view_from_json(value: Json) -> View:
 
 
 def decision_to_json(decision: Decision) -> Json:
-    """What a policy answered: plan (None = hold), reason, candidates, probability, mask, extra."""
+    """Returns a decision as JSON; plan null: hold."""
     return {
         "plan": plan_to_json(decision.plan),
         "reason": decision.reason,
@@ -93,7 +93,7 @@ def decision_to_json(decision: Decision) -> Json:
 
 
 def decision_from_json(value: Json) -> Decision:
-    """The decision that `decision_to_json` wrote, but for the sign of infinite figures: they read as inf."""
+    """Returns the decision that `decision_to_json` wrote; infinite figures read as +inf."""
     return Decision(
         plan=plan_from_json(value["plan"]),
         reason=value["reason"],

@@ -1,4 +1,4 @@
-"""Where the events of a run go: into a log, or against one."""
+"""Sinks for the events of a run: a new log, memory, or comparison with a stored log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,48 +14,48 @@ Totals = tuple[str, str]
 
 
 class Sink(Protocol):
-    """Takes the events of a run in order; a `RunWriter` is one."""
+    """Receives the events of a run in order; a `RunWriter` is one."""
 
     def append(
         self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
     ) -> int:
-        """One more event; `wall` holds wall-clock figures, outside the digest. Returns its number."""
+        """Adds an event and returns its number; `wall` holds wall-clock figures, outside the digest."""
         ...
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
-        """The last event, `run_finished`."""
+        """Adds the last event, `run_finished`."""
         ...
 
 
-class Record:
-    """A new log whose directory appears with the first decision: a run that cannot start leaves nothing."""
+class LogSink:
+    """Writes a new log, made at the first decision, so that a run that cannot start leaves nothing."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._waiting: list[tuple[int, str, Json, str, Json | None]] = []
+        self._buffered: list[tuple[int, str, Json, str, Json | None]] = []
         self._writer: RunWriter | None = None
 
     def append(
         self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
     ) -> int:
-        """Keep the event until the first decision is made, then write through."""
+        """Buffers events until the first decision, then writes through."""
         if self._writer is not None:
             return self._writer.append(sim_ns, kind, payload, job=job, wall=wall)
-        self._waiting.append((sim_ns, kind, payload, job, wall))
+        self._buffered.append((sim_ns, kind, payload, job, wall))
         if kind == "decided":
             self._writer = RunWriter.create(self._run_dir)
-            for at_ns, type_, fields, whose, clock in self._waiting:
+            for at_ns, type_, fields, whose, clock in self._buffered:
                 self._writer.append(at_ns, type_, fields, job=whose, wall=clock)
             self._writer.flush()  # from here on the run can be resumed
-        return len(self._waiting) - 1
+        return len(self._buffered) - 1
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
-        """End the log."""
+        """Ends the log."""
         assert self._writer is not None, "a world ends only after its first decision"
         return self._writer.finish(totals, sim_ns=sim_ns, wall=wall)
 
     def close(self) -> None:
-        """Keep what is there and let go, also after a failure."""
+        """Commits the events so far and releases the log, also after a failure."""
         if self._writer is not None:
             self._writer.close()
 
@@ -69,13 +69,13 @@ class Collect:
     def append(
         self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
     ) -> int:
-        """Keep one event."""
+        """Keeps one event."""
         version = EVENT_TYPES[kind].version
         self.events.append(Event(len(self.events), sim_ns, kind, version, job, payload, wall or {}))
         return len(self.events) - 1
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
-        """Keep the last event."""
+        """Keeps the last event."""
         assert sim_ns is not None
         self.append(sim_ns, "run_finished", {"totals": totals})
         return "", ""
@@ -105,7 +105,7 @@ class Compare:
     def append(
         self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
     ) -> int:
-        """Compare one event.
+        """Compares one event.
 
         Raises:
             DivergenceError: it is not the stored one.
@@ -127,7 +127,7 @@ class Compare:
         return event.seq
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
-        """Compare the last event; the log must end with it."""
+        """Compares the last event; the log must end with it."""
         assert sim_ns is not None
         self.append(sim_ns, "run_finished", {"totals": totals})
         event = next(self._stored, None)
@@ -143,7 +143,7 @@ class Reached(Exception):  # noqa: N818 - a signal, not an error
 
 
 def difference(event: Event, sim_ns: int, kind: str, payload: Json, job: str = "") -> str | None:
-    """What differs between a stored event and a new one; None if nothing does."""
+    """Returns how a new event differs from the stored one; None if it does not."""
     if event.type != kind:
         return f"type is {event.type}, was made again as {kind}"
     if event.sim_ns != sim_ns:
@@ -156,7 +156,7 @@ def difference(event: Event, sim_ns: int, kind: str, payload: Json, job: str = "
 
 
 def _first_difference(old: Any, new: Any, where: str) -> str:
-    """Where two values differ that do."""
+    """Returns where two different values differ first."""
     if isinstance(old, dict) and isinstance(new, dict):
         alone = min(old.keys() ^ new.keys(), default=None)
         if alone is not None:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from replay.store.decision_codec import digest
+from twin.engines.engine import EngineName
 from twin.scenario.prepare import Scenario
-from twin.settings.window import Part, Seen, Span, Window
-
-Engine = Literal["kernel", "des"]
+from twin.settings.window import Part, SeriesIdentity, TimeSpan, Window
 
 STARTED = "started_epoch_ns"
 """Among the wall-clock facts of the first event: when the run was first started; resuming leaves it."""
@@ -27,7 +26,7 @@ PACKAGES = ("ingest", "twin", "policy", "replay")
 
 @cache
 def code_version() -> dict[str, str]:
-    """Version of the distribution and SHA-256 over the sources of its packages."""
+    """Returns the version of the distribution and the SHA-256 over the sources of its packages."""
     total = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     for package in PACKAGES:
@@ -43,11 +42,11 @@ def code_version() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The recipe of a run. Runs with equal headers have equal digests."""
+    """All inputs of a run: runs with equal headers have equal digests."""
 
-    world: Mapping[str, Any]  # `Setup.header()`: resolved scenario, data set, window, seed, trace digests
+    world: Mapping[str, Any]  # `PreparedScenario.header()`: scenario, data set, window, seed, trace digests
     policy: str
-    engine: Engine
+    engine: EngineName
     checkpoint: str | None  # digest; the files lie in the store under this name
     enforce_deadline: bool
     code: Mapping[str, str] = field(default_factory=code_version)
@@ -61,24 +60,26 @@ class Header:
 
     @property
     def window(self) -> Part:
-        """Which part of the series is run."""
+        """Part of the series that is run."""
         if "span" in self.world:
-            return Span(**self.world["span"])
+            return TimeSpan(**self.world["span"])
         return cast(Window, self.world["window"])
 
     @property
     def window_ns(self) -> int:
-        """How long the window is; a what-if may end before it does, and then says so."""
+        """Length of the window, ns; a what-if that ends earlier stores it in its branch."""
         return int((self.branch or {}).get("window_ns", self.world["end_ns"]))
 
     @property
-    def seen(self) -> Seen:
-        """The series that the run was made from."""
-        return Seen(int(self.world["origin_epoch_ns"]), self.window_ns, self.world["traces"]["source"])
+    def seen(self) -> SeriesIdentity:
+        """Identity of the series that the run was made from."""
+        return SeriesIdentity(
+            int(self.world["origin_epoch_ns"]), self.window_ns, self.world["traces"]["source"]
+        )
 
     @property
     def config_digest(self) -> str:
-        """SHA-256 of what the user chose: neither code nor traces are part of it."""
+        """SHA-256 of the user's choices, without code and traces."""
         chosen = ("scenario", "window", "seed")
         config = {name: self.world[name] for name in chosen}
         own: dict[str, Any] = {
@@ -87,14 +88,14 @@ class Header:
             "checkpoint": self.checkpoint,
             "enforce_deadline": self.enforce_deadline,
         }
-        if isinstance(self.window, Span):
+        if isinstance(self.window, TimeSpan):
             own |= {"from_ns": self.window.from_ns, "to_ns": self.window.to_ns}
         if self.branch is not None:
             own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
         return digest({**config, **own})
 
     def payload(self) -> dict[str, Any]:
-        """Payload of `run_started`."""
+        """Returns the payload of `run_started`."""
         return {
             **self.world,
             "policy": self.policy,
@@ -108,13 +109,13 @@ class Header:
         }
 
     def scenario(self) -> Scenario:
-        """The resolved scenario as an object again."""
-        # From JSON text: strict models take lists for tuples only there.
+        """Returns the resolved scenario as an object."""
+        # From JSON text: only there do strict models accept lists for tuples.
         return Scenario.model_validate_json(json.dumps(self.world["scenario"]))
 
 
 def from_payload(payload: Mapping[str, Any]) -> Header:
-    """The header that `Header.payload` wrote."""
+    """Returns the header that `Header.payload` wrote."""
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
     derived, later = "config_digest", ("branch", "part_of")
     world = {name: value for name, value in payload.items() if name not in (*own, derived, *later)}
@@ -127,7 +128,7 @@ def from_payload(payload: Mapping[str, Any]) -> Header:
 
 
 def environment() -> dict[str, str]:
-    """Interpreter, libraries and processor; kept beside the header but outside the digest."""
+    """Returns interpreter, libraries and processor, which are logged outside the digest."""
     libraries = {name: _version(name) for name in ("numpy", "numba", "simpy", "torch", "torch-geometric")}
     return {
         "python": sys.version.split()[0],
@@ -139,7 +140,7 @@ def environment() -> dict[str, str]:
 
 
 def opening() -> dict[str, Any]:
-    """Wall-clock facts of a run's first event: where it runs, and since when (ns since the epoch, UTC)."""
+    """Returns the wall-clock facts of a run's first event: its environment and start (ns since the epoch)."""
     return {"environment": environment(), STARTED: time.time_ns()}
 
 

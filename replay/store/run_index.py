@@ -1,4 +1,4 @@
-"""The runs of a store: their names, their places, and how to find one by what people type."""
+"""The runs of a store: their ids, their folders, and lookup by id, prefix or `latest`."""
 
 import json
 import re
@@ -7,18 +7,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from ingest.core.errors import NotFoundError, TwinError
-from replay.store.run_header import STARTED
 from replay.log.run_log import RunReader
+from replay.store.run_header import STARTED
 
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
 BENCH = "bench"
-"""Stands for the policy in logs that hold what a benchmark found."""
+"""Policy named in the header of a benchmark's log."""
 
 
 def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
-    """The runs whose ids `new_id` made for these values, in order of their numbers."""
+    """Returns the runs whose ids `new_id` made for these values, by number."""
     base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
     numbered = re.compile(re.escape(base) + r"(?:-(\d+))?")
     found = [(int(m[1] or 1), run) for run in all_ids(store) if (m := numbered.fullmatch(run))]
@@ -26,7 +26,7 @@ def same_config(store: Path, scenario: str, policy: str, seed: int, config_diges
 
 
 def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
-    """`<scenario>-<policy>-s<seed>-<8 hex of the resolved config>`, with -2, -3, ... where it exists."""
+    """Returns `<scenario>-<policy>-s<seed>-<8 hex of the config>`, with -2, -3, ... where it exists."""
     base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
     name, number = base, 1
     while (store / RUNS / name).exists():
@@ -36,7 +36,7 @@ def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: st
 
 
 def all_ids(store: Path) -> tuple[str, ...]:
-    """Every run in the store, by name."""
+    """Returns every run of the store, by name."""
     folder = store / RUNS
     if not folder.is_dir():
         return ()
@@ -44,7 +44,7 @@ def all_ids(store: Path) -> tuple[str, ...]:
 
 
 def find(store: Path, name: str, *, branches: bool = True) -> str:
-    """The run that `name` means: its id, or a unique beginning of it, or `latest`.
+    """Returns the run with this id, a unique beginning of it, or `latest`.
 
     The latest is the newest run that is no log of a benchmark and, without `branches`, no what-if.
 
@@ -56,7 +56,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         return name
     if name == LATEST and ids:
         newest_first = reversed(by_start(store, ids))
-        found = next((run for run in newest_first if _is_meant(store, run, branches)), None)
+        found = next((run for run in newest_first if _may_be_latest(store, run, branches)), None)
         if found is None:
             only = f"every run in {store / RUNS} is a what-if or a log of a benchmark"
             raise NotFoundError(f"{LATEST}: {only}; type the name of one")
@@ -73,16 +73,16 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
 
 
 def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
-    """These runs in the order in which they were first started, by name where that is the same.
+    """Returns these runs by the time at which they were first started, then by name.
 
-    To resume, compact or copy a run does not move it. A run that keeps no start (of older versions, or
-    damaged) counts from when the oldest of its files was last changed.
+    Resuming, compacting or copying a run does not change its place. A run without a stored start (of older
+    versions, or damaged) takes the modification time of its oldest file.
     """
     return tuple(sorted(ids, key=lambda run: (_started_ns(folder(store, run)), run)))
 
 
 def _started_ns(run_dir: Path) -> int:
-    """When a run was first started, ns since the epoch."""
+    """Returns when a run was first started, ns since the epoch."""
     try:
         first = next(RunReader(run_dir).tables(), None)
         kept = None if first is None else json.loads(first["wall"][0].as_py()).get(STARTED)
@@ -97,8 +97,8 @@ def _started_ns(run_dir: Path) -> int:
     return min(changed)
 
 
-def _is_meant(store: Path, run: str, branches: bool) -> bool:
-    """Whether `latest` may mean it; it may if it cannot be read, so that nobody passes over damage unseen."""
+def _may_be_latest(store: Path, run: str, branches: bool) -> bool:
+    """True if `latest` may be this run; so are unreadable runs, so that damage is noticed."""
     try:
         header = RunReader(folder(store, run)).header()
     except TwinError:
@@ -107,5 +107,5 @@ def _is_meant(store: Path, run: str, branches: bool) -> bool:
 
 
 def folder(store: Path, run: str) -> Path:
-    """Directory of a run."""
+    """Returns the directory of a run."""
     return store / RUNS / run

@@ -1,14 +1,14 @@
-"""When the world is no longer the one a policy was trained for, by two measures of a run's log.
+"""Drift detection: two measures of a run's log that the world differs from that of the training.
 
 * **Filter**: the share of directed links whose running normalised innovation squared lies outside
-  `health.HEALTHY` at the end of the log: the filters misjudge their own error. Drifting from `LINKS[1]` of
-  the links on, calm again at `LINKS[0]` or less.
-* **Reward**: the mean, over the last `DECISIONS` decisions with a forecast and finished iterations, of how
-  much longer an iteration really took than was predicted (0.2 = 20 % longer), weighed by time. Drifting from
-  `SHORTFALL[1]` on, calm again at `SHORTFALL[0]` or less.
+  `filter_health.HEALTHY` at the end of the log: the filters misjudge their own error. Drifting from
+  `LINKS[1]` on, calm at `LINKS[0]` or less.
+* **Reward**: the mean, over the last `DECISIONS` decisions with a prediction and finished iterations, of
+  observed over predicted iteration time, less 1 (0.2: 20 % longer), weighted by time. Drifting from
+  `SHORTFALL[1]` on, calm at `SHORTFALL[0]` or less.
 
-Hysteresis: the two thresholds differ, and a drift is told once: the next one only after both measures have
-been calm. The state is kept in the store, so that a restart neither forgets nor repeats it.
+Hysteresis: the two thresholds differ, and a drift is reported once; the next one only after both measures
+have been calm. The state is in the store, so that a restart neither loses nor repeats it.
 """
 
 import json
@@ -16,20 +16,19 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ingest.core import durable
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.units import NS_PER_S
 from policy.core import registry
-from replay.metrics import filter_health as health
-from replay.store import run_index as runs
-from replay.log.events import Event, canonical
-from replay.store.run_header import Header, from_payload
+from replay.log.events import Event, Json, canonical
+from replay.log.fold import Fold, fold
 from replay.log.run_log import RunReader
+from replay.metrics import filter_health
+from replay.store import run_index
+from replay.store.run_header import Header, from_payload
 from replay.training.retrain import RETRAIN
 
-Json = dict[str, Any]
 LINKS = (0.1, 0.25)
 SHORTFALL = (0.05, 0.15)
 DECISIONS = 24
@@ -39,7 +38,7 @@ SCHEMA = "twin.drift/1"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Both measures of one run; `shortfall` is None where nothing was forecast."""
+    """Both measures of one run; `shortfall` is None without predictions."""
 
     run_id: str
     unhealthy: float
@@ -47,87 +46,96 @@ class Reading:
 
     @property
     def drifting(self) -> bool:
-        """One of the measures is over its upper threshold."""
+        """True if a measure is at or over its upper threshold."""
         return self.unhealthy >= LINKS[1] or (self.shortfall is not None and self.shortfall >= SHORTFALL[1])
 
     @property
     def calm(self) -> bool:
-        """Both are under their lower ones."""
+        """True if both are at or under their lower thresholds."""
         return self.unhealthy <= LINKS[0] and (self.shortfall or 0.0) <= SHORTFALL[0]
 
     def to_json(self) -> Json:
-        """All fields by name."""
+        """Returns all fields by name."""
         return {"run": self.run_id, "unhealthy": self.unhealthy, "shortfall": self.shortfall}
 
 
 def reading(store: Path, run_id: str) -> Reading:
-    """Both measures of a run, finished or not.
+    """Returns both measures of a run, finished or not.
 
     Raises:
         NotFoundError: no such run, or its data set has left the lake. DamageError: its log is damaged.
     """
-    found = health.of(store, run_id)
+    found = filter_health.of(store, run_id)
     if found.problem is not None:
         raise NotFoundError(f"{run_id}: {found.problem}")
-    return Reading(run_id, found.unhealthy, shortfall(RunReader(runs.folder(store, run_id)).events()))
+    return Reading(run_id, found.unhealthy, shortfall(RunReader(run_index.folder(store, run_id)).events()))
 
 
 def shortfall(events: Iterable[Event]) -> float | None:
-    """How much longer iterations took than the decisions before them had predicted; None without any.
+    """Returns observed over predicted iteration time, less 1; None without predictions.
 
-    Each job is held to its own decisions, the last ones of the run count.
+    Each job's iterations are compared with its own decisions; the last `DECISIONS` of the run count.
     """
-    recent: deque[list[float]] = deque(maxlen=DECISIONS)  # [predicted seconds, real seconds]
-    standing: dict[str, tuple[float, list[float]]] = {}  # what the last decision on a job predicted
-    for event in events:
-        if event.type == "decided":
-            predicted = event.payload["predicted_iter_s"]
-            if predicted is not None:
-                standing[event.job] = predicted, [0.0, 0.0]
-                recent.append(standing[event.job][1])
-            else:
-                standing.pop(event.job, None)
-        elif event.type == "iteration_done" and event.job in standing:
-            predicted, sums = standing[event.job]
-            sums[0] += predicted * event.payload["count"]
-            sums[1] += sum(count * ns for count, ns in event.payload["durations"]) / NS_PER_S
+    recent = fold(events, _ShortfallFold()).recent
     expected, real = (sum(pair[k] for pair in recent) for k in (0, 1))
     return real / expected - 1 if expected > 0 else None
 
 
-def newest(store: Path, scenario: str) -> str | None:
-    """The newest run of a scenario in which a registered policy decided for its own sake.
+class _ShortfallFold(Fold):
+    """Sums [predicted seconds, real seconds] of the iterations after each of the last decisions."""
 
-    Runs of a retraining, what-ifs and runs of a chosen stretch are experiments: they say nothing about the
-    world of today.
+    def __init__(self) -> None:
+        self.recent: deque[list[float]] = deque(maxlen=DECISIONS)
+        self._latest: dict[str, tuple[float, list[float]]] = {}  # prediction and sums of each job
+
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        predicted_s = decided["predicted_iter_s"]
+        if predicted_s is None:
+            self._latest.pop(event.job, None)
+        else:
+            self._latest[event.job] = predicted_s, [0.0, 0.0]
+            self.recent.append(self._latest[event.job][1])
+
+    def _on_iteration_done(self, event: Event, done: Json) -> None:
+        if event.job in self._latest:
+            predicted_s, sums = self._latest[event.job]
+            sums[0] += predicted_s * done["count"]
+            sums[1] += sum(count * ns for count, ns in done["durations"]) / NS_PER_S
+
+
+def newest(store: Path, scenario: str) -> str | None:
+    """Returns the newest run of a scenario that is no experiment; None if there is none.
+
+    Runs of a retraining, what-ifs and runs of a chosen time span are experiments: they do not show the world
+    of today.
     """
     found: list[str] = []
     experiments: set[str] = set()
-    for run_id in runs.all_ids(store):
-        reader = RunReader(runs.folder(store, run_id))
+    for run_id in run_index.all_ids(store):
+        reader = RunReader(run_index.folder(store, run_id))
         if not reader.manifests():
             continue
         header = from_payload(reader.header())
         if header.policy == RETRAIN:
             scored = (event.payload for event in reader.events() if event.type == "policy_evaluated")
-            experiments |= {said["run"] for said in scored}
+            experiments |= {payload["run"] for payload in scored}
         elif _operates(header, scenario):
             found.append(run_id)
-    own = runs.by_start(store, (run_id for run_id in found if run_id not in experiments))
+    own = run_index.by_start(store, (run_id for run_id in found if run_id not in experiments))
     return own[-1] if own else None
 
 
 def _operates(header: Header, scenario: str) -> bool:
     named = header.world["scenario"]["name"] == scenario
-    decided = header.policy in registry.POLICIES
-    today = "span" not in header.world  # a stretch that somebody picked may be of any day
+    decided = header.policy not in registry.OPERATIONS
+    today = "span" not in header.world  # a chosen time span may be of any day
     return named and decided and today and header.branch is None and header.part_of is None
 
 
 def due(store: Path, scenario: str) -> Reading | None:
-    """The reading of a drift that has not been told yet; None while there is none.
+    """Returns the reading of a drift that was not acknowledged; None without one.
 
-    It is due again and again until `told`: whoever is killed before that has not retrained.
+    It stays due until `acknowledge`, so that a retraining that was killed is repeated.
     """
     run_id = newest(store, scenario)
     if run_id is None:
@@ -136,20 +144,20 @@ def due(store: Path, scenario: str) -> Reading | None:
     if not drifting(store, scenario):
         return found if found.drifting else None
     if found.calm:
-        _keep(store, scenario, None)
+        _save(store, scenario, None)
     return None
 
 
-def told(store: Path, scenario: str, found: Reading) -> None:
-    """Somebody has acted on this drift: the next one counts only after calm."""
-    _keep(store, scenario, found)
+def acknowledge(store: Path, scenario: str, found: Reading) -> None:
+    """Records that this drift was acted on: the next one counts only after calm."""
+    _save(store, scenario, found)
 
 
 def drifting(store: Path, scenario: str) -> bool:
-    """Whether a drift was told and has not ended.
+    """Returns true if a drift was acknowledged and has not ended.
 
     Raises:
-        DamageError: the state is not one.
+        DamageError: the state file is damaged.
     """
     return scenario in _state(store)
 
@@ -164,10 +172,10 @@ def _state(store: Path) -> Json:
             raise ValueError(f"its format is {value['schema']!r}")
         return dict(value["drifting"])
     except (ValueError, KeyError, TypeError) as error:
-        raise DamageError(f"{path}: damaged ({error}); delete it: drift is then watched afresh") from error
+        raise DamageError(f"{path}: damaged ({error}); delete it: drift is then detected anew") from error
 
 
-def _keep(store: Path, scenario: str, found: Reading | None) -> None:
+def _save(store: Path, scenario: str, found: Reading | None) -> None:
     state = {name: entry for name, entry in _state(store).items() if name != scenario}
     if found is not None:
         state[scenario] = found.to_json()

@@ -1,4 +1,4 @@
-"""Retraining by the clock: a persistent schedule that survives restarts and never runs two at a time."""
+"""Persistent schedule of retrainings, which survives restarts and never runs two at a time."""
 
 import re
 from contextlib import suppress
@@ -16,21 +16,22 @@ from apscheduler.triggers.interval import IntervalTrigger
 from ingest.core.durable import make_directory
 from ingest.core.errors import LockedError, UsageError
 from replay.training import drift, retrain
-from twin.scenario import prepare as scenarios
+from twin.scenario import prepare
 
 SCHEDULE = "schedule.sqlite"
 JOB = "retrain"
-SCHEDULED = "replay.training.schedule:scheduled"
-WATCHED = "replay.training.schedule:watched"
-LOOK = "10m"
-"""How often a watch for drift looks."""
+SCHEDULED = "replay.schedule:scheduled"
+WATCHED = "replay.schedule:watched"
+"""Addresses of the tasks as `schedule.sqlite` stores them: fixed; `replay/schedule.py` lies there."""
+CHECK_INTERVAL = "10m"
+"""Interval of the check for drift."""
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 """As crontab counts them."""
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def every(text: str) -> IntervalTrigger:
-    """The trigger of "90s", "30m", "6h" or "1d".
+    """Returns the trigger of "90s", "30m", "6h" or "1d".
 
     Raises:
         UsageError: the text is none of these.
@@ -43,20 +44,20 @@ def every(text: str) -> IntervalTrigger:
 
 
 def cron(text: str) -> CronTrigger:
-    """The trigger of a crontab line, in UTC.
+    """Returns the trigger of a crontab line, in UTC.
 
     Raises:
         UsageError: not five fields of a crontab.
     """
     *fields, weekdays = text.split() or [""]
     try:
-        return CronTrigger.from_crontab(" ".join([*fields, _named(weekdays)]), timezone="UTC")
+        return CronTrigger.from_crontab(" ".join([*fields, _weekday_names(weekdays)]), timezone="UTC")
     except ValueError as error:
         raise UsageError(f"{text!r} is no crontab line ({error}); for example '0 3 * * *'") from error
 
 
-def _named(weekdays: str) -> str:
-    """The fifth field of a crontab line by names: there 0 and 7 are Sunday, in APScheduler 0 is Monday.
+def _weekday_names(weekdays: str) -> str:
+    """Converts weekdays of a crontab line to names: there 0 and 7 are Sunday, in APScheduler 0 is Monday.
 
     Raises:
         ValueError: a day after 7.
@@ -79,10 +80,10 @@ def _named(weekdays: str) -> str:
 def scheduler(
     store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
 ) -> BackgroundScheduler:
-    """A paused scheduler whose one job is kept in the store.
+    """Returns a paused scheduler with one job, stored in `SCHEDULE` of the store.
 
-    Missed times coalesce into one run, however late it is; `max_instances` 1 and the lock of `retrain.once`
-    keep two from running at a time. A restart with the same trigger and scenario keeps the time that was due.
+    Missed times coalesce into one run, however late; `max_instances` 1 and the lock of `retrain.retrain` keep
+    two from running at a time. A restart with the same trigger and scenario keeps the due time.
     """
     make_directory(store)
     made = BackgroundScheduler(
@@ -97,41 +98,41 @@ def scheduler(
     known = made.get_job(JOB)
     same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
     if known is None or not same or list(known.args) != arguments or task == WATCHED:
-        first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # a watch looks at once
+        first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # drift is checked at once
         made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True, **first)
     return made
 
 
 def scheduled(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
-    """What the schedule calls; another retraining under way makes this one superfluous: None.
+    """Retrains when the schedule is due; None while another retraining is under way.
 
-    A failure is told by who follows the schedule and does not end it.
+    A failure is reported by `scheduled_retraining.follow` and does not end the schedule.
     """
     with suppress(LockedError):
-        return retrain.once(
-            Path(store), scenarios.load(scenario), dataset=dataset, cause={"cause": "schedule"}
+        return retrain.retrain(
+            Path(store), prepare.load(scenario), dataset=dataset, cause={"cause": "schedule"}
         )
     return None
 
 
 def watched(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:
-    """What a watch for drift calls: retrains once for each drift, and is quiet while it lasts: None."""
-    with suppress(LockedError):  # a retraining is under way: whether it was enough, the next look tells
-        return on_drift(Path(store), scenarios.load(scenario), dataset=dataset)
+    """Retrains if there is a new drift; None otherwise."""
+    with suppress(LockedError):  # under way elsewhere: the next check tells if a drift remains
+        return on_drift(Path(store), prepare.load(scenario), dataset=dataset)
     return None
 
 
 def on_drift(
-    store: Path, scenario: scenarios.Scenario, *, dataset: str | None = None, **options: Any
+    store: Path, scenario: prepare.Scenario, *, dataset: str | None = None, **options: Any
 ) -> retrain.RetrainResult | None:
-    """Retrain if the newest run of the scenario shows a drift that nobody has acted on; else None.
+    """Retrains if the newest run of the scenario shows a drift that was not acknowledged; else returns None.
 
-    `options` are those of `retrain.once`.
+    `options` are those of `retrain.retrain`.
     """
     found = drift.due(store, scenario.name)
     if found is None:
         return None
     cause = {"cause": "drift", **found.to_json()}
-    done = retrain.once(store, scenario, dataset=dataset, cause=cause, **options)
-    drift.told(store, scenario.name, found)
+    done = retrain.retrain(store, scenario, dataset=dataset, cause=cause, **options)
+    drift.acknowledge(store, scenario.name, found)
     return done

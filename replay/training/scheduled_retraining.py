@@ -1,4 +1,4 @@
-"""A schedule of retrainings that somebody follows: what comes, what came, what failed, and the way out."""
+"""Follows a schedule of retrainings in the foreground and reports due times, results and failures."""
 
 import logging
 import signal
@@ -17,11 +17,11 @@ from ingest.core import durable
 from ingest.core.errors import LockedError, TwinError
 from replay.training import schedule
 from replay.training.retrain import RetrainResult
-from twin.scenario import prepare as scenarios
+from twin.scenario import prepare
 
 LOCK = "schedule.lock"
 AT_ONCE = timedelta(seconds=2)
-TOLD = (
+REPORTED = (
     events.EVENT_JOB_SUBMITTED
     | events.EVENT_JOB_MAX_INSTANCES
     | events.EVENT_JOB_EXECUTED
@@ -29,23 +29,23 @@ TOLD = (
 )
 
 
-class Teller:
-    """Tells what becomes of the one job of a schedule; `show` is given what retrainings found."""
+class ScheduleReporter:
+    """Reports the events of the one job of a schedule; `show` is called with the results of retrainings."""
 
     def __init__(
         self,
-        made: BackgroundScheduler,
+        scheduler: BackgroundScheduler,
         tell: Callable[[str], object],
         show: Callable[[RetrainResult], object],
     ) -> None:
-        self._made, self._tell, self._show = made, tell, show
-        self._turn = Lock()
-        self.under_way = 0  # -1: it ended before its begin was told
+        self._scheduler, self._tell, self._show = scheduler, tell, show
+        self._lock = Lock()
+        self.under_way = 0  # -1: its end was reported before its start
         self.due = self._next()
 
     def __call__(self, event: Any) -> None:
-        """One event of the scheduler: of its own thread, or of the one that retrains."""
-        with self._turn:
+        """Handles an event of the scheduler, from its own thread or the one that retrains."""
+        with self._lock:
             if event.code == events.EVENT_JOB_SUBMITTED:
                 self._began()
             elif event.code == events.EVENT_JOB_MAX_INSTANCES:
@@ -55,13 +55,13 @@ class Teller:
                 self._ended(event)
 
     def coming(self) -> str:
-        """When the next one is due."""
+        """Returns when the next retraining is due, in words."""
         missed = self.due < datetime.now(UTC) - AT_ONCE
         return ("missed, so now: " if missed else "next: ") + _second(self.due)
 
     def _next(self) -> datetime:
-        job = self._made.get_job(schedule.JOB)
-        return job.next_run_time if job else self.due  # a scheduler that ends has no jobs any more
+        job = self._scheduler.get_job(schedule.JOB)
+        return job.next_run_time if job else self.due  # a scheduler that shuts down has no jobs
 
     def _began(self) -> None:
         self.due = self._next()
@@ -69,7 +69,7 @@ class Teller:
         self._tell(f"{_second(datetime.now(UTC))}: begins" if self.under_way else self.coming())
 
     def _ended(self, event: Any) -> None:
-        # The scheduler is not asked here: where it shuts down it waits for this very thread.
+        # No call of the scheduler here: at shutdown it waits for this thread.
         if event.code == events.EVENT_JOB_ERROR:
             self._tell(_failure(event.exception))
         elif event.retval is None:
@@ -91,33 +91,33 @@ def follow(
     tell: Callable[[str], object] = lambda text: None,
     show: Callable[[RetrainResult], object] = lambda result: None,
 ) -> None:
-    """Retrain whenever `trigger` says so, until interrupted; a retraining under way is finished first.
+    """Retrains at the times of `trigger` until interrupted; a retraining under way is finished first.
 
     `scenario` is a name or the path of a YAML file. A second interrupt ends the process at once: the next
-    retraining settles what was left.
+    retraining completes the one that was left.
 
     Raises:
         NotFoundError, UsageError: the scenario or its data set cannot be loaded.
-        LockedError: somebody follows a schedule of this store already.
+        LockedError: another process follows a schedule of this store.
     """
-    scenarios.prepare(scenarios.load(scenario), store, dataset=dataset)  # a mistake is told now, not at night
-    with _alone(store):
+    prepare.prepare(prepare.load(scenario), store, dataset=dataset)  # fails now instead of at the due time
+    with _schedule_lock(store):
         made = schedule.scheduler(store, trigger, scenario=scenario, dataset=dataset, task=task)
-        logging.getLogger("apscheduler").addHandler(logging.NullHandler())  # the teller says it in our words
-        teller = Teller(made, tell, show)
-        made.add_listener(teller, TOLD)
-        tell(f"{teller.coming()}; Ctrl-C ends it")
+        logging.getLogger("apscheduler").addHandler(logging.NullHandler())  # the reporter shows failures
+        reporter = ScheduleReporter(made, tell, show)
+        made.add_listener(reporter, REPORTED)
+        tell(f"{reporter.coming()}; Ctrl-C ends it")
         made.resume()
         try:
             Event().wait()
         finally:
-            if teller.under_way > 0:
+            if reporter.under_way > 0:
                 tell("ends when what is under way is done; Ctrl-C again ends it now")
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             made.shutdown()
 
 
-def _alone(store: Path) -> durable.Lock:
+def _schedule_lock(store: Path) -> durable.Lock:
     try:
         return durable.Lock(store / LOCK)
     except LockedError as error:
@@ -129,7 +129,7 @@ def _second(moment: datetime) -> str:
 
 
 def _failure(error: BaseException) -> str:
-    """A failure in the user's hands in one line, one of ours with all that helps to find it."""
+    """Returns a user's error in one line, any other with its traceback."""
     if isinstance(error, TwinError):
         return f"failed: {error}"
     return "failed: " + "".join(traceback.format_exception(error)).rstrip()

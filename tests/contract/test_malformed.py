@@ -12,23 +12,23 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from formats import KITS, Kit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from malformed import NUMBERS, TIMES, mutants
-from tally import tally
 
-from ingest.parsing import dataset
-from ingest.lake import lake_sql as query
-from ingest.readers import registry
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.pipeline.ingest import ingest
+from ingest.lake import duckdb_views
 from ingest.lake.part_writer import in_time_order
-from ingest.parsing.reader import identified
 from ingest.lake.schema import TABLES
+from ingest.parsing import dataset
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import identified
 from ingest.parsing.source import HEAD_BYTES, from_bytes
-from ingest.pipeline.transaction import Unit
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.transaction import Transaction
+from ingest.readers import registry
+from tests.support.formats import KITS, Kit
+from tests.support.malformed import NUMBERS, TIMES, mutants
+from tests.support.tally import tally
 
 EXAMPLES = int(os.environ.get("TWIN_FUZZ", "25"))
 MOST_MIB = 300
@@ -76,7 +76,7 @@ def test_every_malformed_file_is_accounted_for(kit: Kit, tmp_path: Path) -> None
     for result in report.files:
         assert result.rows_in == sum(result.stored.values()) + result.rejected, result.path
         assert result.skipped_reason != "", result.path
-    connection = query.connect(tmp_path / "store")
+    connection = duckdb_views.connect(tmp_path / "store")
     stored = {t: connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in TABLES}
     rejected = stored.pop("rejects", None)
     assert {table: row[0] for table, row in stored.items() if row and row[0]} == report.rows
@@ -93,7 +93,7 @@ def test_every_malformed_file_is_accounted_for(kit: Kit, tmp_path: Path) -> None
 def test_every_malformed_file_is_recognised_or_refused(kit: Kit) -> None:
     for mutant in mutants(kit.content):
         head = mutant.content[:HEAD_BYTES]
-        reader, why_not = registry.find(PurePath(kit.file), head, DatasetOptions("set"))
+        reader, why_not = registry.find(PurePath(kit.file), head, DatasetOptions(name="set"))
         assert (reader is None) == bool(why_not), mutant.what
 
 
@@ -133,8 +133,8 @@ def damaged(content: bytes, damage: list[tuple[int, int, bytes]]) -> bytes:
 def check_memory_only(kit: Kit, content: bytes, store: Path) -> None:
     """What `ingest` does with one file, up to the point where it would be written."""
     reader = registry.by_name(kit.reader)
-    registry.find(PurePath(kit.file), content[:HEAD_BYTES], DatasetOptions("set"))
-    unit = Unit(store, DatasetOptions("set", timezone="Europe/Berlin", gpu_model="V100-32"))
+    registry.find(PurePath(kit.file), content[:HEAD_BYTES], DatasetOptions(name="set"))
+    unit = Transaction(store, DatasetOptions(name="set", timezone="Europe/Berlin", gpu_model="V100-32"))
     try:
         taken = unit.take(identified(from_bytes(kit.file, kit.file, content), reader), reader)
     except InputError as error:

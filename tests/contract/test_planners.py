@@ -9,14 +9,14 @@ from ingest.core.errors import InfeasibleError
 from ingest.pipeline.ingest import ingest
 from policy.core import registry
 from policy.search.plan_search import best_plans
-from tests.policy.views import context, view
-from twin.scenario import prepare as scenarios
+from tests.support.views import context, view
 from twin.core.domain import LinkState
-from twin.estimate.estimator import DEAD, Estimator
+from twin.estimation.estimator import DEAD, Estimator
+from twin.scenario import prepare
 
 MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
 SCENARIOS = ("tri-7b", "quad-70b", "geant-70b", "storm", "octo-175b")
-"""`benchmarks/planners.py` has the sixty domains of planet-405b, half a minute."""
+"""`benchmarks/policy/planners.py` has the sixty domains of planet-405b, half a minute."""
 PLANNERS = tuple(name for name, entry in registry.POLICIES.items() if not entry.learned and name != "mpc")
 """`mpc` climbs from the plans of two such searches, and so may find a little more than one."""
 
@@ -30,7 +30,7 @@ def store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(store: Path, name: str) -> tuple[Estimator, LinkState]:
     """A scenario's estimator and the links that its test window begins with."""
-    setup = scenarios.prepare(scenarios.load(name), store, window="test", seed=0)
+    setup = prepare.prepare(prepare.load(name), store, window="test", seed=0)
     return Estimator(setup.cluster, setup.job, restart_s=11.35), setup.wan.at(0)
 
 

@@ -9,15 +9,15 @@ import pytest
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
 from policy.core import registry
 from policy.core.protocol import Context, Decision, Policy
-from tests.worlds import toy_setup
-from twin.world.world import World
+from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
-from twin.estimate.estimator import Estimator
 from twin.core.facts import Trigger
 from twin.core.plan import Schedule
-from twin.scenario.prepare import Setup
 from twin.core.seeds import generator
 from twin.core.view import Forecast, View
+from twin.estimation.estimator import Estimator
+from twin.scenario.prepare import PreparedScenario
+from twin.world.world import World
 
 NAMES = registry.names()
 
@@ -28,13 +28,13 @@ def checkpoint() -> Path:
     return shipped_checkpoint()
 
 
-def created(name: str, setup: Setup, seed: int = 0) -> Policy:
+def created(name: str, setup: PreparedScenario, seed: int = 0) -> Policy:
     policy = registry.create(name, checkpoint=checkpoint() if registry.POLICIES[name].learned else None)
     policy.reset(context(setup, seed))
     return policy
 
 
-def context(setup: Setup, seed: int = 0) -> Context:
+def context(setup: PreparedScenario, seed: int = 0) -> Context:
     estimator = Estimator(setup.cluster, setup.job, restart_s=11.35)
     return Context(estimator, 60.0, 11.35, (0.6, 0.2, 0.2), generator(seed, "policy"))
 
@@ -45,7 +45,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def first_view(setup: Setup, seed: int = 0) -> View:
+def first_view(setup: PreparedScenario, seed: int = 0) -> View:
     """The view of the first decision, its arrays read-only."""
     for fact in World(setup, seed=seed):
         if isinstance(fact, Trigger):
@@ -60,7 +60,7 @@ def read_only(view: View) -> View:
     return replace(view, forecast=Forecast(*map(frozen, arrays)), slowdown=frozen(view.slowdown))
 
 
-def decisions(policy: Policy, setup: Setup, seed: int = 0) -> list[tuple[int, Decision]]:
+def decisions(policy: Policy, setup: PreparedScenario, seed: int = 0) -> list[tuple[int, Decision]]:
     """Every decision of a run with its time; a plan that is not legal makes the world raise."""
     world, made = World(setup, seed=seed), []
     for fact in world:
@@ -77,7 +77,7 @@ def summary(made: list[tuple[int, Decision]]) -> list[tuple[object, ...]]:
     return [(ns, d.plan, d.reason, d.candidates, d.predicted_iter_s, d.mask, d.fallback) for ns, d in made]
 
 
-def restless(seed: int, until_s: float = 1200.0, size: int = 3, **scenario: object) -> Setup:
+def restless(seed: int, until_s: float = 1200.0, size: int = 3, **scenario: object) -> PreparedScenario:
     """Links that jump every 40 s or so, the same for the same seed."""
     rng = np.random.default_rng(seed)
     times = np.arange(20.0, until_s, 40.0)

@@ -5,15 +5,15 @@ import random
 from pathlib import Path, PurePath
 
 import pytest
-from formats import KITS, Kit, tarred
 
-from ingest.lake import lake, lake_sql as query
-from ingest.readers import registry
 from ingest.core.errors import InputError
-from ingest.pipeline.ingest import ingest
-from ingest.pipeline.ingest_report import IngestReport
+from ingest.lake import duckdb_views, lake
 from ingest.lake.schema import TABLES
 from ingest.parsing.source import HEAD_BYTES
+from ingest.pipeline.ingest import ingest
+from ingest.pipeline.ingest_report import IngestReport
+from ingest.readers import registry
+from tests.support.formats import KITS, Kit, tarred
 
 each = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.reader)
 spoilt = pytest.mark.parametrize(
@@ -34,11 +34,11 @@ def read(folder: Path, kit: Kit, content: bytes, store: Path, name: str | None =
 def rows(store: Path, table: str) -> list[tuple[object, ...]]:
     """Rows of a table without the file they came from, in a fixed order."""
     names = ", ".join(f'"{name}"' for name in TABLES[table].names if name != "source_file")
-    return query.connect(store).execute(f"SELECT {names} FROM {table} ORDER BY ALL").fetchall()
+    return duckdb_views.connect(store).execute(f"SELECT {names} FROM {table} ORDER BY ALL").fetchall()
 
 
 def counted(store: Path) -> dict[str, int]:
-    connection = query.connect(store)
+    connection = duckdb_views.connect(store)
     found = {t: connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in TABLES}
     return {table: row[0] for table, row in found.items() if row and row[0]}
 
@@ -72,7 +72,9 @@ def test_bad_rows_are_rejected_with_the_reason(kit: Kit, bad, tmp_path: Path) ->
     (result,) = read(tmp_path, kit, bad.content, tmp_path / "store").files
     assert (sum(result.stored.values()), result.rejected) == (bad.stored, bad.rejected)
     assert result.rows_in == bad.stored + bad.rejected
-    kept = query.connect(tmp_path / "store").execute("SELECT source_file, reason FROM rejects").fetchall()
+    kept = (
+        duckdb_views.connect(tmp_path / "store").execute("SELECT source_file, reason FROM rejects").fetchall()
+    )
     assert len(kept) == bad.rejected == len(result.examples)
     assert all(file == kit.file and bad.reason in reason for file, reason in kept)
 

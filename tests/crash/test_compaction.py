@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import workload
-from disks import FAULTS, Crash, FailingDisk, RememberingDisk, leave
-from histories import history
 
 from ingest.core.durable import DISK, Disk
 from ingest.core.errors import DamageError, LockedError, StorageError, TwinError, UsageError
-from replay.log import segment_index as contents, recovery
-from replay.sql import query as sql
+from replay.log import recovery, segment_index
 from replay.log.compaction import Compaction, compact, tidy
 from replay.log.run_log import RunReader, RunWriter, recover
+from replay.sql import query
+from tests.support import crash_workload as workload
+from tests.support.disks import FAULTS, Crash, FailingDisk, RememberingDisk, leave
+from tests.support.histories import history
 
 EVENTS, PER_FLUSH, PIECE = 48, 5, 20
 
@@ -65,16 +65,18 @@ def test_the_wall_clock_is_under_the_old_head_too(tmp_path: Path) -> None:
     walls = [event.wall for event in RunReader(tmp_path / "run").events()]
     compact(tmp_path / "run")
     assert [event.wall for event in RunReader(tmp_path / "run").events()] == walls
-    found = contents.read_record(tmp_path / "run")
+    found = segment_index.read_record(tmp_path / "run")
     assert found is not None
     (piece,) = found.pieces
     table = next(RunReader(tmp_path / "run").tables())
     slower = [wall.replace("0.001", "0.002") for wall in table.column("wall").to_pylist()]
     forged = table.set_column(6, table.schema.field("wall"), [slower])
-    data = contents.segment.encode_table(forged)
+    data = segment_index.segment.encode_table(forged)
     (tmp_path / "run" / piece.data_name).write_bytes(data)
-    lie = contents.Contents(found.chain, (contents.merged(0, piece.last_seq, data),), compacted=True)
-    (tmp_path / "run" / contents.RECORD).write_bytes(contents.record(lie))
+    lie = segment_index.SegmentIndex(
+        found.chain, (segment_index.merged(0, piece.last_seq, data),), compacted=True
+    )
+    (tmp_path / "run" / segment_index.RECORD).write_bytes(segment_index.record(lie))
     (finding,) = RunReader(tmp_path / "run").verify(head)
     assert "not those that it was written over" in finding.problem
 
@@ -160,7 +162,7 @@ def test_damage_after_compaction_is_found_and_named(run: Path) -> None:
                 list(RunReader(run).events())
         path.write_bytes(whole)
         path.unlink()
-        assert path.name == contents.RECORD or path.name in {f.file for f in RunReader(run).verify()}
+        assert path.name == segment_index.RECORD or path.name in {f.file for f in RunReader(run).verify()}
         path.write_bytes(whole)
     (run / "00000000000000000900-00000000000000000999.parquet").write_bytes(b"")
     (finding,) = RunReader(run).verify()
@@ -193,7 +195,7 @@ def test_a_merged_file_that_says_something_else_is_not_taken(
     monkeypatch.setattr(pa, "concat_tables", slip)
     with pytest.raises(DamageError, match=r"not compacted: .* not those that it was written over"):
         compact(run, piece_events=PIECE)
-    assert not (run / contents.RECORD).exists() and RunReader(run).verify() == []
+    assert not (run / segment_index.RECORD).exists() and RunReader(run).verify() == []
 
 
 def test_a_merged_file_that_was_cut_is_known_by_its_length_alone(run: Path) -> None:
@@ -233,7 +235,7 @@ def test_a_reader_is_not_disturbed(tmp_path: Path, finished: tuple[Path, str, st
         while True:
             assert list(RunReader(run).events()) == expected
             assert RunReader(run).verify() == []
-            seen.append(sql.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
+            seen.append(query.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
             yield
 
     compact(run, piece_events=PIECE, disk=Slow(look()))
@@ -257,6 +259,6 @@ def test_the_report(run: Path) -> None:
         1,
         *(
             sum(p.size_bytes for p in c.pieces)
-            for c in (contents.of_chain(RunReader(run).manifests()), recovery.walk(run))
+            for c in (segment_index.of_chain(RunReader(run).manifests()), recovery.walk(run))
         ),
     )

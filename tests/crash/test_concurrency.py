@@ -7,18 +7,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-import workload
 
 from ingest.core.errors import LockedError
-from replay.sql import query as sql
 from replay.log.run_log import RunReader, RunWriter
+from replay.sql import query
+from tests.support import crash_workload as workload
 
 QUESTIONS = 20 * workload.EFFORT
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 
 
-def write_until_told(run_dir: Path, pipe: Connection) -> None:
+def write_until_signalled(run_dir: Path, pipe: Connection) -> None:
     with RunWriter.create(run_dir) as writer:
         writer.append(*workload.event(0))
         pipe.send("started")
@@ -33,7 +33,7 @@ def write_until_told(run_dir: Path, pipe: Connection) -> None:
     pipe.send(number)
 
 
-def read_until_told(run_dir: Path, pipe: Connection) -> None:
+def read_until_signalled(run_dir: Path, pipe: Connection) -> None:
     counts = [0]
     while not pipe.poll():
         counts.append(workload.stored(run_dir) + 1)
@@ -48,14 +48,14 @@ def start(target: Callable[[Path, Connection], None], run_dir: Path) -> Connecti
 
 def test_readers_see_a_growing_whole_log_while_it_is_written(tmp_path: Path) -> None:
     run_dir = tmp_path / "runs" / "live"
-    writer = start(write_until_told, run_dir)
+    writer = start(write_until_signalled, run_dir)
     assert writer.recv() == "started"
-    readers = [start(read_until_told, run_dir) for _ in range(4)]
+    readers = [start(read_until_signalled, run_dir) for _ in range(4)]
     answers = [0]
     for _ in range(QUESTIONS):
         with pytest.raises(LockedError):
             RunWriter.open(run_dir)
-        answers.append(sql.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
+        answers.append(query.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
     workload.tally("second writers and queries", 2 * QUESTIONS)
     for reader in readers:
         reader.send("stop")

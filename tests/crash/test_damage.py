@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import workload
 
 from ingest.core.errors import DamageError
 from replay.log.run_log import RunReader
+from tests.support import crash_workload as workload
 
 EVENTS, PER_FLUSH = 30, 12
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import workload
 
 from replay.audit import audit
-from replay.run import runner
-from replay.store import run_index as runs
-from replay.store.run_header import from_payload
 from replay.log.run_log import RunReader, RunWriter
+from replay.run import runner
+from replay.store import run_index
 from replay.store.event_sinks import DivergenceError
-from tests.replay.toys import toy_run, without_lake
+from replay.store.run_header import from_payload
+from tests.support import crash_workload as workload
+from tests.support.toys import toy_run, without_lake
 
 CIRCUMSTANCES = list(product(("greedy", "mpc", "static", "single"), ("0", "1", "random"), ("1", "8")))
 CHANCE = random.Random(0)
@@ -33,7 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def elsewhere(repository: Path, store: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.replay.toys", str(store), *words]
+    command = [sys.executable, "-m", "tests.support.toys", str(store), *words]
     return subprocess.run(
         command, cwd=repository, env=os.environ | more, capture_output=True, text=True, timeout=300
     )
@@ -61,7 +61,7 @@ def test_a_run_killed_anywhere_is_resumed_to_the_same_digest(
 ) -> None:
     whole = toy_run(store / "whole", "greedy")
     assert elsewhere(repository, store, "greedy", str(permille)).returncode < 0
-    (run_id,) = runs.all_ids(store)
+    (run_id,) = run_index.all_ids(store)
     assert runner.resume(store, run_id).digest == whole.digest
     workload.tally("resumed", 1)
 
@@ -88,11 +88,11 @@ def altered(payload: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 def test_the_re_execution_names_whatever_number_was_altered(store: Path) -> None:
     done, chance = toy_run(store, "greedy"), random.Random(3)
-    events = list(RunReader(runs.folder(store, done.run_id)).events())
+    events = list(RunReader(run_index.folder(store, done.run_id)).events())
     numbered = [event for event in events[1:-1] if list(leaves(event.payload))]
     for number in range(10 * workload.EFFORT if workload.EFFORT > 1 else 4):
         victim = chance.choice(numbered)
-        run_dir = runs.folder(store, f"forged-{number}")
+        run_dir = run_index.folder(store, f"forged-{number}")
         with RunWriter.create(run_dir, flush_s=1e9) as writer:
             for event in events[:-1]:
                 payload = altered(event.payload, chance) if event is victim else event.payload
@@ -100,7 +100,7 @@ def test_the_re_execution_names_whatever_number_was_altered(store: Path) -> None
             writer.finish(events[-1].payload["totals"], sim_ns=events[-1].sim_ns)
         reader = RunReader(run_dir)
         assert reader.verify() == [], "every hash fits"
-        stage, _ = runner.restage(store, from_payload(reader.header()), reader.events())
+        stage, _ = runner.prepare_rerun(store, from_payload(reader.header()), reader.events())
         with pytest.raises(DivergenceError) as found:
             audit.repeat(stage, reader)
         assert found.value.seq == victim.seq

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import workload
 
 from ingest.core.errors import DamageError, LockedError, NotFoundError, StorageError
 from replay.log import segment
-from replay.log.run_log import Finding, RunReader, RunWriter, recover
+from replay.log.run_log import IntegrityFinding, RunReader, RunWriter, recover
 from replay.log.running_digests import Streams
+from tests.support import crash_workload as workload
 
 EVENTS, PER_FLUSH = 48, 5
 
@@ -124,7 +124,7 @@ def test_a_segment_rolled_back_to_an_older_copy(run: Path, tmp_path: Path, numbe
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_an_edited_manifest_with_all_its_own_hashes_made_again(run: Path, number: int) -> None:
+def test_an_edited_manifest_with_all_its_hashes_recomputed(run: Path, number: int) -> None:
     path = manifests(run)[number]
     old = segment.read_manifest(path)
     path.write_bytes(replace(old, stream=hashlib.sha256(b"lie").hexdigest()).text())
@@ -177,7 +177,7 @@ FOREIGN = [
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_foreign_file(run: Path, name: str) -> None:
     (run / name).write_text("{}")
-    assert RunReader(run).verify() == [Finding(name, "does not belong to the run; move it away")]
+    assert RunReader(run).verify() == [IntegrityFinding(name, "does not belong to the run; move it away")]
     with pytest.raises(DamageError, match="move it away"):
         recover(run)
     assert (run / name).exists(), "recovery deletes nothing that it does not know"
@@ -281,7 +281,7 @@ def test_events_that_no_writer_accepts_are_found_though_every_hash_is_right(tmp_
 
 def test_a_segment_that_is_no_parquet_though_every_hash_is_right(tmp_path: Path) -> None:
     data = b"PAR1 nothing of the kind PAR1"
-    manifest = segment.Manifest(
+    manifest = segment.SegmentManifest(
         0, 0, 1, len(data), hashlib.sha256(data).hexdigest(), segment.GENESIS, "0" * 64, True, "0" * 64
     )
     (tmp_path / manifest.data_name).write_bytes(data)

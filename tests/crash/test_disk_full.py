@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-import workload
 
 from ingest.core.errors import StorageError
+from tests.support import crash_workload as workload
 
 EVENTS, PER_FLUSH = 300, 100
 PROCESSES = multiprocessing.get_context("forkserver")

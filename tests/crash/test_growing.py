@@ -11,8 +11,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import workload
-from disks import Crash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +18,8 @@ from ingest.core.durable import Disk
 from replay.log import recovery, segment, verification
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
+from tests.support import crash_workload as workload
+from tests.support.disks import Crash
 
 EVENTS = 24
 SEEDS = st.integers(0, 2**32 - 1)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-import workload
-from disks import FAULTS, Crash, FailingDisk
 
 from ingest.core.errors import StorageError
 from replay.log.run_log import RunReader, RunWriter
+from tests.support import crash_workload as workload
+from tests.support.disks import FAULTS, Crash, FailingDisk
 
 EVENTS, PER_FLUSH = 12 * min(workload.EFFORT, 5), 3
 HARMLESS = ("short write", "interrupted")
@@ -57,9 +57,9 @@ def test_a_writer_that_met_an_error_refuses_to_go_on(tmp_path: Path, mode: str) 
     with pytest.raises(StorageError, match="cannot be written"):
         writer.flush()
     disk.at = 0  # the disk is well again
-    for again in (writer.flush, lambda: writer.append(*workload.event(2)), lambda: writer.finish({})):
+    for repeated in (writer.flush, lambda: writer.append(*workload.event(2)), lambda: writer.finish({})):
         with pytest.raises(StorageError, match="a write failed before; resume"):
-            again()
+            repeated()
     writer.close()
     assert RunReader(tmp_path / "run").verify() == []
     assert workload.stored(tmp_path / "run") == 0

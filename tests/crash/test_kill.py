@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-import workload
+
+from tests.support import crash_workload as workload
 
 EVENTS, PER_FLUSH = 1000, 8
 KILLS_PER_RUN = 10

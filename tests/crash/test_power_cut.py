@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-import workload
-from disks import RememberingDisk, State, leave
 
 from ingest.core.errors import DamageError
 from replay.log.run_log import RunReader, recover
+from tests.support import crash_workload as workload
+from tests.support.disks import RememberingDisk, State, leave
 
 PER_FLUSH = 3
 SYNCS = ("data", "data name", "manifest", "manifest name")
@@ -78,8 +78,8 @@ def test_a_second_power_cut_while_the_run_is_recovered_and_resumed(tmp_path: Pat
         disk.hold(run_dir)
         workload.write(run_dir, 3 * PER_FLUSH, PER_FLUSH, disk=disk, acknowledge=disk.acknowledge)
         later = [(kept, after) for kept, moment in disk.moments for after in moment.sampled(2)]
-        for again, (kept, after) in enumerate(chance.choices(later, k=10 * workload.EFFORT)):
-            left = leave(after, tmp_path / f"{number}-{again}")
+        for repeated, (kept, after) in enumerate(chance.choices(later, k=10 * workload.EFFORT)):
+            left = leave(after, tmp_path / f"{number}-{repeated}")
             assert violation(left, max(durable, kept)) is None, (durable, kept, sorted(after))
             tried += 1
     workload.tally("states", tried)

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import workload
+
+from tests.support import crash_workload as workload
 
 EVENTS, PER_FLUSH = 3, 2
 CALLS = ("mkdir", "openat", "write", "fsync", "link", "unlink")
@@ -20,7 +21,7 @@ STRIDE = max(1, 7 // workload.EFFORT)
 PROGRAM = """
 import sys
 from pathlib import Path
-import workload
+from tests.support import crash_workload as workload
 from ingest.errors import TwinError
 try:
     workload.write(Path(sys.argv[1]), {events}, {per_flush}, acknowledge=lambda seq: print(seq, flush=True))

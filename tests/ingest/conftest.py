@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.lake import lake_sql as query
+from ingest.lake import duckdb_views
 from ingest.pipeline.ingest import ingest
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
@@ -22,6 +22,6 @@ def put(tmp_path: Path) -> Callable[[dict[str, bytes]], Rows]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         ingest([tmp_path / "set"], tmp_path / "store")
-        return lambda sql: query.connect(tmp_path / "store").execute(sql).fetchall()
+        return lambda sql: duckdb_views.connect(tmp_path / "store").execute(sql).fetchall()
 
     return ingested

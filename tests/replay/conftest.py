@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from replay.training import training_run as training
-from replay.training.training_run import TrainingResult
-from tests.replay import toys
-from tests.worlds import toy_scenario
+from replay.training import train as training_run
+from replay.training.train import TrainingResult
+from tests.support import toys
+from tests.support.worlds import toy_scenario
 
 
 @pytest.fixture(scope="session")
@@ -16,4 +16,4 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingRes
     store = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
         toys.without_lake(patch)
-        return store, training.train(store, toy_scenario(), algorithm="toy")
+        return store, training_run.train(store, toy_scenario(), algorithm="toy")

@@ -1,8 +1,8 @@
 """`twin calibrate`: constants of the twin from the profiles and telemetry in the lake.
 
-What it reads: products whose work is known (benchmarks/operators.py, Aceso-style operators with their
+Rows used: products of known FLOPs (benchmarks/twin/operators.py, Aceso-style operators with their
 weights, Vidur's projections of a known model), fused attention, blocks measured by `twin profile`,
-all-reduces, and GPU power against activity. Rows that it cannot interpret stay unused; nothing is guessed.
+all-reduces, and GPU power against activity. Other rows stay unused (`twin.calibration.uncalibrated`).
 """
 
 import re
@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from ingest.lake import lake
 from ingest.core.errors import NotFoundError, UsageError
-from twin.calibration import least_squares as fits
-from twin.core import gpu_models as gpu
-from twin.calibration.calibration import Calibration, rates_from, shape_of
+from ingest.lake import lake
+from twin.calibration import least_squares
+from twin.calibration.calibration import Calibration, rates_from
+from twin.calibration.least_squares import Fit
+from twin.calibration.profiled_layers import shape_of
+from twin.core import gpu_models
+from twin.core.domain import Domain, GpuType
+from twin.core.transformer import Transformer
+from twin.core.transformer import preset as known_model
 from twin.costs.collectives import Path as Link
 from twin.costs.collectives import all_reduce_s
 from twin.costs.layer_compute import Host, built_in_rates, layer_times, matmul_flops_s
-from twin.core.domain import Domain, GpuType
-from twin.calibration.least_squares import Fit
 from twin.costs.memory import block_activation_bytes
-from twin.core.transformer import Transformer
-from twin.core.transformer import preset as known_model
 
 ACESO_SEQ = 2048
 """Tokens of a sequence in the operator profiles of Aceso and Sailor (their SOURCES)."""
@@ -46,7 +47,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One timed product or attention: FLOPs, seconds, and where it comes from."""
+    """One timed product or attention: FLOPs, seconds and kind."""
 
     flops: float
     seconds: float
@@ -54,7 +55,7 @@ class Timed:
 
 
 def timed(row: Row) -> Iterator[Timed]:
-    """What a row of `layer_profiles` says about products and attention."""
+    """Timed products and attentions of a row of `layer_profiles`."""
     forward, backward, layer = row["forward_s"], row["backward_s"], row["layer"] or ""
     matmul, fused = MATMUL.fullmatch(row["model"] or ""), FUSED.fullmatch(row["model"] or "")
     if matmul and forward:
@@ -78,7 +79,7 @@ def timed(row: Row) -> Iterator[Timed]:
 
 
 def calibrate(store: Path) -> Calibration:
-    """Fit everything the lake has rows for.
+    """Fits of all constants for which the lake has rows.
 
     Raises:
         NotFoundError: the lake has no row that a constant could be fitted to.
@@ -106,7 +107,7 @@ def calibrate(store: Path) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Rows of the lake that matter here."""
+    """Rows of the lake that constants are fitted to."""
 
     layers: list[Row]
     collectives: list[Row]
@@ -130,10 +131,10 @@ _QUERIES = (
 
 
 def profiles(store: Path) -> Profiles:
-    """What the lake has to fit to."""
-    from ingest.lake import lake_sql as query  # brings duckdb, needed here only
+    """Rows of the lake that constants can be fitted to."""
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
 
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         tables: list[list[Row]] = []
         for text in _QUERIES:
             result = connection.execute(text)
@@ -143,24 +144,24 @@ def profiles(store: Path) -> Profiles:
 
 
 def model_of(name: str) -> str | None:
-    """Our name of a GPU model of the lake, None where it is none of ours."""
+    """Canonical name of a GPU model of the lake, None for an unknown one."""
     try:
-        return gpu.canonical(name)
+        return gpu_models.canonical(name)
     except UsageError:
         return None
 
 
 def _site(kind: str) -> Domain:
-    usual = gpu.fabric(kind)
+    usual = gpu_models.fabric(kind)
     return Domain(
-        kind, gpu.preset(kind), usual.gpus_per_node, usual.gpus_per_node, usual.intra_node_bps,
+        kind, gpu_models.preset(kind), usual.gpus_per_node, usual.gpus_per_node, usual.intra_node_bps,
         usual.inter_node_bps, usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
 
 
 def _rates(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:
     """Products, fp8, fused attention; then the host's floor and stored activations from whole blocks."""
-    device, fitted = gpu.preset(kind), {}
+    device, fitted = gpu_models.preset(kind), {}
     every = [one for row in rows for one in timed(row)]
     for name, peak in (
         ("product", device.peak_flops),
@@ -173,7 +174,7 @@ def _rates(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:
             flops, seconds = (
                 np.array(column) for column in zip(*((o.flops, o.seconds) for o in chosen), strict=True)
             )
-            fit = fits.products(flops, seconds, peak, flops / _built_in_flops_s(device, name))
+            fit = least_squares.products(flops, seconds, peak, flops / _built_in_flops_s(device, name))
             if fit is not None:
                 fitted[name] = fit
     return fitted | _whole_blocks(kind, rows, fitted)
@@ -190,12 +191,12 @@ def _whole_blocks(kind: str, rows: Sequence[Row], fitted: Mapping[str, Fit]) -> 
     blocks = [(row, model) for row in rows if row["tp"] == 1 and (model := shape_of(row["model"]))]
     if len(blocks) < LEAST_ROWS:
         return {}
-    site, free = _site(kind), replace(rates_from(gpu.preset(kind), fitted), host=Host(0.0, 0.0, 0.0))
+    site, free = _site(kind), replace(rates_from(gpu_models.preset(kind), fitted), host=Host(0.0, 0.0, 0.0))
     modelled = [layer_times(model, site, 1, row["micro_batch"], "none", free) for row, model in blocks]
     found = {}
     for way in ("forward", "backward"):
         times = np.array([getattr(one, f"{way}_s")[1] for one in modelled])
-        found[f"host {way}"] = fits.floor(times, np.array([row[f"{way}_s"] for row, _ in blocks]))
+        found[f"host {way}"] = least_squares.floor(times, np.array([row[f"{way}_s"] for row, _ in blocks]))
     stored = [
         (row["micro_batch"] * block_activation_bytes(model, 1, "none", False), float(row["activation_bytes"]))
         for row, model in blocks if row["activation_bytes"]
@@ -204,8 +205,8 @@ def _whole_blocks(kind: str, rows: Sequence[Row], fitted: Mapping[str, Fit]) -> 
         predicted, measured = (np.array(column) for column in zip(*stored, strict=True))
         factor = float(np.median(measured / predicted))
         found["stored activations"] = Fit(
-            {"measured_over_modelled": factor}, len(stored), fits.mean_error(predicted, measured),
-            fits.mean_error(factor * predicted, measured),
+            {"measured_over_modelled": factor}, len(stored), least_squares.mean_error(predicted, measured),
+            least_squares.mean_error(factor * predicted, measured),
         )  # fmt: skip
     return found
 
@@ -222,15 +223,15 @@ def _blocks(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
 
 
 def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
-    """All-reduce inside a node, then between nodes by the ranks that each has: what is left of the time."""
-    usual = gpu.fabric(kind)
+    """Fits of all-reduces inside a node, then of the remaining time between nodes by ranks a node."""
+    usual = gpu_models.fabric(kind)
     intra = Link(usual.intra_node_bps, usual.intra_node_latency_s)
     inter = Link(usual.inter_node_bps, usual.inter_node_latency_s)
     for name, local, chosen in levels(kind, rows):
         far = local > 0
         if len(chosen) < LEAST_ROWS:
             continue
-        fit = fits.all_reduce(_reductions(chosen, intra if far else None), inter if far else intra)
+        fit = least_squares.all_reduce(_reductions(chosen, intra if far else None), inter if far else intra)
         if fit is None:
             continue
         if not far and fit.better:
@@ -251,16 +252,16 @@ def levels(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, int, list[Row]
         yield f"{where} all-reduce", local, chosen
 
 
-def _reductions(rows: Sequence[Row], intra: Link | None) -> fits.Reductions:
+def _reductions(rows: Sequence[Row], intra: Link | None) -> least_squares.Reductions:
     """Rows of one group; with `intra` those between nodes, after the part inside them."""
     ranks, nodes, size, seconds = (
         np.array([float(row[name] or 1) for row in rows]) for name in ("ranks", "nodes", "bytes", "time_s")
     )
     if intra is None:
-        return fits.Reductions(ranks, size, seconds, np.zeros(len(rows)), tree=False)
+        return least_squares.Reductions(ranks, size, seconds, np.zeros(len(rows)), tree=False)
     local = int(ranks[0] / nodes[0])
     inside = np.minimum(all_reduce_s(size, local, intra), seconds)
-    return fits.Reductions(nodes, size / local, seconds, inside, tree=True)
+    return least_squares.Reductions(nodes, size / local, seconds, inside, tree=True)
 
 
 def _power(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:
@@ -269,4 +270,4 @@ def _power(kind: str, rows: Sequence[Row]) -> dict[str, Fit]:
     activity, watts = (np.array([float(row[name]) for row in mine]) for name in ("activity", "power_w"))
     if len(mine) < LEAST_ROWS or np.ptp(activity) < 0.1:
         return {}
-    return {"power": fits.power(activity, watts)}
+    return {"power": least_squares.power(activity, watts)}

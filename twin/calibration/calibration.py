@@ -1,11 +1,10 @@
-"""A calibration: constants fitted to a lake, kept in its store, and used in place of the built-in ones.
+"""A calibration: constants fitted to a lake, kept in its store, used in place of the built-in ones.
 
 `<store>/calibrations/<digest>.json` is never overwritten; `<store>/calibration.json` is the one in use.
 """
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,36 +15,20 @@ import numpy as np
 
 from ingest.core import durable
 from ingest.core.errors import DamageError, ExistsError, NotFoundError
-from twin.costs import energy
-from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
-from twin.core.domain import Domain, GpuType
 from twin.calibration.least_squares import Fit
+from twin.calibration.profiled_layers import label_of
+from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.transformer import Transformer
+from twin.costs import energy
+from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
 
 SCHEMA = "twin.calibration/1"
-LABEL = re.compile(r"(gpt|llama)-h(\d+)-a(\d+)-kv(\d+)-f(\d+)-s(\d+)")
 WAIT_ACTIVITY = 0.15
 """SM activity of a GPU that waits in a collective: some 20 of 132 SMs."""
 
 Blocks = Mapping[str, Mapping[str, list[list[float]]]]
 """GPU model -> label of a block -> [micro-batch, forward seconds, backward seconds]."""
-
-
-def shape_of(label: str) -> Transformer | None:
-    """The block that `twin profile` calls `label`, None for any other label."""
-    found = LABEL.fullmatch(label or "")
-    if found is None:
-        return None
-    h, a, kv, f, s = (int(size) for size in found.groups()[1:])
-    gpt = found[1] == "gpt"
-    return Transformer(label, 1, h, a, kv, f, not gpt, s, 51200, bias=gpt, layer_norm=gpt)
-
-
-def label_of(model: Transformer) -> str:
-    """The label under which `twin profile` stores a block of `model`."""
-    kind = "llama" if model.gated else "gpt"
-    return f"{kind}-h{model.hidden}-a{model.heads}-kv{model.kv_heads}-f{model.ffn}-s{model.seq}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +55,7 @@ class Calibration:
         return (json.dumps(self.to_json(), sort_keys=True, allow_nan=False) + "\n").encode()
 
     def save(self, store: Path) -> Path:
-        """Keep the calibration under its digest and make it the one in use."""
+        """Write the calibration under its digest and make it the one in use."""
         folder = store / "calibrations"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.digest}.json"
@@ -113,8 +96,8 @@ class Calibration:
     def site(self, domain: Domain, keep_links: bool = False) -> Domain:
         """`domain` with the fitted links inside its nodes and the fitted power.
 
-        A network between nodes belongs to a site, not to a GPU model: its fit is printed, never assumed.
-        `keep_links`: the user has said how fast they are.
+        The network between nodes belongs to a site, not to a GPU model: its fit is printed and not used.
+        `keep_links`: the speed inside nodes is given by the user.
         """
         fitted = self.gpus.get(domain.gpu.name, {})
         changed: dict[str, Any] = {}
@@ -128,7 +111,7 @@ class Calibration:
 
 
 def _powered(device: GpuType, fit: Fit) -> GpuType:
-    """The GPU whose busy and waiting power (`twin.energy`) are those of the fitted curve."""
+    """GPU whose busy and waiting power (`twin.costs.energy`) are those of the fitted curve."""
     values = fit.values
     busy = values["idle_w"] + values["slope_w"] * values["busy_activity"]
     wait = values["idle_w"] + values["slope_w"] * WAIT_ACTIVITY
@@ -138,7 +121,7 @@ def _powered(device: GpuType, fit: Fit) -> GpuType:
 
 
 def rates_from(device: GpuType, fitted: Mapping[str, Fit]) -> Rates:
-    """The built-in rates with what was fitted better in their place."""
+    """Built-in rates, replaced where a fit is better."""
     rates = built_in_rates(device)
     fitted = {name: fit for name, fit in fitted.items() if fit.better}
     if "product" in fitted:
@@ -157,7 +140,7 @@ def rates_from(device: GpuType, fitted: Mapping[str, Fit]) -> Rates:
 
 
 def load(store: Path) -> Calibration | None:
-    """The calibration in use in `store`, None where there is none.
+    """Calibration in use in `store`, None without one.
 
     Raises:
         DamageError: the file is not a calibration.
@@ -167,7 +150,7 @@ def load(store: Path) -> Calibration | None:
 
 
 def find(store: Path, which: str) -> Calibration:
-    """The calibration of `store` that `which` names: its digest or the beginning of it, or `latest`.
+    """Calibration of `store` by its digest, the beginning of that, or `latest`.
 
     Raises:
         NotFoundError: there is none, or more than one. DamageError: the file is not a calibration.

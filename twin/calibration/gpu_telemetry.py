@@ -43,7 +43,7 @@ def parse_sample(line: str, host: str) -> GpuSample:
     Percent become fractions and MiB bytes.
 
     Raises:
-        InputError: the line does not have the nine fields that were asked for.
+        InputError: the line does not have the nine fields of the query.
     """
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != len(QUERY.split(",")):

@@ -1,8 +1,8 @@
-"""Measure one Transformer layer on the present device: time of forward, backward and update, and memory.
+"""Measures one Transformer layer on the present device: time of forward, backward and update, and memory.
 
 The result is two tables in canonical columns, `layer_profiles` and `gpu_samples`, which `twin ingest` reads.
 A layer is measured in bf16 with tensor parallel width 1. Times are medians over repetitions after a warm-up;
-`activation_bytes` is what the forward pass leaves allocated for the backward pass.
+`activation_bytes` are those that the forward pass leaves allocated for the backward pass.
 """
 
 import csv
@@ -17,7 +17,8 @@ from typing import Any
 from ingest.core.durable import replace
 from ingest.core.progress import SILENT, Progress
 from twin.calibration.gpu_telemetry import GpuSample, telemetry
-from twin.calibration.profiled_layers import SHAPES, LayerShape, build_layer
+from twin.calibration.profiled_layers import SHAPES, build_layer
+from twin.core.transformer import Transformer
 
 WARM_UPS = 5
 
@@ -50,8 +51,8 @@ def _timer(device: str) -> Callable[[], float]:
     return now
 
 
-def measure(shape: LayerShape, micro_batch: int, device: str, repetitions: int) -> LayerProfile:
-    """Time one layer at one micro-batch size.
+def measure(shape: Transformer, micro_batch: int, device: str, repetitions: int) -> LayerProfile:
+    """Profile of one layer at one micro-batch size.
 
     Raises:
         torch.OutOfMemoryError: the device cannot hold it.
@@ -84,12 +85,12 @@ def measure(shape: LayerShape, micro_batch: int, device: str, repetitions: int) 
     parameters = sum(p.numel() for p in layer.parameters())
     name = device_name(device)
     return LayerProfile(
-        shape.label, name, 1, micro_batch, "block", forward_s, backward_s, update_s, 2 * parameters, kept
+        shape.name, name, 1, micro_batch, "block", forward_s, backward_s, update_s, 2 * parameters, kept
     )
 
 
 def device_name(device: str) -> str:
-    """What the profile calls the device."""
+    """Name of the device in profiles."""
     import torch
 
     return torch.cuda.get_device_name() if device == "cuda" else "cpu"
@@ -114,7 +115,7 @@ def as_csv(rows: Sequence[LayerProfile] | Sequence[GpuSample]) -> bytes:
 
 
 def dataset_toml(name: str, table: str, title: str) -> bytes:
-    """The `dataset.toml` that tells `twin ingest` what lies beside it."""
+    """Contents of the `dataset.toml` by which `twin ingest` reads a table."""
     return (
         f'name = "{name}"\nreader = "columns"\ntable = "{table}"\ntitle = "{title}"\n'
         f'licence = "Apache-2.0"\ncitation = "recorded with: twin profile"\nsynthetic = false\n'
@@ -124,7 +125,7 @@ def dataset_toml(name: str, table: str, title: str) -> bytes:
 def profile(
     out: Path,
     *,
-    shapes: Sequence[LayerShape] = SHAPES,
+    shapes: Sequence[Transformer] = SHAPES,
     micro_batches: Sequence[int] = (1, 2, 4, 8),
     repetitions: int = 20,
     device: str | None = None,
@@ -151,13 +152,13 @@ def profile(
 
 
 def _sizes(
-    shape: LayerShape, micro_batches: Sequence[int], device: str, repetitions: int, progress: Progress
+    shape: Transformer, micro_batches: Sequence[int], device: str, repetitions: int, progress: Progress
 ) -> Iterator[LayerProfile]:
-    """One shape at every size before the first that does not fit into the device."""
+    """Profiles of one shape at every size before the first that does not fit into the device."""
     import torch
 
     for done, micro_batch in enumerate(micro_batches):
-        what = f"{shape.label} mbs {micro_batch}"
+        what = f"{shape.name} mbs {micro_batch}"
         try:
             yield measure(shape, micro_batch, device, repetitions)
         except torch.OutOfMemoryError:
@@ -170,7 +171,7 @@ def _sizes(
 
 
 def write(folder: Path, rows: Sequence[Any], table: str, title: str) -> None:
-    """One data set: the table and its `dataset.toml`."""
+    """Write one data set: the table and its `dataset.toml`."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / f"{table}.csv", as_csv(rows))
     replace(folder / "dataset.toml", dataset_toml(folder.name, table, title))

@@ -1,7 +1,7 @@
-"""Least squares for the twin's constants: plain arrays in, a fit with its residuals out.
+"""Least-squares fits of the twin's constants.
 
-Errors count relative to the measurement, because small and large operations matter alike; no coefficient can
-be negative.
+Errors are relative to the measurement, so that small and large operations count alike; coefficients are not
+negative.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from twin.costs.collectives import Path, all_reduce_s, tree_all_reduce_s
 
 Float = NDArray[np.float64]
 MOST_ROUNDS = 20
-"""Of fitting a link and choosing each row's algorithm under it; they settle in two or three."""
+"""Rounds of fitting a link and choosing each row's algorithm under it; two or three suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Fit:
 
     @property
     def better(self) -> bool:
-        """Whether it explains its rows better than the constant in use; else it is told, and not used."""
+        """True where the fit explains its rows better than the constant in use; else it is only reported."""
         return self.error_before is None or self.error_after < self.error_before
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _least(columns: list[Float], target: Float, chosen: NDArray[np.bool_] | slic
 def products(flops: Float, seconds: Float, peak_flops: float, before: Float | None) -> Fit | None:
     """seconds = start + flops / (efficiency x peak); None when the rows do not grow with the work.
 
-    `before`: what the constants in use predict.
+    `before`: seconds that the constants in use predict.
     """
     start, slope = _relative([np.ones(len(flops)), flops / peak_flops], seconds)
     if slope <= 0:
@@ -94,7 +94,7 @@ class Reductions:
         return zip(self.size_bytes.tolist(), self.ranks.tolist(), strict=True)
 
     def link(self, by_tree: NDArray[np.bool_]) -> Path | None:
-        """The link that explains the rows when these of them ran as trees; None where time does not grow.
+        """Link fitted to the rows, those `by_tree` run as trees; None where time does not grow with size.
 
         B from messages of at least a quarter of the largest, since small ones run other protocols at other
         rates; then alpha from all with that B.
@@ -135,7 +135,7 @@ def all_reduce(rows: Reductions, before: Path) -> Fit | None:
 
 
 def floor(modelled: Float, measured: Float) -> Fit:
-    """The constant under `modelled` times that fits best: the host's, where the GPU would be done sooner."""
+    """Fit of a lower bound of `modelled` times: that of the host, where the GPU would be done sooner."""
     candidates = np.concatenate([[0.0], np.sort(measured)])
     errors = [mean_error(np.maximum(modelled, value), measured) for value in candidates]
     best = int(np.argmin(errors))
@@ -144,7 +144,7 @@ def floor(modelled: Float, measured: Float) -> Fit:
 
 def power(activity: Float, watts: Float) -> Fit:
     """watts = idle + slope x activity, ordinary least squares; also the deviation, and the 90th percentile of
-    activity, at which a busy GPU is taken to run."""
+    activity, taken as that of a busy GPU."""
     slope, idle = np.polyfit(activity, watts, 1)
     rest = watts - (idle + slope * activity)
     values = {

@@ -1,41 +1,49 @@
 """The Transformer blocks that `twin profile` measures, as torch modules."""
 
-from dataclasses import dataclass
+import re
 from typing import Any
 
+from twin.core.transformer import Transformer
 
-@dataclass(frozen=True, slots=True)
-class LayerShape:
-    """Shape of one block: `gated` selects the Llama form (RMSNorm, SiLU gate), else the GPT form."""
+LABEL = re.compile(r"(gpt|llama)-h(\d+)-a(\d+)-kv(\d+)-f(\d+)-s(\d+)")
 
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    seq: int
-    gated: bool
 
-    @property
-    def label(self) -> str:
-        """Name in the column `model`."""
-        kind = "llama" if self.gated else "gpt"
-        return f"{kind}-h{self.hidden}-a{self.heads}-kv{self.kv_heads}-f{self.ffn}-s{self.seq}"
+def profiled_block(hidden: int, heads: int, kv_heads: int, ffn: int, seq: int, gated: bool) -> Transformer:
+    """A model of one block, `gated` of the Llama form (RMSNorm, SiLU gate), else of the GPT form; its name
+    is the label under which its profile is stored."""
+    label = f"{'llama' if gated else 'gpt'}-h{hidden}-a{heads}-kv{kv_heads}-f{ffn}-s{seq}"
+    shape = (hidden, heads, kv_heads, ffn, gated, seq)
+    return Transformer(label, 1, *shape, 51200, bias=not gated, layer_norm=not gated)
+
+
+def shape_of(label: str) -> Transformer | None:
+    """Block with the label `label`, None for a label of another form."""
+    found = LABEL.fullmatch(label or "")
+    if found is None:
+        return None
+    hidden, heads, kv_heads, ffn, seq = map(int, found.groups()[1:])
+    return profiled_block(hidden, heads, kv_heads, ffn, seq, found[1] == "llama")
+
+
+def label_of(model: Transformer) -> str:
+    """Label under which the profile of a block of `model` is stored."""
+    return profiled_block(model.hidden, model.heads, model.kv_heads, model.ffn, model.seq, model.gated).name
 
 
 SHAPES = (
-    LayerShape(1600, 25, 25, 6400, 1024, gated=False),
-    LayerShape(2048, 16, 16, 8192, 2048, gated=False),
-    LayerShape(4096, 32, 32, 16384, 2048, gated=False),
-    LayerShape(12288, 96, 96, 49152, 2048, gated=False),
-    LayerShape(4096, 32, 32, 11008, 4096, gated=True),
-    LayerShape(5120, 40, 40, 13824, 4096, gated=True),
-    LayerShape(8192, 64, 8, 28672, 4096, gated=True),
-    LayerShape(16384, 128, 8, 53248, 8192, gated=True),
+    profiled_block(1600, 25, 25, 6400, 1024, gated=False),
+    profiled_block(2048, 16, 16, 8192, 2048, gated=False),
+    profiled_block(4096, 32, 32, 16384, 2048, gated=False),
+    profiled_block(12288, 96, 96, 49152, 2048, gated=False),
+    profiled_block(4096, 32, 32, 11008, 4096, gated=True),
+    profiled_block(5120, 40, 40, 13824, 4096, gated=True),
+    profiled_block(8192, 64, 8, 28672, 4096, gated=True),
+    profiled_block(16384, 128, 8, 53248, 8192, gated=True),
 )
 """GPT-2 1.5B to GPT-3 175B, Llama-2 7B/13B/70B and Llama-3 405B blocks."""
 
 
-def build_layer(shape: LayerShape, device: str) -> Any:
+def build_layer(shape: Transformer, device: str) -> Any:
     """The block as a torch module with bf16 weights on `device`."""
     import torch
     from torch import nn
@@ -45,7 +53,7 @@ def build_layer(shape: LayerShape, device: str) -> Any:
     kv = shape.kv_heads * head
     wide = (2 if shape.gated else 1) * shape.ffn
 
-    class Block(nn.Module):
+    class TransformerBlock(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             norm = nn.RMSNorm if shape.gated else nn.LayerNorm
@@ -76,4 +84,4 @@ def build_layer(shape: LayerShape, device: str) -> Any:
             x = x + self.attention(self.norm1(x))
             return x + self.mlp(self.norm2(x))
 
-    return Block().to(device=device, dtype=torch.bfloat16)
+    return TransformerBlock().to(device=device, dtype=torch.bfloat16)

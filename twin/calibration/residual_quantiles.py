@@ -1,7 +1,7 @@
-"""How far a predicted iteration time may be off: quantiles of measured / predicted over calibration rows.
+"""Intervals of predicted iteration times: quantiles of measured / predicted over calibration rows.
 
-The interval holds at its level for runs like the calibration rows. It says nothing about a platform that no
-row comes from; `docs/fidelity.md` shows how often it held on other data sets.
+The interval holds at its level for runs like the calibration rows, not for other platforms;
+`docs/measured/fidelity.md` shows how often it held on other data sets.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Residuals:
 MODELS = Residuals(
     0.80, 0.8956, 1.1794, 144, "calibration rows of vtrain_ground_truth_single.csv (every tenth)"
 )
-"""Where the models give the stage times."""
+"""For stage times from the models."""
 SCHEDULE = Residuals(
     0.80,
     0.97,
@@ -33,4 +33,4 @@ SCHEDULE = Residuals(
     7,
     "iterations of Perseus and ByteDance (and, below, the 3 % between two runs of one plan)",
 )
-"""Where stage times are measured: the schedule, updates and reductions that follow it, and noise."""
+"""For measured stage times: errors of the schedule, of what follows it, and noise."""

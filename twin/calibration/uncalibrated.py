@@ -1,4 +1,4 @@
-"""Profiles in the lake that `twin calibrate` fitted nothing to, and why: nothing is left out in silence."""
+"""Profiles in the lake to which `twin calibrate` fitted no constant, with the reason."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from twin.calibration.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True)
-class Unfitted:
-    """Rows of one GPU model that no constant came of."""
+class UncalibratedRows:
+    """Rows of one GPU model to which no constant was fitted."""
 
     gpu: str
     what: str
@@ -20,32 +20,32 @@ class Unfitted:
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name."""
+        """Field by field."""
         return asdict(self)
 
 
-def unfitted(store: Path, found: Calibration) -> tuple[Unfitted, ...]:
-    """What the lake has beside the rows that `found` is fitted to."""
+def uncalibrated(store: Path, found: Calibration) -> tuple[UncalibratedRows, ...]:
+    """Rows of the lake to which `found` has no fit."""
     lake = profiles(store)
     return (*_layers(lake, found), *_collectives(lake, found))
 
 
-def _layers(lake: Profiles, found: Calibration) -> Iterator[Unfitted]:
+def _layers(lake: Profiles, found: Calibration) -> Iterator[UncalibratedRows]:
     for name, count in sorted(Counter(row["gpu_model"] for row in lake.layers).items()):
         kind = model_of(name)
         if kind is None:
-            yield Unfitted(name, "layers", count, "the twin knows no GPU of this name")
+            yield UncalibratedRows(name, "layers", count, "the twin knows no GPU of this name")
         elif not any("all-reduce" not in fit and fit != "power" for fit in found.gpus.get(kind, {})):
-            yield Unfitted(
+            yield UncalibratedRows(
                 name, "layers", count, f"no {LEAST_ROWS} products, attentions or blocks whose work is known"
             )
 
 
-def _collectives(lake: Profiles, found: Calibration) -> Iterator[Unfitted]:
+def _collectives(lake: Profiles, found: Calibration) -> Iterator[UncalibratedRows]:
     for name in sorted({row["gpu_model"] for row in lake.collectives}):
         rows, kind = [row for row in lake.collectives if row["gpu_model"] == name], model_of(name)
         if kind is None:
-            yield Unfitted(name, "all-reduces", len(rows), "the twin knows no GPU of this name")
+            yield UncalibratedRows(name, "all-reduces", len(rows), "the twin knows no GPU of this name")
             continue
         for fit, _, chosen in levels(kind, rows):
             if fit not in found.gpus.get(kind, {}):
@@ -55,4 +55,4 @@ def _collectives(lake: Profiles, found: Calibration) -> Iterator[Unfitted]:
                     if few
                     else "no latency and bandwidth above 0 explain them"
                 )
-                yield Unfitted(name, fit, len(chosen), why)
+                yield UncalibratedRows(name, fit, len(chosen), why)

@@ -1,4 +1,4 @@
-"""The answer to one case: its time and interval, memory, utilisation, traffic, money, energy, what binds."""
+"""Answer to one case: time and interval, memory, utilisation, traffic, money, energy, critical cycle."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import GB, NS_PER_S, to_s
-from twin.cases import case_timing
-from twin.pipeline import critical_cycle as cycle, kernel
-from twin.costs import energy, tied_embeddings as tied
-from twin.cases.case import Case
-from twin.costs.layer_compute import ComputeModel, layer_times
-from twin.core.domain import Domain
-from twin.pipeline.kernel import DEAD
-from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
-from twin.pipeline.pipeline import Pipeline
 from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
+from twin.cases import stage_durations
+from twin.cases.case import Case
+from twin.core.domain import Domain
+from twin.costs import energy, tied_embeddings
+from twin.costs.layer_compute import ComputeModel, layer_times
+from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
+from twin.pipeline import critical_cycle, kernel
+from twin.pipeline.kernel import DEAD
+from twin.pipeline.pipeline import Pipeline
 
 USD_PER_GB = 0.02
 """Egress between regions of one continent (the price Sailor charges, SOSP 2025)."""
@@ -24,11 +24,10 @@ USD_PER_GB = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one iteration of a case costs; None where the case does not say enough (no model, no message
-    size).
+    """Estimate of one iteration of a case; None where a figure is undetermined (no model, no message size).
 
-    `peak_mem_bytes` is what the allocator holds at its peak (`max_memory_allocated`); `fits` compares it,
-    with a margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
+    `peak_mem_bytes` is the peak of the allocator (`max_memory_allocated`); `fits` compares it, with a
+    margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
     """
 
     case: str
@@ -54,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """An answer and what it was made of: seconds per stage (S,) and per boundary (S - 1,)."""
+    """An answer and its parts: durations of stages and boundaries, and peak bytes per stage (S,)."""
 
     answer: Answer
     timing: Pipeline
@@ -63,7 +62,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What an answer rests on: the compute model, the spread of its errors, fitted properties of a site."""
+    """Constants of answers: the compute model, the spread of its errors, fitted properties of a site."""
 
     compute: ComputeModel = layer_times
     residuals: Residuals = MODELS
@@ -75,7 +74,7 @@ BUILT_IN = Constants()
 
 
 def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
-    """Answer `case`.
+    """Answer to `case`.
 
     Raises:
         BadCellError: the case cannot run at all, for a reason found only now.
@@ -84,12 +83,12 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 
 
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
-    """Answer `case` and keep the timing it came from."""
+    """Answer to `case` with its parts."""
     if constants.site is not None:
         said = "intra_node_bps" not in case.defaults or case.tp > case.site.gpus_per_node
         case = replace(case, site=constants.site(case.site, said))
-    modelled = None if case.model is None else case_timing.modelled(case, constants.compute)
-    timing, update = case_timing.durations(case, modelled)
+    modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
+    timing, update = stage_durations.durations(case, modelled)
     total = int(kernel.iteration_ns(timing)[0])
     silent = replace(
         timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
@@ -135,7 +134,7 @@ def _describe(
 
 
 def _mfu(case: Case, iter_s: float) -> float | None:
-    """Model FLOPs (no recompute) over what the GPUs could do at most."""
+    """Model FLOPs (no recompute) over the peak of the GPUs."""
     if case.model is None:
         return None
     done = case.model.flops_per_sequence * case.global_batch
@@ -153,11 +152,11 @@ def _wan_bytes(case: Case) -> float | None:
         return None
     tied_bytes = 0
     if case.job is not None and case.around is not None and not case.measured.schedule_only:
-        tied_bytes = tied.STEPS * tied.step_bytes(case.job, case.pp)
+        tied_bytes = tied_embeddings.iteration_bytes(case.job, case.pp)
     return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
 
 
 def _binding(case: Case, timing: Pipeline) -> str:
-    found = cycle.binding(timing)
+    found = critical_cycle.binding(timing)
     first, last = case.domains[found.first], case.domains[found.last]
     return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"

@@ -1,4 +1,4 @@
-"""One question to `twin estimate` without gaps; `twin.resolve` makes it from the cells of a row."""
+"""One case of `twin estimate`, every value set; `twin.cases.resolve` makes it from the cells of a row."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ Wan = tuple[tuple[float, float] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Pieces that override the models: per stage (S,), per boundary (S - 1,); None where not given."""
+    """Measured times that override the models: per stage (S,), per boundary (S - 1,); None where not
+    given."""
 
     forward_s: Times | None
     backward_s: Times | None
@@ -25,13 +26,13 @@ class Measured:
 
     @property
     def schedule_only(self) -> bool:
-        """Forward and backward are known, so the answer is the makespan of the schedule alone."""
+        """True where forward and backward are measured: the answer is the makespan of the schedule alone."""
         return self.forward_s is not None and self.backward_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question without gaps. `counts` are layers per stage, embedding and head among them.
+    """One case, every value set. `counts` are layers per stage, embedding and head among them.
 
     `model` is None where measured stage times make it unnecessary, `message_bytes` where nothing says how
     large an activation is.
@@ -60,7 +61,7 @@ class Case:
     def around(self) -> tuple[float, float] | None:
         """Bandwidth and latency from the last stage back to the first, as in `wan`; None inside a domain.
 
-        As slow as the slowest boundary; what was measured there goes before the columns.
+        As slow as the slowest boundary; measured times take precedence over the columns.
         """
         across = [(b, *wan) for b, wan in enumerate(self.wan) if wan is not None]
         if not across or self.domains[0] == self.domains[-1]:

@@ -1,8 +1,8 @@
-"""The inverse question: which bandwidth, latency, number of GPUs or batch reaches a target?
+"""Inverse problem: the bandwidth, latency, number of GPUs or batch that reaches a target.
 
-The answer moves one way with each of these (more bandwidth never hurts), so a bisection finds the least
-demanding value that reaches the target: the smallest bandwidth, the longest latency, the fewest GPUs. Counts
-take only values that divide the batch, so all of them (or a doubling series) are tried instead.
+Answers are monotone in bandwidth and latency, so that a bisection finds the least demanding value that
+reaches the target: the smallest bandwidth, the longest latency. Counts take only values that divide the
+batch: all of them, or a doubling series, are tried.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from ingest.core.config import suggestion
 from ingest.core.errors import UsageError
 from twin.cases.answer import BUILT_IN, Constants, answer
 from twin.cases.case import Case
-from twin.cases.case_columns import BadCellError, Cell
+from twin.cases.column_definitions import BadCellError, Cell
 from twin.cases.resolve import resolve
 
 HIGHER_IS_BETTER = ("utilisation", "mfu")
@@ -22,7 +22,7 @@ LOWER_IS_BETTER = (
 )  # fmt: skip
 TARGETS = HIGHER_IS_BETTER + LOWER_IS_BETTER
 SEARCHED = {"wan_bps": (1e4, 1e15), "wan_latency_s": (1e-9, 100.0)}
-"""Ranges of the continuous columns; a least and a greatest value no network leaves."""
+"""Ranges of the continuous columns, wider than those of any network."""
 COLUMNS = (*SEARCHED, "gpus", "micro_batch", "global_batch")
 STEPS = 60
 LARGEST_FACTOR = 1 << 14
@@ -55,7 +55,7 @@ class Target:
             raise UsageError(f"--target {text!r}: {value!r} is not a number") from None
 
     def reached(self, found: float) -> bool:
-        """Whether `found` is as good as the target or better."""
+        """True where `found` is as good as the target or better."""
         return found >= self.value if self.figure in HIGHER_IS_BETTER else found <= self.value
 
     def __str__(self) -> str:
@@ -63,10 +63,10 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """The least demanding value of a column that reaches the target, or that none does.
+class InverseSolution:
+    """The least demanding value of a column that reaches the target, None if there is none.
 
-    `figure` is what the value gives, or the best that any value gives; `note` says it in words.
+    `figure`: that of the value, or the best of any value; `note`: a sentence about it.
     """
 
     value: float | None
@@ -84,7 +84,7 @@ class Solution:
 
 
 def check(column: str) -> None:
-    """Whether `column` can be solved for.
+    """Check that `column` can be solved for.
 
     Raises:
         UsageError: it cannot; the message names those that can.
@@ -95,8 +95,8 @@ def check(column: str) -> None:
 
 def solve(
     cells: Mapping[str, Cell], column: str, target: Target, constants: Constants = BUILT_IN
-) -> Solution:
-    """The value of `column` that makes the case of `cells` reach `target`.
+) -> InverseSolution:
+    """Value of `column` with which the case of `cells` reaches `target`.
 
     Raises:
         UsageError: the column cannot be solved for.
@@ -115,32 +115,36 @@ def _figure(cells: Mapping[str, Cell], target: Target, constants: Constants) -> 
     return float(found)
 
 
-def _continuous(cells: Mapping[str, Cell], column: str, target: Target, constants: Constants) -> Solution:
+def _continuous(
+    cells: Mapping[str, Cell], column: str, target: Target, constants: Constants
+) -> InverseSolution:
     """Bisection on a logarithmic scale between the worst and the best value."""
     low, high = SEARCHED[column]
     worst, best = (low, high) if column == "wan_bps" else (high, low)
 
-    def at(value: float) -> float:
+    def figure_at(value: float) -> float:
         return _figure({**cells, column: (value,)}, target, constants)
 
     def reached(value: float) -> bool:
         try:
-            return target.reached(at(value))
+            return target.reached(figure_at(value))
         except BadCellError:  # so slow that no message would arrive within a day
             return False
 
     _check_wan(resolve({"wan_bps": (high,), **cells, column: (best,)}), column)
     if not reached(best):
-        return Solution(None, at(best), f"no {column} reaches {target}: the best possible is {at(best):.4g}")
+        return InverseSolution(
+            None, figure_at(best), f"no {column} reaches {target}: the best possible is {figure_at(best):.4g}"
+        )
     if reached(worst):
-        return Solution(worst, at(worst), f"any {column} reaches {target}")
+        return InverseSolution(worst, figure_at(worst), f"any {column} reaches {target}")
     for _ in range(STEPS):
         middle = (worst * best) ** 0.5
         best, worst = (middle, worst) if reached(middle) else (best, middle)
         if abs(best / worst - 1) < 1e-9:
             break
     bound = "at least" if column == "wan_bps" else "at most"
-    return Solution(best, at(best), f"{bound} {best:.6g}")
+    return InverseSolution(best, figure_at(best), f"{bound} {best:.6g}")
 
 
 def _check_wan(case: Case, column: str) -> None:
@@ -151,7 +155,7 @@ def _check_wan(case: Case, column: str) -> None:
         raise BadCellError(column, "the boundary is measured, so this column is not read; empty it")
 
 
-def _counted(cells: Mapping[str, Cell], column: str, target: Target, constants: Constants) -> Solution:
+def _counted(cells: Mapping[str, Cell], column: str, target: Target, constants: Constants) -> InverseSolution:
     """The first of the legal counts, least demanding first, that reaches the target."""
     best: tuple[float, int] | None = None
     higher = target.figure in HIGHER_IS_BETTER
@@ -161,18 +165,18 @@ def _counted(cells: Mapping[str, Cell], column: str, target: Target, constants: 
     for value, changed in candidates:
         found = _figure(changed, target, constants)
         if target.reached(found):
-            return Solution(value, found, f"{value} is the {end} that reaches {target}")
+            return InverseSolution(value, found, f"{value} is the {end} that reaches {target}")
         if best is None or (found > best[0] if higher else found < best[0]):
             best = found, value
     if best is None:
         raise BadCellError(column, "no count divides the batch; change global_batch")
-    return Solution(
+    return InverseSolution(
         None, best[0], f"no {column} reaches {target}: the best possible is {best[0]:.4g} at {best[1]}"
     )
 
 
 def _largest_first(column: str, target: Target) -> bool:
-    """Whether a smaller count is the easier one: a batch that must end in time, or fit into memory."""
+    """True where a smaller count is easier: a batch that must end in time, or fit into memory."""
     if column == "global_batch":
         return target.figure in LOWER_IS_BETTER
     return column == "micro_batch" and target.figure == "peak_mem_bytes"

@@ -1,21 +1,20 @@
-"""From the cells of a row to a case without gaps: every default is taken here, and every contradiction found.
+"""Cases from the cells of a row: sets every default and finds every contradiction.
 
-Nothing is guessed silently: `Case.defaults` names the columns whose default was taken, `docs/estimate.md`
-says what they are.
+`Case.defaults` names the columns whose default was taken; `docs/guides/estimate.md` lists the defaults.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from ingest.core.errors import UsageError
-from twin.core import gpu_models as gpu
 from twin.cases.case import Case, Measured, Times
-from twin.cases.case_columns import BY_NAME, BadCellError, Cell
+from twin.cases.column_definitions import BY_NAME, BadCellError, Cell
+from twin.cases.resolve_wan import domains_of, wan_of
+from twin.core import gpu_models
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
-from twin.core.plan import Schedule
-from twin.cases.resolve_wan import domains_of, wan_of
 from twin.core.layer_split import stage_layers
+from twin.core.plan import Schedule
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
 
 DEFAULT_SEQ = 2048
@@ -29,10 +28,10 @@ BLOCKING = ("gpipe", "1f1b")
 
 
 def resolve(cells: Mapping[str, Cell]) -> Case:
-    """The case that `cells` describe.
+    """Case that `cells` describe.
 
     Raises:
-        BadCellError: something is missing or contradicts itself; the message says how to repair it.
+        BadCellError: something is missing or contradicts itself; the message names a repair.
     """
     tp, pp, dp = _parallel(cells)
     micro_batch, micro_batches = _batch(cells, dp)
@@ -72,7 +71,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
 
 
 def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
-    """tp, pp, dp, and that they use `gpus` exactly."""
+    """Sizes tp, pp, dp, which use `gpus` exactly."""
     tp = cells.get("tp", 1)
     pp = cells.get("pp") or _stages_of_lists(cells)
     gpus = cells.get("gpus")
@@ -104,7 +103,7 @@ def _schedule(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> tuple[S
 
 
 def _stages_of_lists(cells: Mapping[str, Cell]) -> int:
-    """Stages that a list per stage or boundary implies, 1 without any."""
+    """Number of stages that a list per stage or boundary implies, 1 without any."""
     for name, more in (
         ("stage_forward_s", 0), ("stage_backward_s", 0), ("cuts", 0), ("boundary_transfer_s", 1),
         ("boundary_latency_s", 1),
@@ -165,7 +164,7 @@ def _measured(cells: Mapping[str, Cell], pp: int) -> Measured:
 
 
 def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
-    """The Transformer of the row: its MLP and its key-value heads tell the family."""
+    """Transformer of the row; the family follows from its MLP and its key-value heads."""
     for name in ("hidden", "layers"):
         if name not in cells:
             raise BadCellError(
@@ -191,15 +190,15 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
 
 
 def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
-    """What every domain is made of; a tensor group that spans nodes talks at the network's speed."""
-    usual = gpu.fabric(kind)
+    """Domain of the case; a tensor group that spans nodes has the network's speed."""
+    usual = gpu_models.fabric(kind)
     per_node = cells.get("gpus_per_node", usual.gpus_per_node)
     intra, inter = (
         cells.get("intra_node_bps", usual.intra_node_bps),
         cells.get("inter_node_bps", usual.inter_node_bps),
     )
     site = Domain(
-        "site", gpu.preset(kind), gpus, per_node, intra, inter,
+        "site", gpu_models.preset(kind), gpus, per_node, intra, inter,
         usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
     if tp <= per_node:

@@ -1,9 +1,9 @@
-"""Which stages of a case lie in which domain, and what each boundary between two domains is like."""
+"""Domains of the stages of a case, and bandwidth and latency of its wide-area boundaries."""
 
 from collections.abc import Mapping
 
 from twin.cases.case import Measured, Times, Wan
-from twin.cases.case_columns import BadCellError, Cell
+from twin.cases.column_definitions import BadCellError, Cell
 
 
 def domains_of(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def domains_of(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[
 
 
 def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[int, ...]:
-    """Without `domains`: a boundary with a cost in a list per boundary is one between domains."""
+    """Domains where the column is empty: a boundary with a cost in a list per boundary joins two domains."""
     wan: Times = cells.get("wan_bps", ())
     across = [False] * (pp - 1)
     if measured.transfer_s or measured.latency_s:

@@ -1,17 +1,17 @@
-"""Order in the world: integer nanoseconds, then a fixed rank for what happens at the same instant."""
+"""Order of events: integer nanoseconds, then a fixed rank among the events of one instant."""
 
 from simpy import Environment, Event
 
 TRUTH = 0
-"""The world itself changes: links, faults, repairs."""
+"""Changes of the world: links, faults, repairs."""
 WORK = 1
 """Training and transfers; the rank of SimPy's own timeouts and processes."""
 SENSE = 2
-"""Measurements are taken and arrive."""
+"""Telemetry samples are taken and arrive."""
 END = 3
-"""The horizon: what was completed by then counts, nothing is decided any more."""
+"""The horizon: iterations completed by then count, nothing is decided any more."""
 DECIDE = 4
-"""The controller acts on everything that is known at this instant."""
+"""Decisions, made after everything else of an instant."""
 
 
 class At(Event):

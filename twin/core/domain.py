@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 """(K, K) array, row = source domain, column = destination domain."""
+Pair = tuple[int, int]
+"""Source and destination domain of a directed link."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """One GPU model: what it can do at most and what it draws."""
+    """One GPU model: peak rates, memory and power."""
 
     name: str
     peak_flops: float  # dense bf16/fp16 tensor FLOP/s

@@ -1,12 +1,12 @@
-"""What happens in the world, told in the order it happens; the runner turns facts into events.
+"""Facts: what happens in the world, in order; the runner turns them into logged events.
 
 Payload fields, by type (K domains; `[i, j, n]` is a directed link and a number; all `_ns`, `_bytes` and
 `tokens` are integers, so sums over facts equal the totals exactly; USD and J are summed in the order of the
 facts):
 
 link_observed    sampled_ns, samples [[i, j, bandwidth_bps, latency_s], ...] (0 bit/s: the link was dead)
-state_estimated  links [[i, j, bandwidth_bps, sd_log, latency_s], ...]: the filter's present at a decision
-triggered        number, trigger, reasons {trigger: [detail, ...]} (all that were coalesced)
+state_estimated  links [[i, j, bandwidth_bps, sd_log, latency_s], ...]: the filtered present at a decision
+triggered        number, trigger, reasons {trigger: [detail, ...]} (of all requests that became this decision)
 plan_applied     plan, gpus (K,), started_ns, pause_ns, restart_ns, moved_bytes [[i, j, n], ...], egress_usd,
                  gpu_ns, gpu_usd, energy_j; at the end of the pause
 iteration_done   count, first (number of the first), start_ns, durations [[count, ns], ...], tokens,
@@ -24,7 +24,7 @@ link_failed, link_restored   src, dst
 gpu_failed       domain, gpus, free, lost_iterations, lost_tokens (since the last checkpoint, done again)
 gpu_repaired     domain, gpus, free
 domain_slowed    domain, factor (1.0: nominal again)
-run_finished     totals: `twin.totals.Totals`
+run_finished     totals: `twin.world.totals.Totals`
 
 The iterations, pauses and losses fill the run to the nanosecond: durations + pause_ns + lost_ns = horizon. Of
 several jobs each fills the time from its submission to its end; `lost_*` of `gpu_failed` are 0 then.
@@ -42,7 +42,7 @@ from twin.core.view import View
 class Fact:
     """One thing that happened. `payload` holds JSON values only, listed by type at the top of this file.
 
-    `job` says whom it concerns; empty for what concerns all, and in a world without a job list.
+    `job`: the job concerned; empty where it concerns all, and in a world without a job list.
     """
 
     sim_ns: int
@@ -53,6 +53,6 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Trigger(Fact):
-    """The controller must decide now: the runner answers with `World.apply` before the world goes on."""
+    """A decision is due: the runner calls `World.apply` before the world goes on."""
 
     view: View | None = None

@@ -54,8 +54,8 @@ PRESETS: dict[str, GpuType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
-    """What usually joins these GPUs inside a site: per GPU and direction, bits per second and seconds.
+class Interconnect:
+    """The usual links of a GPU inside a site, per GPU and direction, in bits per second and seconds.
 
     `gpus_per_node` counts the GPUs of one NVLink (or PCIe) domain: 8 in a DGX, 72 in a GB200 NVL72 rack.
     """
@@ -70,20 +70,20 @@ class Fabric:
 # NVLink totals halved to one direction (V100 300 GB/s, A100 600, H100/H200/GH200 900, GB200 1800); NICs of
 # the DGX of each generation: 4 x 100 Gb/s, 8 x 200 Gb/s, 8 x 400 Gb/s. PCIe 4.0 x16 for cards without
 # NVLink.
-FABRICS: dict[str, Fabric] = {
-    "V100-16": Fabric(8, 1.2e12, 50e9),
-    "V100-32": Fabric(8, 1.2e12, 50e9),
-    "A100-40": Fabric(8, 2.4e12, 200e9),
-    "A100-80": Fabric(8, 2.4e12, 200e9),
-    "A100-PCIE-80": Fabric(8, 0.25e12, 100e9),
-    "A40": Fabric(8, 0.25e12, 100e9),
-    "H100": Fabric(8, 3.6e12, 400e9),
-    "H200": Fabric(8, 3.6e12, 400e9),
-    "GH200": Fabric(4, 3.6e12, 200e9),
-    "GB200": Fabric(72, 7.2e12, 400e9),
-    "RTX-2080": Fabric(8, 0.125e12, 25e9),
-    "RTX-3090": Fabric(8, 0.25e12, 25e9),
-    "TITAN-RTX": Fabric(8, 0.125e12, 25e9),
+FABRICS: dict[str, Interconnect] = {
+    "V100-16": Interconnect(8, 1.2e12, 50e9),
+    "V100-32": Interconnect(8, 1.2e12, 50e9),
+    "A100-40": Interconnect(8, 2.4e12, 200e9),
+    "A100-80": Interconnect(8, 2.4e12, 200e9),
+    "A100-PCIE-80": Interconnect(8, 0.25e12, 100e9),
+    "A40": Interconnect(8, 0.25e12, 100e9),
+    "H100": Interconnect(8, 3.6e12, 400e9),
+    "H200": Interconnect(8, 3.6e12, 400e9),
+    "GH200": Interconnect(4, 3.6e12, 200e9),
+    "GB200": Interconnect(72, 7.2e12, 400e9),
+    "RTX-2080": Interconnect(8, 0.125e12, 25e9),
+    "RTX-3090": Interconnect(8, 0.25e12, 25e9),
+    "TITAN-RTX": Interconnect(8, 0.125e12, 25e9),
 }
 
 ALIASES = {
@@ -102,12 +102,12 @@ ALIASES = {
 
 
 _DECORATION = re.compile(r"-(SXM\d?|HBM\d[A-Z]?|NVL|DGX|HGX)(?=-|$)")
-"""Parts of a maker's name that change nothing here."""
+"""Parts of a maker's name that the models do not distinguish."""
 
 
 def canonical(name: str) -> str:
-    """Our name of a GPU model; accepts any case, blanks or underscores, common aliases, and makers' names
-    such as "NVIDIA A100-SXM4-40GB".
+    """Canonical name of a GPU model; accepts any case, blanks or underscores, common aliases, and makers'
+    names such as "NVIDIA A100-SXM4-40GB".
 
     Raises:
         UsageError: unknown model; the message lists the known ones.
@@ -123,10 +123,10 @@ def canonical(name: str) -> str:
 
 
 def preset(name: str) -> GpuType:
-    """The GPU model called `name` (see `canonical`)."""
+    """GPU model of that name (see `canonical`)."""
     return PRESETS[canonical(name)]
 
 
-def fabric(name: str) -> Fabric:
-    """The usual node and network of the GPU model called `name`."""
+def fabric(name: str) -> Interconnect:
+    """Usual node and network of the GPU model of that name."""
     return FABRICS[canonical(name)]

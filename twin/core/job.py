@@ -1,4 +1,4 @@
-"""What is trained: the model, the batch, and how the pipeline runs."""
+"""A training job: the model, the batch, and how the pipeline runs."""
 
 from dataclasses import dataclass
 
@@ -41,12 +41,12 @@ class JobSpec:
 
     @property
     def tokens_per_iteration(self) -> int:
-        """Tokens that one iteration trains on."""
+        """Tokens of one iteration."""
         return self.global_batch * self.model.seq
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of a gradient that is reduced: Megatron reduces those of bf16 in fp32."""
+        """Bytes of a gradient element in reductions: Megatron reduces those of bf16 in fp32."""
         return 2.0 if self.model.dtype == "fp16" else 4.0
 
     def micro_batches(self, dp: int, micro_batch: int) -> int | None:

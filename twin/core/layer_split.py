@@ -1,9 +1,9 @@
-"""How a share deals its layers out to its stages: the one home of the rule.
+"""Layers of the stages of a share.
 
-Blocks as evenly as can be, the remainder to the last stages; the embedding joins the first stage of the model
-and the head its last one, on top of their blocks, as Megatron-LM splits (num-layers / pipeline size blocks a
-stage, embedding and loss attached). A share that has fewer blocks than stages deals out embedding and head as
-if they were blocks, so that every stage has something.
+Blocks as evenly as can be, the remainder to the last stages; the embedding joins the first stage of the
+model and the head its last one, on top of their blocks, as Megatron-LM splits (num-layers / pipeline size
+blocks a stage, embedding and loss attached). A share with fewer blocks than stages splits embedding and
+head as if they were blocks, so that no stage is empty.
 """
 
 from itertools import pairwise
@@ -13,10 +13,10 @@ from numba import njit
 
 
 def stage_start(stage: Any, stages: Any, layers: Any, embedding: Any, head: Any) -> Any:
-    """Layers of a share that lie before its stage `stage`, 0 <= stage <= stages; the last is all of them.
+    """Layers of a share that lie before its stage `stage`, 0 <= stage <= stages; at `stages` all of them.
 
-    `embedding` and `head` say whether (0 or 1) the share's layers begin with the one or end with the other.
-    Integers or arrays of them, one element a share; nothing but arithmetic, so compiled code may call it too.
+    `embedding` and `head`: 1 where the share's layers begin with the embedding, or end with the head, else 0.
+    Integers or arrays with one element a share; plain arithmetic, for compiled callers too.
     """
     blocks = layers - embedding - head
     attached = blocks >= stages
@@ -28,7 +28,7 @@ def stage_start(stage: Any, stages: Any, layers: Any, embedding: Any, head: Any)
 
 
 stage_start_compiled = njit(cache=True, error_model="numpy")(stage_start)
-"""The same for callers that are compiled."""
+"""`stage_start` for compiled callers."""
 
 
 def stage_layers(stages: int, layers: int, embedding: bool, head: bool) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Where the ranks of a share sit: default packed placement, and what a placement means for its groups."""
+"""Placement of ranks on GPUs: the default packed one, and the nodes that the groups of a placement span."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ Gpus = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the groups of a share span.
+    """Nodes that the groups of a share span.
 
     `dp_local[q]`, `dp_nodes[q]`: ranks of a data-parallel group of stage q in one node, and nodes it spans.
-    `crosses[q]`: whether stages q and q + 1 talk between nodes, `around` whether the last and the first
-    would. `tp_split`: a tensor group spans nodes.
+    `crosses[q]`: stages q and q + 1 lie in different nodes; `around`: the last and the first do.
+    `tp_split`: a tensor group spans nodes.
     """
 
     dp_local: tuple[int, ...]
@@ -30,21 +30,21 @@ def packed(dp: int, tp: int, pp: int) -> Gpus:
 
 
 def layout(gpus: Gpus, domain: Domain, dp: int, tp: int, pp: int) -> Layout:
-    """What the groups of rank order (stage, d, t) span when rank r runs on `gpus[r]`."""
+    """Layout of rank order (stage, d, t) when rank r runs on `gpus[r]`."""
     node = [gpu // domain.gpus_per_node for gpu in gpus]
 
-    def at(stage: int, d: int, t: int) -> int:
+    def node_of(stage: int, d: int, t: int) -> int:
         return node[(stage * dp + d) * tp + t]
 
-    tp_split = any(len({at(q, d, t) for t in range(tp)}) > 1 for q in range(pp) for d in range(dp))
+    tp_split = any(len({node_of(q, d, t) for t in range(tp)}) > 1 for q in range(pp) for d in range(dp))
     dp_nodes, dp_local = [], []
     for q in range(pp):
-        spans = [len({at(q, d, t) for d in range(dp)}) for t in range(tp)]
+        spans = [len({node_of(q, d, t) for d in range(dp)}) for t in range(tp)]
         dp_nodes.append(max(spans))
         dp_local.append(max(1, dp // max(spans)))
 
     def apart(a: int, b: int) -> bool:
-        return any(at(a, d, t) != at(b, d, t) for d in range(dp) for t in range(tp))
+        return any(node_of(a, d, t) != node_of(b, d, t) for d in range(dp) for t in range(tp))
 
     crosses = tuple(apart(q, q + 1) for q in range(pp - 1))
     return Layout(tuple(dp_local), tuple(dp_nodes), crosses, tp_split, apart(pp - 1, 0))

@@ -1,4 +1,4 @@
-"""A plan: which domain runs which layers, and how; an immutable value that validates itself."""
+"""A plan: the layers of each domain and how they run; an immutable value, checked when made."""
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -11,9 +11,9 @@ Recompute = Literal["none", "selective", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one domain does: `layers` consecutive layers in `pp` stages, each `tp` GPUs wide.
+    """The part of one domain: `layers` consecutive layers in `pp` stages of tensor width `tp`.
 
-    `gpus` names the GPUs of the domain in rank order, tensor rank fastest, then data rank, then stage:
+    `gpus`: GPUs of the domain in rank order, tensor rank fastest, then data rank, then stage:
     rank (stage, d, t) is `gpus[(stage * dp + d) * tp + t]`; its length is dp * tp * pp.
     """
 
@@ -26,7 +26,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """How replicas of the whole model in different domains are kept equal.
+    """Synchronisation of replicas of the whole model in different domains.
 
     `inner_steps` H: 1 averages gradients in every iteration, synchronous data parallelism; more is local SGD
     with an outer step after every H iterations (DiLoCo). An exchange sends `bytes_per_parameter` around a
@@ -45,12 +45,12 @@ class Sync:
 class Plan:
     """Shares in pipeline order; every domain appears at most once.
 
-    With `sync` the shares are no pipeline: each holds the whole model, a replica of its own, and the replicas
-    divide the batch evenly.
+    With `sync` the shares are no pipeline: each holds a replica of the whole model, and the replicas divide
+    the batch evenly.
 
     A layer is one entry of `Transformer.layers()`: embedding, blocks, output head. `micro_batches` is m, the
     number of micro-batches each of the `dp` pipelines runs in one iteration. `routes` lists the directed
-    relays: (i, k, j) sends what goes from domain i to j through k; what is not listed goes directly.
+    relays: (i, k, j) sends messages from domain i to j through k; pairs not listed use their own link.
 
     `chunks` v belongs to the interleaved schedule: every stage holds v parts of the model instead of one, and
     the pipeline passes all stages v times, back from the last to the first in between.
@@ -148,12 +148,12 @@ class Plan:
         return 1 if self.sync is None else len(self.shares)
 
     def replica(self, number: int) -> "Plan":
-        """The pipeline inside the domain of one replica."""
+        """Pipeline of one replica, inside its domain."""
         return replace(self, shares=(self.shares[number],), routes=(), sync=None)
 
     @property
     def stages(self) -> int:
-        """Pipeline stages in all."""
+        """Pipeline stages of all shares."""
         return sum(share.pp for share in self.shares)
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Plan:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, field by field; `routes`, `sync` and `chunks` only where there are any."""
+    """Plan as JSON values, field by field; `routes`, `sync` and `chunks` only where set."""
     fields = asdict(plan)
     routes = fields.pop("routes")
     if routes:

@@ -15,9 +15,9 @@ BYTES_PER_ELEMENT: dict[str, int] = {"bf16": 2, "fp16": 2, "fp8": 2, "fp32": 4}
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One unit of a cut: the embedding, a block, or the output head.
+    """One unit of a split: the embedding, a block, or the output head.
 
-    `parameters` are those the layer must hold; `forward_flops_per_sequence` counts a multiply-add as two.
+    `parameters` are those that the layer holds; `forward_flops_per_sequence` counts a multiply-add as two.
     """
 
     kind: Literal["embedding", "block", "head"]
@@ -31,7 +31,7 @@ class Transformer:
     depend on them.
 
     `bias`, `learned_positions`, `layer_norm`, `tied` and `dropout` distinguish the GPT family (all true) from
-    the Llama family (all false). `attention` says whether the s x s score matrix is written to memory.
+    the Llama family (all false). `attention` materialised: the s x s score matrix is written to memory.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Transformer:
     def block_flops(self) -> float:
         """Forward FLOPs of one block and sequence; 24 s h^2 (1 + s/(6h)) for the classic block.
 
-        The full s x s attention product is counted, as is the custom, causal or not.
+        The full s x s attention product is counted, causal or not, as is usual.
         """
         s, h = self.seq, self.hidden
         projections = 2 * s * h * (2 * h + 2 * self.kv_hidden)
@@ -125,7 +125,7 @@ class Transformer:
         return 3.0 * (self.blocks * self.block_flops + self.head_flops)
 
     def layers(self) -> tuple[Layer, ...]:
-        """Embedding, blocks, head: the N = blocks + 2 units that cuts separate."""
+        """Embedding, blocks, head: the N = blocks + 2 units of a split."""
         return self._layers
 
     @cached_property
@@ -141,7 +141,8 @@ class Transformer:
 def classic(
     name: str, blocks: int, hidden: int, heads: int, seq: int, vocab: int, dtype: Dtype
 ) -> Transformer:
-    """GPT family: 4h MLP, biases, LayerNorm, learned positions, tied output, attention written out."""
+    """Model of the GPT family: 4h MLP, biases, LayerNorm, learned positions, tied output, materialised
+    attention."""
     return Transformer(
         name, blocks, hidden, heads, heads, 4 * hidden, False, seq, vocab, dtype,
         bias=True, learned_positions=True, layer_norm=True, tied=True, attention="materialised",
@@ -167,7 +168,7 @@ PRESETS: dict[str, Transformer] = {
 
 
 def preset(name: str) -> Transformer:
-    """The model called `name`, in any case, `-2` or `2`.
+    """Model of that name, in any case, `llama-2` or `llama2`.
 
     Raises:
         UsageError: unknown model; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""What the twin shows a controller at the moment of a decision: the past, through the filter."""
+"""Input of a decision: the filtered past of the links and the state of the job."""
 
 from dataclasses import dataclass, field
 from statistics import NormalDist
@@ -15,13 +15,13 @@ GAUSSIAN = np.array([[1.2815515655446004, 1.959963984540054]])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
-    """Filter state of every link now and at H horizons; log-normal, so `sd_log` is a relative error.
+    """Filtered state of every link now and at H horizons; log-normal, so that `sd_log` is a relative error.
 
     Shapes: `horizons_s` (H,), `bandwidth_bps` and `sd_log` (H, K, K). Row h = 0 is the filtered present
     (`horizons_s[0] == 0`). `latency_s` (K, K) is one way, filtered.
     `sd_log` is a standard deviation, not the half width of an interval: measured errors are not Gaussian.
-    `widths` (H, 2) says how many deviations the central 80 % and 95 % intervals reach from the median; both
-    were calibrated on the past (`twin.intervals`).
+    `widths` (H, 2): half widths of the central 80 % and 95 % intervals in deviations, calibrated on the past
+    (`twin.filters.conformal_intervals`).
     """
 
     horizons_s: NDArray[np.float64]
@@ -41,10 +41,11 @@ class Forecast:
         return rates
 
     def reach(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many `sd_log` (H, n) quantiles are away that in a Gaussian are `deviations` (n,) away.
+        """Distance (H, n) in `sd_log` of the quantiles that lie `deviations` (n,) from the median of a
+        Gaussian.
 
-        The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between them, and beyond, it
-        goes straight on the axis of a Gaussian's deviations.
+        The calibrated intervals give the quantiles 2.5, 10, 50, 90 and 97.5 %; between and beyond them
+        linear in the Gaussian's deviations.
         """
         d80, d95 = GAUSSIAN[0]
         narrow, wide = np.broadcast_to(self.widths, (len(self.horizons_s), 2)).T[:, :, None]
@@ -58,14 +59,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Immutable snapshot of the past at the moment of a decision."""
+    """Immutable input of one decision."""
 
     now_ns: int
     trigger: str  # start, period, change, alarm, failure, repair
     forecast: Forecast
     plan: Plan | None  # None at the start: no layer is placed yet, the first plan costs no move
-    free_gpus: tuple[int, ...]  # per domain, GPUs alive that this job may use (its own included)
+    free_gpus: tuple[int, ...]  # (K,) GPUs alive that this job may use, its own included
     slowdown: NDArray[np.float64]  # (K,) compute time over nominal, as measured by the job; 1 = nominal
     since_move_s: float
     tokens: float  # trained so far
-    job: str = ""  # whose decision it is; empty in a world without a job list
+    job: str = ""  # the job that decides; empty in a world without a job list

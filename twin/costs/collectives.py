@@ -2,8 +2,7 @@
 hierarchical forms.
 
 Ring all-reduce of x bytes over n ranks: 2(n-1) alpha + 2(n-1)/n x/B (Thakur, Rabenseifner, Gropp 2005). The
-design documents write a log2(n) factor on the bandwidth term; standard texts contradict it and so do the
-profiles (the bus bandwidth of nccl-tests is flat in n), hence it is not used.
+bandwidth term has no factor log2(n): the bus bandwidth of nccl-tests is flat in n.
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from ingest.core.units import BITS_PER_BYTE
 
 Size = TypeVar("Size", float, NDArray[np.float64])
-"""Bytes, or bytes of many plans at once."""
+"""Bytes, of one plan or of an array of plans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What a collective runs over: bits per second per rank and direction, and seconds per hop."""
+    """The links of a collective: bits per second per rank and direction, and seconds per hop."""
 
     bandwidth_bps: float
     latency_s: float
@@ -34,7 +33,7 @@ class Path:
 
 
 Level = tuple[int, Path]
-"""Ranks of one level of a hierarchy, and what joins them."""
+"""Ranks of one level of a hierarchy, and the links between them."""
 
 
 def all_gather_s(size_bytes: Size, ranks: int, path: Path) -> Size:
@@ -60,8 +59,8 @@ def tree_all_reduce_s(size_bytes: Size, ranks: int, path: Path) -> Size:
 def hierarchical_all_gather_s(size_bytes: Size, levels: Sequence[Level]) -> Size:
     """All-gather (or reduce-scatter) level by level: ranks of a node, nodes, domains, the innermost first.
 
-    Level l runs over what one rank of the levels inside it holds, x / (n_0 ... n_(l-1)), every rank driving
-    its own share of the network, as NCCL does with one ring per NIC.
+    Level l gathers the x / (n_0 ... n_(l-1)) bytes that one rank of the levels inside it holds; every rank
+    drives its own share of the network, as NCCL does with one ring per NIC.
     """
     held, total = size_bytes, 0 * size_bytes
     for ranks, path in levels:

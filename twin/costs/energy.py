@@ -1,5 +1,5 @@
-"""Power and energy of GPUs that compute, and that wait in a collective; site overhead by PUE, power usage
-effectiveness, which multiplies what GPUs draw, idle ones too."""
+"""Power and energy of GPUs that compute or wait in a collective; the power usage effectiveness (PUE) of the
+site multiplies both."""
 
 from twin.core.domain import GpuType
 

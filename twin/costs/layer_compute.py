@@ -1,4 +1,4 @@
-"""Seconds that a layer computes: a block taken apart into its matrix products and its passes over memory.
+"""Compute seconds of a layer: matrix products and passes over memory of a block.
 
 A product on one GPU takes `start + FLOPs / (efficiency * peak)`: the curve in tokens per micro-batch and
 h/tp that the profiles show, since the start weighs more the smaller the product. Everything else in a block
@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.costs.collectives import Path, all_reduce_s
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.transformer import Dtype, Transformer
+from twin.costs.collectives import Path, all_reduce_s
 
 MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
@@ -28,7 +28,7 @@ MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH
 (sailor)."""
 OTHER_MATMUL_EFFICIENCY = 0.70
 MATMUL_START_S = 10e-6
-"""What a product takes beyond that: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
+"""Start of a product: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
 (profiles-vidur/compute)."""
 FP8_EFFICIENCY = 0.63
 """The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
@@ -77,7 +77,8 @@ EMBEDDING_TABLE_PASSES = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """How fast the host issues the kernels of one block: a floor under its time; and of one more collective.
+    """Time in which the host issues the kernels of one block, a lower bound of its time; and of one
+    collective.
 
     Fitted to every tenth row of validation/vtrain_ground_truth_single.csv (144 of 1,440), the only numbers
     here that come from whole iterations. Profiled blocks too small for their GPU take 1.2-2.1 ms each way
@@ -95,8 +96,8 @@ HOST = Host()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one GPU model reaches: shares of its tensor peak in long products and in fused attention (forward,
-    backward), of twice the peak in fp8, the start of a product, and the host's floor."""
+    """Rates of one GPU model: shares of its tensor peak in long products and in fused attention (forward,
+    backward), of twice the peak in fp8, seconds of start of a product, and the host's times."""
 
     matmul: float
     flash: tuple[float, float]
@@ -106,7 +107,7 @@ class Rates:
 
 
 def built_in_rates(gpu: GpuType) -> Rates:
-    """The constants of this module for `gpu`; `twin calibrate` fits others."""
+    """Constants of this module for `gpu`; `twin calibrate` fits others."""
     return Rates(matmul_efficiency(gpu), FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY))
 
 
@@ -120,7 +121,7 @@ class LayerTimes:
 
 
 class ComputeModel(Protocol):
-    """Where layer times come from: this module's model, or an interpolation of measured layer profiles."""
+    """Source of layer times: this module's model, or a calibration with measured blocks."""
 
     def __call__(
         self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
@@ -139,8 +140,7 @@ def _family(gpu: GpuType) -> str:
 
 
 def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
-    """FLOP/s of long products: in fp8 where the GPU can, in fp32 as its data sheet has it, else in half
-    precision."""
+    """FLOP/s of long products: fp8 where the GPU has it, fp32 by its data sheet, else half precision."""
     if dtype == "fp8" and gpu.name in HAS_FP8:
         return rates.fp8 * 2 * gpu.peak_flops
     return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops)
@@ -159,7 +159,7 @@ def _attention_s(
 ) -> tuple[float, float]:
     """Forward and backward seconds of the attention core.
 
-    Written out: two batched products and the passes over s x s matrices. Fused: causal, so half the
+    Materialised: two batched products and the passes over s x s matrices. Fused: causal, so half the
     products, and 2.5 times as many in backward (Dao 2023).
     """
     flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
@@ -229,11 +229,11 @@ def layer_times(
     issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
     forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
     backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)
-    again = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
+    recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
     embedding = _embedding_s(model, gpu, tp, micro_batch)
     head = _head_s(model, gpu, rates, tp, micro_batch)
     n = model.blocks
     return LayerTimes(
         np.array([embedding[0], *[forward] * n, head[0]]),
-        np.array([embedding[1], *[backward + again] * n, head[1]]),
+        np.array([embedding[1], *[backward + recomputed] * n, head[1]]),
     )

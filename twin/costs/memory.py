@@ -1,15 +1,12 @@
-"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode, and the design documents'
-simple forms.
+"""Memory of a GPU: model states by ZeRO stage, activations by recompute mode.
 
 Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam
-moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp), spec/policies.md section 0.
+moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp).
 Activations per layer follow Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block,
 here written term by term so that grouped-query attention and gated MLPs come out right. A gated MLP
 keeps four tensors of its width: so it was measured on an H200 (traces/profile-nvidia-h200), in
 profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
 """
-
-from math import ceil, floor
 
 from ingest.core.units import GIB
 from twin.core.plan import Recompute, Schedule
@@ -20,13 +17,12 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 
 
 MARGIN = 0.08
-"""Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`),
-since it is asked about GPUs that can run out of memory: with both, none of the 106 measured peaks of
-docs/fidelity.md exceeds what was allowed for.
+"""Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`):
+with both, none of the 106 measured peaks of docs/measured/fidelity.md exceeds the prediction.
 
-Replays and their policies (`twin.feasible`, `Estimator`) ask for the workspace alone: their world has the
-predicted peak and no other. Six of the measured peaks exceed that rule, by up to 2.2 GiB: what a replay calls
-feasible may still want checking with `twin estimate` before it is run."""
+Replays and their policies (`twin.estimation.feasibility`, `Estimator`) keep the workspace alone, since in
+their world the predicted peak is exact. Six of the measured peaks exceed that rule, by up to 2.2 GiB: check
+a plan with `twin estimate` before it runs on real GPUs."""
 LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
 """Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
 made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
@@ -86,17 +82,17 @@ def head_activation_bytes(model: Transformer, tp: int) -> float:
 
 
 def embedding_activation_bytes(model: Transformer, tp: int) -> float:
-    """Bytes the embedding stores per sequence: its dropout mask where there is one."""
+    """Bytes that the embedding stores per sequence: its dropout mask, if any."""
     return model.seq * model.hidden / tp if model.dropout else 0.0
 
 
 def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
-    """With full recompute, one block at a time is held whole during its backward: bytes per sequence."""
+    """Bytes per sequence of the one block that full recompute holds whole during its backward."""
     return block_activation_bytes(model, tp, "none", sequence_parallel)
 
 
-def gathered_bytes(parameters: float, zero: int) -> float:
-    """ZeRO 3 gathers a layer's weights for its backward and holds its whole gradient until it is reduced."""
+def unsharded_bytes(parameters: float, zero: int) -> float:
+    """Bytes of a layer that ZeRO 3 holds whole: its gathered weights and its gradient until it is reduced."""
     return 4.0 * parameters if zero >= 3 else 0.0
 
 
@@ -110,26 +106,5 @@ def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
 
 
 def needed_bytes(allocated: float) -> float:
-    """What a GPU must have for a predicted allocator's peak: margin and workspace on top."""
+    """Bytes that a GPU needs for a predicted peak of the allocator: with margin and workspace."""
     return allocated * (1 + MARGIN) + WORKSPACE_BYTES
-
-
-def simple_bytes(static_bytes: float, bytes_per_sample: float, batch: int) -> float:
-    """The design documents' M(B) = M_static + k B."""
-    return static_bytes + bytes_per_sample * batch
-
-
-def max_batch(gpu_bytes: float, static_bytes: float, reserved_bytes: float, bytes_per_sample: float) -> int:
-    """The design documents' B_max = floor((M_gpu - M_static - M_reserved) / k), not below 0."""
-    return max(0, floor((gpu_bytes - static_bytes - reserved_bytes) / bytes_per_sample))
-
-
-def accumulation_steps(target_batch: int, largest_batch: int) -> int:
-    """Micro-steps that reach `target_batch`: ceil(B_target / B_max).
-
-    Raises:
-        ValueError: not even one sample fits.
-    """
-    if largest_batch < 1:
-        raise ValueError("not even a batch of 1 fits")
-    return ceil(target_batch / largest_batch)

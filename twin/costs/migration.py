@@ -1,9 +1,8 @@
-"""What a change of plan moves: bytes per directed link, bytes resharded inside a domain, and the seconds it
-takes.
+"""Migration to another plan: bytes per directed link, bytes resharded inside a domain, and seconds.
 
-Stop-and-copy: training pauses while every layer that changes domain travels from its old to its new home,
-each directed link serialising its own bytes and all links working at once, as far as the limits of the
-domains that send and receive allow; then the job restarts.
+Stop-and-copy: training pauses while every layer that changes domain is sent from its old domain to its new
+one; each directed link serialises its own bytes, and all links work at once, within the limits of the
+domains that send and receive; then the job restarts.
 """
 
 from collections import defaultdict
@@ -15,18 +14,18 @@ from math import inf
 import numpy as np
 
 from ingest.core.units import BITS_PER_BYTE, transmission_s
-from twin.costs.stage_boundaries import route_bps
 from twin.core.domain import Cluster, LinkState, Matrix
 from twin.core.job import JobSpec
-from twin.core.plan import Plan
 from twin.core.layer_split import stage_layers
+from twin.core.plan import Plan
+from twin.costs.stage_boundaries import route_bps
 
 Resource = tuple[str, int, int]
 """("link", source, target), or a domain's limit ("egress" or "ingress", domain, domain)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Move:
+class Migration:
     """Bytes per directed link (K, K), the diagonal holding bytes resharded inside a domain, and expected
     seconds.
 
@@ -38,7 +37,7 @@ class Move:
 
 
 def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-    """Who holds each layer: (domain, tp, GPUs of its stage in rank order)."""
+    """Owner of each layer: (domain, tp, GPUs of its stage in rank order)."""
     stages = []
     for share in plan.shares:
         width = plan.dp * share.tp
@@ -54,16 +53,15 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
 
 @lru_cache(maxsize=4096)
 def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]:
-    """For each layer all that hold it, as in `owners`: one in a pipeline, one in each domain for replicas."""
+    """Owners of each layer, as in `owners`: one in a pipeline, one in each domain for replicas."""
     if plan.sync is None:
         return tuple((owner,) for owner in owners(plan))
     return tuple(zip(*(owners(plan.replica(n)) for n in range(plan.replicas)), strict=True))
 
 
 def needs_restart(old: Plan | None, new: Plan) -> bool:
-    """Whether going from `old` to `new` stops the job. Knobs that place nothing elsewhere are turned for
-    free: schedule (not its chunks), warm-up depth, point-to-point mode and how often replicas are made
-    equal."""
+    """True where going from `old` to `new` stops the job. Changes that move no state do not: schedule (not
+    its chunks), warm-up depth, point-to-point mode, routes, inner steps of replicas."""
     if old is None:
         return False
     return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None, old.chunks) != (
@@ -95,7 +93,7 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
 
 
 def _passed(route: Sequence[tuple[int, int]]) -> Iterator[Resource]:
-    """What the bytes of one transfer share with those of others."""
+    """Resources that a transfer over `route` shares with others."""
     for i, j in route:
         yield from (("link", i, j), ("egress", i, i), ("ingress", j, j))
 

@@ -1,14 +1,15 @@
-"""Replicas of the whole model, one a domain, kept equal over the wide area: time, bytes, memory, and what
-rare exchanges cost in training quality.
+"""Synchronisation of replicas of the whole model, one a domain: time, bytes, memory, and the loss of training
+quality with rare exchanges.
 
-The exchange is a ring all-reduce over the R domains in the order of the shares: 2 (R - 1) steps, each as slow
-as the slowest link of the ring, x/R bytes of x = parameters * bytes a step. All GPUs of a domain share its
-link. Every H-th iteration has one; here each iteration carries 1/H of it, so that an iteration is the unit
-of progress for all plans. That is exact over whole rounds and cautious when a link dies: the twin stalls at
-once, local SGD would stall at the end of its round.
+The exchange is a ring all-reduce over the R domains in the order of the shares: 2 (R - 1) steps, each as
+slow as the slowest link of the ring, x/R bytes of x = parameters * bytes a step. All GPUs of a domain share
+its link. Every H-th iteration has one; here each iteration carries 1/H of it, so that an iteration is the
+unit of progress for all plans. That is exact over whole rounds and pessimistic when a link dies: the twin
+stalls at once, local SGD at the end of its round.
 
-Quality. After the same number of tokens local SGD has a higher loss; the factor eta says how many tokens of
-synchronous training are worth as much, and the world counts those (`Estimator.tokens`).
+Quality. After the same number of tokens local SGD has a higher loss; eta is the number of tokens of
+synchronous training with the same effect, relative to its own, and the world counts those
+(`Estimator.tokens`).
 
 * The excess at H = 30 is from Charles et al. 2025 (arXiv:2503.09799), tables 4 and 5: -0.19 % with 2 replicas
   and +0.29 % with 4 at 10 B parameters, +1.1 % with 8 at 2.4 B, the largest sizes tried; between them it is
@@ -30,13 +31,12 @@ from math import log2, log10
 import numpy as np
 
 from ingest.core.units import to_ns, to_s, transmission_s
-from twin.costs.stage_boundaries import route_bps
-from twin.core.domain import Cluster, LinkState, Matrix
+from twin.core.domain import Cluster, LinkState, Matrix, Pair
 from twin.core.job import JobSpec
-from twin.core.plan import Plan
 from twin.core.layer_split import stage_layers
+from twin.core.plan import Plan
+from twin.costs.stage_boundaries import route_bps
 
-Pair = tuple[int, int]
 EXCESS_AT_30 = ((1, -0.0019), (2, -0.0019), (4, 0.0029), (8, 0.011))
 """(replicas, relative excess of the loss) at H = 30."""
 EXCESS_PER_DECADE = 0.0038
@@ -49,7 +49,7 @@ OUTER_BYTES = 8.0
 
 
 def ring(plan: Plan) -> tuple[Pair, ...]:
-    """The directed links of the ring; none where a replica is alone."""
+    """Directed links of the ring; none with a single replica."""
     if plan.replicas < 2:
         return ()
     return tuple(pairwise((*plan.order, plan.order[0])))
@@ -72,7 +72,9 @@ def exchange_s(cluster: Cluster, job: JobSpec, plan: Plan, links: LinkState) -> 
     size, slowest = step_bytes(job, plan), 0.0
     for i, j in ring(plan):
         route = plan.route(i, j)
-        latency_s = to_s(sum(to_ns(float(links.latency_s[link])) for link in route))  # as the world keeps it
+        latency_s = to_s(
+            sum(to_ns(float(links.latency_s[link])) for link in route)
+        )  # rounded as in the world
         slowest = max(slowest, latency_s + transmission_s(size, route_bps(cluster, links, route)))
     return slowest * steps(plan) if slowest > 0 else 0.0
 
@@ -98,7 +100,7 @@ def outer_bytes(job: JobSpec, plan: Plan, number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def token_efficiency(parameters: int, inner_steps: int, replicas: int) -> float:
-    """eta: tokens of synchronous training that a token of local SGD is worth, in (0, 1]."""
+    """Tokens of synchronous training that a token of local SGD is worth: eta in (0, 1]."""
     if inner_steps == 1 or replicas == 1:
         return 1.0
     excess = _excess_at_30(replicas) + EXCESS_PER_DECADE * log10(inner_steps / 30)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.costs import memory
-from twin.pipeline import operation_order as orders
-from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
-from twin.costs.layer_compute import ComputeModel
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
-from twin.pipeline.pipeline import warmup_depths
+from twin.core.layer_split import stage_start
 from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute
-from twin.core.layer_split import stage_start
 from twin.core.transformer import Transformer
+from twin.costs import memory
+from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
+from twin.costs.layer_compute import ComputeModel
+from twin.pipeline import operation_order
+from twin.pipeline.pipeline import warmup_depths
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -79,7 +79,7 @@ class StageCosts:
         )  # fmt: skip
 
     def deepened(self, plan: Plan) -> "StageCosts":
-        """Those of `plan`, which differs from these plans in its extra warm-up alone."""
+        """Costs of `plan`, which differs from these plans in its extra warm-up alone."""
         warmup = warmup_of(self.slots, plan.micro_batches, plan.extra_warmup)
         before, held = (
             np.array([[_in_flight(plan, depths, i)] for i in range(len(self.slots))])
@@ -102,8 +102,8 @@ def stage_bounds(cuts: Int, positions: Sequence[Slot], layers: int, chunks: int 
     """First layer of every stage in pipeline order, and past the last at the end (v S + 1, P), from cuts
     (P, n + 1) of a model of `layers` layers.
 
-    With chunks, in the order in which a micro-batch meets them: stage i's chunk c is row c S + i, and a share
-    deals its layers out to the chunks of its stages.
+    With chunks, in the order in which a micro-batch passes them: chunk c of stage i is row c S + i, and a
+    share splits its layers over the chunks of its stages.
     """
     dealt = []
     for slot in positions:
@@ -144,7 +144,7 @@ def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
     """Micro-batches of a whole stage whose activations stage i holds at the peak."""
     if sketch.schedule == "interleaved":
         chunks, m = sketch.chunks, sketch.micro_batches
-        depth = orders.interleaved_warmup(len(warmup), chunks, m, stage)
+        depth = operation_order.interleaved_warmup(len(warmup), chunks, m, stage)
         return memory.in_flight(depth, chunks * m, "interleaved") / chunks
     depth = int(warmup[0 if sketch.schedule == "crosspipe" else stage])
     return memory.in_flight(depth, sketch.micro_batches, sketch.schedule)
@@ -163,7 +163,7 @@ def _of_layers(prefix: Float, held: Spans) -> Float:
 
 
 def _exposed(seconds: Float, beside: Float) -> Float:
-    """What remains of a collective that runs `beside` compute, at least its last bucket."""
+    """Seconds of a collective that compute of `beside` seconds does not hide, at least its last bucket."""
     left: Float = np.maximum(seconds - beside, seconds / BUCKETS)
     return left
 
@@ -173,7 +173,7 @@ def _prefix(values: Float | list[float]) -> Float:
 
 
 class StageModel:
-    """Turns cuts into stage costs for one job; keeps the prefix sums it has made."""
+    """Stage costs from cuts, for one job; caches prefix sums over layers."""
 
     def __init__(self, domains: Sequence[Domain], job: JobSpec, compute: ComputeModel) -> None:
         self._domains = tuple(domains)
@@ -240,13 +240,13 @@ class StageModel:
     def _sync_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, forward: Float, backward: Float
     ) -> Float:
-        """What gradient reduction over dp, and the gathering of weights where the optimiser is sharded, add
-        after the last backward.
+        """Seconds after the last backward of gradient reduction over dp, and of gathering weights where the
+        optimiser is sharded.
 
         Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
         distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
         backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
-        overlap-param-gather): what remains is what does not fit there, at least one bucket in `BUCKETS`.
+        overlap-param-gather): the part that does not fit there remains, at least one bucket in `BUCKETS`.
         ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last
         bucket remains.
         """
@@ -262,9 +262,10 @@ class StageModel:
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
     ) -> tuple[Float, Float]:
-        """What gradients cost over dp, each affine in the parameters (P,) of a GPU: with a sharded optimiser
-        the seconds to reduce (scatter) them and to gather the weights, else those of an all-reduce by ring
-        and by tree, of which the faster is taken.
+        """Seconds of the collectives of gradients over dp, each affine in the parameters (P,) of a GPU.
+
+        With a sharded optimiser those of reducing (scattering) gradients and of gathering weights, else
+        those of an all-reduce by ring and by tree, of which the faster is taken.
         """
         gradient_bytes = self._job.gradient_bytes
         domain = self._domains[slot.domain]
@@ -282,7 +283,7 @@ class StageModel:
         self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float, logits: float
     ) -> tuple[Float, Float]:
         """Peak bytes per GPU (P,): states, activations of `flight` micro-batches and of the output layer of
-        `logits`, largest temporary, workspace; and those of one micro-batch more.
+        `logits`, largest temporary, workspace; and bytes of one more micro-batch.
 
         The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
@@ -297,8 +298,8 @@ class StageModel:
         stored += first * memory.embedding_activation_bytes(model, slot.tp)
         each = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
         waiting = last * each * (logits - 1)
-        head = each + memory.gathered_bytes(model.head_parameters / slot.tp, sketch.zero)
-        working = memory.gathered_bytes(model.block_parameters / slot.tp, sketch.zero)
+        head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
+        working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)
         if recompute == "full":
             working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
         temporary = np.maximum(last * head, (blocks > 0) * working)

@@ -5,8 +5,8 @@ counterpart, after the reduction over the replicas and whether or not the optimi
 (`_allreduce_word_embedding_grads` in megatron/core/distributed/finalize_model_grads.py). Two ranks make a
 ring of two steps: each sends half of the matrix to the other, adds, and sends the sum of its half back.
 
-Both stages wait for the other and then update, so that the exchange comes on top of what follows the later
-one's last backward.
+Both stages wait for each other and then update, so that the exchange adds to what follows the last backward
+of the later one.
 """
 
 from twin.core.job import JobSpec
@@ -15,8 +15,13 @@ STEPS = 2
 
 
 def step_bytes(job: JobSpec, stages: int) -> int:
-    """Bytes that the last stage and the first send to each other in one of the `STEPS` steps, for one
-    pipeline of `stages`; 0 where one has both, or where the model ties nothing."""
+    """Bytes that the first and the last stage send each other in one of the `STEPS` steps, for one pipeline
+    of `stages`; 0 for a single stage, or where the model ties nothing."""
     if not job.model.tied or stages == 1:
         return 0
     return round(job.model.vocab * job.model.hidden * job.gradient_bytes / STEPS)
+
+
+def iteration_bytes(job: JobSpec, stages: int) -> int:
+    """Bytes that each of them sends in one iteration, for one pipeline."""
+    return STEPS * step_bytes(job, stages)

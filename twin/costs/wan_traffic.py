@@ -1,20 +1,19 @@
-"""Where a pipeline crosses from domain to domain, and how much it sends there."""
+"""Boundaries of a pipeline between domains, and the bytes sent over them."""
 
-from twin.costs import tied_embeddings as tied
+from twin.core.domain import Pair
 from twin.core.job import JobSpec
 from twin.core.plan import Plan
-
-Pair = tuple[int, int]
+from twin.costs import tied_embeddings
 
 
 def stage_domains(plan: Plan) -> list[int]:
-    """The domain of every stage."""
+    """Domain of every stage (S,)."""
     return [share.domain for share in plan.shares for _ in range(share.pp)]
 
 
 def boundaries(plan: Plan) -> list[Pair | None]:
-    """The domains that each boundary between stages joins, with chunks also the last stage and the first;
-    None inside a domain."""
+    """Domains that each boundary between stages joins, with chunks also the last stage and the first; None
+    inside a domain."""
     domains = stage_domains(plan)
     after = [*domains[1:], *(domains[:1] if plan.chunks > 1 else ())]
     return [(a, b) if a != b else None for a, b in zip(domains, after, strict=False)]
@@ -24,13 +23,13 @@ def crossings(job: JobSpec, plan: Plan) -> list[Pair]:
     """Directed pairs of domains between which a pipeline sends, each once: of its boundaries, both ways, and
     of the ends of a tied embedding."""
     joined = [pair for pair in boundaries(plan) if pair is not None]
-    if joined and tied.step_bytes(job, plan.stages):
+    if joined and tied_embeddings.step_bytes(job, plan.stages):
         joined.append((plan.order[-1], plan.order[0]))
     return list(dict.fromkeys(pair for a, b in joined for pair in ((a, b), (b, a))))
 
 
 def iteration_bytes(job: JobSpec, plan: Plan) -> float:
-    """What each crossing carries in one iteration: the most that any does.
+    """Bytes of the busiest crossing in one iteration.
 
     Every boundary is crossed once a chunk, the way back from the last stage to the first once less; with two
     shares the latter shares a crossing with the former. The exchange of a tied embedding goes between the
@@ -38,6 +37,6 @@ def iteration_bytes(job: JobSpec, plan: Plan) -> float:
     """
     back = plan.chunks - 1 if plan.stages > 1 and len(plan.shares) == 2 else 0
     messages = job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches * (plan.chunks + back)
-    exchanged = tied.STEPS * tied.step_bytes(job, plan.stages) * plan.dp if len(plan.shares) > 1 else 0
+    exchanged = tied_embeddings.iteration_bytes(job, plan.stages) * plan.dp if len(plan.shares) > 1 else 0
     together = len(plan.shares) == 2 or plan.chunks > 1
     return float(messages + exchanged if together else max(messages, exchanged))

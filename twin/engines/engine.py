@@ -1,27 +1,30 @@
-"""What an engine is to the world: a job that iterates under a plan until it is stopped."""
+"""The contract of engines: a job iterates under a plan until it is stopped."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from simpy import Event
 
-from twin.estimate.estimator import Estimator
-from twin.scenario.step_jitter import Jitter
-from twin.network.flows import Network
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
+from twin.network.flows import Network
+from twin.scenario.step_jitter import Jitter
 
-Iterated = Callable[[int, int, int, int, NDArray[np.float64] | None], None]
-"""Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all, and
-the ns (K,) that each domain computed longer than usual in each (None: nothing)."""
+EngineName = Literal["kernel", "des"]
+"""Key `engine` of a run."""
+
+OnIterations = Callable[[int, int, int, int, NDArray[np.float64] | None], None]
+"""Called with complete iterations: count, start_ns of the first, duration_ns of each, stalled_ns in all,
+and the ns (K,) that each domain computed longer than usual in each (None: nothing)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An iteration that was given up: when it began, how long it ran and stood still, what share was done."""
+    """An iteration that was given up: its start, its time, its stalled time, and the share done (n of m)."""
 
     start_ns: int
     elapsed_ns: int
@@ -30,31 +33,31 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Site:
-    """Where a job trains: `slowdown` (K,) is updated in place by the world, `jitter` makes every iteration
-    another one, `iterated` is told of complete ones."""
+class EngineContext:
+    """Surroundings of an engine: `slowdown` (K,) is updated in place by the world, `jitter` varies the
+    compute time of each iteration, `on_iterations` is called with complete ones."""
 
     network: Network
     estimator: Estimator
     slowdown: NDArray[np.float64]
-    iterated: Iterated
+    on_iterations: OnIterations
     jitter: Jitter | None = None
 
 
-class Training(ABC):
-    """The iterating job."""
+class Engine(ABC):
+    """A job that iterates."""
 
-    def __init__(self, site: Site) -> None:
-        self._env = site.network.env
-        self._network = site.network
-        self._estimator = site.estimator
-        self._slowdown = site.slowdown
-        self._iterated = site.iterated
-        self._jitter = site.jitter
+    def __init__(self, context: EngineContext) -> None:
+        self._env = context.network.env
+        self._network = context.network
+        self._estimator = context.estimator
+        self._slowdown = context.slowdown
+        self._on_iterations = context.on_iterations
+        self._jitter = context.jitter
         self._factors: NDArray[np.float64] | None = None  # of the running iteration, drawn from `jitter`
         self._plan: Plan | None = None
         self._began_ns = self._stalled_ns = 0
-        self._disturbed = self._env.event()
+        self._rescheduled = self._env.event()
 
     @abstractmethod
     def start(self, plan: Plan) -> None:
@@ -65,8 +68,8 @@ class Training(ABC):
         """Report every iteration that was complete by now."""
 
     @abstractmethod
-    def repace(self) -> None:
-        """The compute speed of a domain has changed."""
+    def slowdown_changed(self) -> None:
+        """Go on at the present compute speed of the domains."""
 
     @abstractmethod
     def finish(self) -> Generator[Event, Any, None]:
@@ -78,13 +81,13 @@ class Training(ABC):
 
     @abstractmethod
     def eta_ns(self, count: int) -> int | None:
-        """Nanoseconds until `count` more iterations are complete, as expected now; None: nobody knows."""
+        """Nanoseconds until `count` more iterations are complete, as expected now; None: unknown."""
 
     @property
-    def disturbed(self) -> Event:
-        """Happens when iterations may end at other times than expected so far."""
-        return self._disturbed
+    def rescheduled(self) -> Event:
+        """The next event at which the expected end of iterations changes."""
+        return self._rescheduled
 
-    def _disturb(self) -> None:
-        self._disturbed.succeed()
-        self._disturbed = self._env.event()
+    def _reschedule(self) -> None:
+        self._rescheduled.succeed()
+        self._rescheduled = self._env.event()

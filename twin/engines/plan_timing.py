@@ -1,34 +1,32 @@
-"""The durations of a plan under the links of the running world, kept up to date crossing by crossing."""
+"""The durations of a plan under the present links of the world, updated crossing by crossing."""
 
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
-from twin.pipeline import kernel, operation_order as orders
-from twin.costs import tied_embeddings as tied
-from twin.estimate.resource_use import open_links
-from twin.estimate.estimator import Estimator
-from twin.pipeline.kernel import LONGEST_NS
-from twin.network.link_state import Pair
-from twin.network.flows import Network, Route
-from twin.pipeline.pipeline import Int, Pipeline
+from twin.core.domain import Pair
 from twin.core.plan import Plan
+from twin.costs.boundary_terms import ends_ns, terms_compiled, wide_area_bytes
 from twin.costs.wan_traffic import boundaries, iteration_bytes, stage_domains
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import costs_by_state, with_links
+from twin.estimation.resource_use import open_links
+from twin.network.flows import Network, Route
+from twin.pipeline import kernel, operation_order
+from twin.pipeline.kernel import LONGEST_NS
+from twin.pipeline.pipeline import Int, Pipeline
 
 
 class PlanTiming:
-    """What one iteration of `plan` takes now; equal to `Estimator.iter_ns` under the present link state
-    while the plan meets nobody on its way.
+    """Durations of one iteration of `plan` now; on uncontended links its time is that of `Estimator.iter_ns`.
 
-    `boundaries` says which domains each boundary between stages joins downstream, None inside a domain;
-    `routes` over which links, for both directions. `message_bytes` is what crosses a wide-area boundary per
-    micro-batch: all dp pipelines share the link. `tied` joins the last and the first stage where they
-    exchange `tied_bytes` each way in each of two steps over wide-area links (`twin.tied`), None where they do
-    not; `own_tail` (S, 1) is what follows a stage's last backward without that exchange. Rates are what
-    `update` was told last; at first those of a network without others. `bytes_per_iteration` is the most that
-    any crossing carries.
+    `boundaries`: domains that each boundary between stages joins downstream, None inside a domain;
+    `routes`: links of each crossing, both directions. `message_bytes` cross a wide-area boundary per
+    micro-batch, those of all dp pipelines. `tied`: the last and the first domain where they exchange
+    `tied_bytes` each way in each of two steps (`twin.costs.tied_embeddings`), else None; `own_tail` (S, 1):
+    what follows a stage's last backward, without that exchange. Rates are those of the last `update`, at
+    first of a network without other flows. `bytes_per_iteration` is the most that any crossing carries.
     """
 
     def __init__(
@@ -43,7 +41,9 @@ class PlanTiming:
         )
         self.boundaries = boundaries(plan)
         self.bytes_per_iteration = iteration_bytes(estimator.job, plan)
-        self.message_bytes = estimator.job.message_bytes(plan.micro_batch) * plan.dp
+        self.message_bytes, self.tied_bytes = wide_area_bytes(
+            estimator.job, plan.dp, plan.micro_batch, plan.stages
+        )
         self.routes: dict[Pair, Route] = {}
         self._network = network
         self._domains = stage_domains(plan)
@@ -53,7 +53,6 @@ class PlanTiming:
             if pair is not None:
                 self._crossings.setdefault(pair, []).append((b, True))
                 self._crossings.setdefault((pair[1], pair[0]), []).append((b, False))
-        self.tied_bytes = tied.step_bytes(estimator.job, plan.stages) * plan.dp
         far = self.tied_bytes > 0 and len(plan.shares) > 1
         self.tied: Pair | None = (plan.order[-1], plan.order[0]) if far else None
         self._tied_ns = dict.fromkeys((self.tied, self.tied[::-1]) if self.tied else (), 0)
@@ -62,7 +61,7 @@ class PlanTiming:
             self.routes[pair] = plan.route(*pair)
             self.update(pair, network.alone_bps(self.routes[pair]))
         if self.pipeline.schedule == "crosspipe":  # the order is made once, for the links of this moment
-            self.pipeline = replace(self.pipeline, order=orders.of(self.pipeline))
+            self.pipeline = replace(self.pipeline, order=operation_order.of(self.pipeline))
 
     @property
     def links(self) -> list[Pair]:
@@ -71,47 +70,47 @@ class PlanTiming:
 
     @property
     def stalled(self) -> bool:
-        """Whether a used link is dead, or so slow that it might as well be."""
+        """True while a used link is dead, or a message would take longer than `LONGEST_NS`."""
         return bool(self._dead)
 
     def crossings_over(self, links: set[Pair]) -> list[Pair]:
-        """The crossings whose route passes one of `links`."""
+        """Crossings whose route passes one of `links`."""
         return [pair for pair, route in self.routes.items() if not links.isdisjoint(route)]
 
     def update(self, crossing: Pair, rate_bps: float) -> None:
-        """Messages from domain to domain now travel at this rate, with the latency of the links now."""
+        """Set the rate of a crossing; its latency becomes that of the links now."""
         joints = self._crossings.get(crossing, ())
-        occupancy_ns = _occupancy_ns(self.message_bytes, rate_bps) if joints else 0
-        step_ns = _occupancy_ns(self.tied_bytes, rate_bps) if crossing in self._tied_ns else 0
-        if max(occupancy_ns, step_ns) >= LONGEST_NS:
+        one, latency_ns = self.pipeline, self._network.latency_ns(self.routes[crossing])
+        message = float(self.message_bytes if joints else 0)
+        exchanged = float(self.tied_bytes if crossing in self._tied_ns else 0)
+        found = terms_compiled(message, exchanged, float(rate_bps), float(latency_ns))
+        if max(found) >= LONGEST_NS:
             self._dead.add(crossing)
             return
         self._dead.discard(crossing)
-        one, latency_ns = self.pipeline, self._network.latency_ns(self.routes[crossing])
         for boundary, downstream in joints:
             occupancy, latency = (one.of, one.lf) if downstream else (one.ob, one.lb)
-            occupancy[boundary, 0], latency[boundary, 0] = occupancy_ns, latency_ns
+            occupancy[boundary, 0], latency[boundary, 0] = found.occupancy, found.latency
         if crossing in self._tied_ns:
-            self._tied_ns[crossing] = step_ns + latency_ns
-            exchange_ns = tied.STEPS * max(self._tied_ns.values())
-            one.tail[[0, -1]] = self.own_tail[[0, -1]] + exchange_ns
+            self._tied_ns[crossing] = int(found.tied)
+            one.tail[[0, -1]] = self.own_tail[[0, -1]] + ends_ns(*self._tied_ns.values())
 
-    def paced(self, factors: NDArray[np.float64] | None) -> Pipeline:
-        """An iteration in which domain k computes `factors[k]` times slower than usual; None: as usual."""
+    def scaled(self, factors: NDArray[np.float64] | None) -> Pipeline:
+        """Durations of an iteration in which domain k computes `factors[k]` times slower; None: as usual."""
         one = self.pipeline
         if factors is None:
             return one
         scale = np.tile(factors[self._domains], one.chunks)[:, None]
 
-        def scaled(row: Int) -> Int:
+        def rounded(row: Int) -> Int:
             return np.rint(row * scale).astype(np.int64)
 
-        weight = None if one.tw is None else scaled(one.tw)
-        return replace(one, tf=scaled(one.tf), tb=scaled(one.tb), tw=weight)
+        weight = None if one.tw is None else rounded(one.tw)
+        return replace(one, tf=rounded(one.tf), tb=rounded(one.tb), tw=weight)
 
     def busy_ns(self, factors: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Forward and backward time of one iteration in each domain (K,): mean over its stages."""
-        return self.mean(self.paced(factors).busy_ns[:, 0].astype(np.float64))
+        return self.mean(self.scaled(factors).busy_ns[:, 0].astype(np.float64))
 
     def mean(self, of_stages: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of a figure of each stage (S,) over the stages of each domain (K,); 0 without stages."""
@@ -121,41 +120,25 @@ class PlanTiming:
         return mean
 
     def ahead(self) -> dict[int, int | None]:
-        """Iteration times at the next instants that matter, as `iteration_ns` will give them if nobody else
-        comes: one evaluation for many changes."""
+        """Iteration times by ns at the next changes of links, all in one evaluation; None while stalled.
+
+        As `iteration_ns` will return them if no other flow uses the links.
+        """
         times, rates, delays = self._network.ahead(list(self.routes.values()))
         if not times or not self.routes:
             return {}
-        used = [(pair in self._crossings, pair in self._tied_ns) for pair in self.routes]
-        sizes = np.array([(self.message_bytes, self.tied_bytes)]) * np.array(used)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            both = np.where(sizes.T[:, :, None] > 0, sizes.T[:, :, None] * BITS_PER_BYTE / rates, 0.0)
-        occupancy, steps = np.rint(both * NS_PER_S)
-        dead = np.any(np.maximum(occupancy, steps) >= LONGEST_NS, axis=0)
-        occupancy[:, dead] = steps[:, dead] = 0
-        one = self.pipeline
-        rows = [np.repeat(row, len(times), axis=1) for row in (one.of, one.lf, one.ob, one.lb)]
-        for n, (src, dst) in enumerate(self.routes):
-            for boundary, down in self._crossings.get((src, dst), ()):
-                rows[0 if down else 2][boundary] = occupancy[n].astype(np.int64)
-                rows[1 if down else 3][boundary] = delays[n].astype(np.int64)
-        wide = [np.repeat(row, len(times), axis=1) for row in (one.tf, one.tb, self.own_tail)]
-        if self.tied is not None:
-            both_ways = [n for n, pair in enumerate(self.routes) if pair in self._tied_ns]
-            slower = (steps[both_ways] + delays[both_ways]).max(axis=0)
-            wide[2][[0, -1]] += tied.STEPS * slower.astype(np.int64)
-        weight = None if one.tw is None else np.repeat(one.tw, len(times), axis=1)
-        of, lf, ob, lb = rows
-        many = replace(one, tf=wide[0], tb=wide[1], tail=wide[2], of=of, lf=lf, ob=ob, lb=lb, tw=weight)
-        found = kernel.iteration_ns(many).tolist()
-        return {ns: None if dead[n] else found[n] for n, ns in enumerate(times)}
+        pairs = [pair for pair in self.boundaries if pair is not None]
+        ways = [way for i, j in pairs for way in ((i, j), (j, i))]
+        rows = [list(self.routes).index(way) for way in (*ways, *self._tied_ns)]
+        tied_bytes = 0 if self.tied is None else self.tied_bytes
+        across = costs_by_state(self.message_bytes, tied_bytes, rates[rows], delays[rows])
+        own = replace(self.pipeline, tail=self.own_tail)
+        many = with_links(own, self.boundaries, across.occupancy, across.latency, across.tied)
+        found = zip(times, across.alive.tolist(), kernel.iteration_ns(many).tolist(), strict=True)
+        return {at_ns: ns if alive else None for at_ns, alive, ns in found}
 
     def iteration_ns(self, factors: NDArray[np.float64] | None = None) -> int | None:
         """Iteration time now; None while stalled."""
         if self._dead:
             return None
-        return int(kernel.iteration_ns(self.paced(factors))[0])
-
-
-def _occupancy_ns(size_bytes: int, rate_bps: float) -> int:
-    return to_ns(transmission_s(size_bytes, rate_bps)) if rate_bps > 0 else LONGEST_NS
+        return int(kernel.iteration_ns(self.scaled(factors))[0])

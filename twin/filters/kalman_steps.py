@@ -1,4 +1,4 @@
-"""The inner loops of `twin.bank` and `twin.regimes`, compiled: a replay takes one a telemetry tick."""
+"""Compiled inner loops of `twin.filters.kalman_bank` and `twin.filters.multiple_model`."""
 
 from math import exp, expm1, log
 
@@ -12,7 +12,7 @@ def observe(now_ns, index, z, mu, theta, stationary, r, gate, mean, var, time_ns
 
     Returns: (n,) whether the filter was re-initialised.
     """
-    again = np.zeros(len(index), np.bool_)
+    reset = np.zeros(len(index), np.bool_)
     for k in range(len(index)):
         i = index[k]
         dt = (now_ns[k] - time_ns[i]) / 1e9
@@ -21,17 +21,18 @@ def observe(now_ns, index, z, mu, theta, stationary, r, gate, mean, var, time_ns
         x = mu[i] + a * (mean[i] - mu[i])
         e, s = z[k] - x, p + r[i]
         side = np.sign(e) if e * e > gate * gate * s else 0.0
-        again[k] = side != 0 and side == suspect[i]
-        mean[i] = z[k] if again[k] else x + p / s * e
-        var[i] = r[i] if again[k] else r[i] * p / s
+        reset[k] = side != 0 and side == suspect[i]
+        mean[i] = z[k] if reset[k] else x + p / s * e
+        var[i] = r[i] if reset[k] else r[i] * p / s
         time_ns[i], suspect[i], innovation[i], total[i] = now_ns[k], side, e, s
-    return again
+    return reset
 
 
 @njit(cache=True)
-def believe(index, innovation, total, seen, memory, gate, score):  # type: ignore[no-untyped-def]
-    """Judge both regimes of the links `index` (n,) by their newest innovations, in place; `innovation` and
-    `total` (2 L,), `seen` (L,), `score` (2, L).
+def update_model_weights(index, innovation, total, seen, memory, gate, score):  # type: ignore[no-untyped-def]
+    """Adds the newest innovations of both models of the links `index` (n,) to their scores, in place.
+
+    `innovation` and `total` (2 L,), `seen` (L,), `score` (2, L).
 
     Returns: (n,) the square of the mixture's innovation over its variance, at most `gate` squared.
     """
@@ -40,55 +41,53 @@ def believe(index, innovation, total, seen, memory, gate, score):  # type: ignor
     for k in range(len(index)):
         i = index[k]
         j = i + links
-        share = _share(score[0, i] - score[1, i])
-        mean, var = _mixed(share, innovation[i], innovation[j], total[i], total[j])
+        weight = _weight(score[0, i] - score[1, i])
+        mean, var = _mixed(weight, innovation[i], innovation[j], total[i], total[j])
         nis[k] = min(mean * mean / var, gate * gate)
-        for regime, at in enumerate((i, j)):
-            loss = min(innovation[at] * innovation[at] / total[at], gate * gate) + log(total[at])
-            score[regime, i] = memory * score[regime, i] + loss if seen[i] else 0.0
+        for model, row in enumerate((i, j)):
+            loss = min(innovation[row] * innovation[row] / total[row], gate * gate) + log(total[row])
+            score[model, i] = memory * score[model, i] + loss if seen[i] else 0.0
         seen[i] = True
     return nis
 
 
 @njit(cache=True)
-def outlook(dt_s, mu, theta, stationary, r, mean, var):  # type: ignore[no-untyped-def]
-    """Means and variances (H, 2, L) of an observation `dt_s` (H, L) after the last one by regime; others
-    (2 L,)."""
+def forecast_models(dt_s, mu, theta, stationary, r, mean, var):  # type: ignore[no-untyped-def]
+    """Means and variances (H, 2, L) of an observation `dt_s` (H, L) after the last one; others (2 L,)."""
     horizons, links = dt_s.shape
     middle, spread = np.empty((horizons, 2, links)), np.empty((horizons, 2, links))
     for h in range(horizons):
         for i in range(2 * links):
-            regime, link = i // links, i % links
+            model, link = i // links, i % links
             a = exp(-theta[i] * dt_s[h, link])
             fresh = expm1(-2 * theta[i] * dt_s[h, link]) * stationary[i]
-            middle[h, regime, link] = mu[i] + a * (mean[i] - mu[i])
-            spread[h, regime, link] = a * a * var[i] - fresh + r[i]
+            middle[h, model, link] = mu[i] + a * (mean[i] - mu[i])
+            spread[h, model, link] = a * a * var[i] - fresh + r[i]
     return middle, spread
 
 
 @njit(cache=True)
-def mixed(odds, means, variances):  # type: ignore[no-untyped-def]
-    """Mean and variance (H, L) of both regimes together; `odds` (H, L) against the first, others
-    (H, 2, L)."""
+def mixture_moments(odds, means, variances):  # type: ignore[no-untyped-def]
+    """Mean and variance (H, L) of the mixture; `odds` (H, L) against the first model, others (H, 2, L)."""
     horizons, links = odds.shape
     middle, spread = np.empty((horizons, links)), np.empty((horizons, links))
     for h in range(horizons):
         for i in range(links):
             middle[h, i], spread[h, i] = _mixed(
-                _share(odds[h, i]), means[h, 0, i], means[h, 1, i], variances[h, 0, i], variances[h, 1, i]
+                _weight(odds[h, i]), means[h, 0, i], means[h, 1, i], variances[h, 0, i], variances[h, 1, i]
             )
     return middle, spread
 
 
 @njit(inline="always")
-def _share(odds):  # type: ignore[no-untyped-def]
-    """Belief that a link reverts, from the evidence against it."""
+def _weight(odds):  # type: ignore[no-untyped-def]
+    """Weight of the reverting model, from the evidence against it."""
     return 1 / (1 + exp(0.5 * odds))
 
 
 @njit(inline="always")
-def _mixed(share, mean, other, var, others):  # type: ignore[no-untyped-def]
-    """Mean and variance of a mixture: `share` of the first."""
-    rest = 1 - share
+def _mixed(weight, mean, other, var, other_var):  # type: ignore[no-untyped-def]
+    """Mean and variance of a mixture of two, `weight` being that of the first."""
+    rest = 1 - weight
     apart = mean - other
-    return share * mean + rest * other, share * var + rest * others + share * rest * apart * apart
+    return weight * mean + rest * other, weight * var + rest * other_var + weight * rest * apart * apart

@@ -1,9 +1,10 @@
-"""Two regimes of a link, each a Kalman filter, believed by how well it forecast the recent samples.
+"""Two models of a link, each a Kalman filter, weighted by how well it forecast the recent samples.
 
-*Reverting*: the link returns to a mean (`twin.ou.fit`). *Level*: its level moves and stays where it is
-(`twin.ou.fit_level`, an OU process without reversion). A static multiple-model filter (Magill 1965) whose
-weights forget: the weight of a regime is proportional to exp(-D/2), D the sum of e^2/S + log S over the
-samples seen, the last ones counting most (`MEMORY` a sample), an outlier no more than the filter's gate.
+*Reverting*: the link returns to a mean (`twin.filters.ou_process.fit`). *Level*: its level moves and stays
+where it is (`twin.filters.ou_process.fit_level`, an OU process without reversion). A static multiple-model
+filter (Magill 1965) whose weights forget: the weight of a model is proportional to exp(-D/2), D the sum of
+e^2/S + log S over the samples seen, the last ones counting most (`MEMORY` a sample), an outlier no more than
+the filter's gate.
 """
 
 import numpy as np
@@ -13,71 +14,66 @@ from twin.filters.kalman_bank import FilterBank, Index
 from twin.filters.ou_process import Array, OuParameters, joined
 
 MEMORY = 0.9
-"""What the evidence for a regime keeps of its weight from one sample to the next."""
+"""Factor of the evidence for a model from one sample to the next."""
 
 
-class Regimes:
-    """L links under both regimes, advanced as one bank of 2 L filters: first all reverting ones."""
+class MultipleModelFilter:
+    """L links under both models, advanced as one bank of 2 L filters, the reverting ones first."""
 
-    def __init__(self, reverting: OuParameters, level: OuParameters):
-        self.links = len(reverting.mu)
-        self._bank = FilterBank(joined((reverting, level)))
+    def __init__(self, reverting: OuParameters, level: OuParameters, bank: type[FilterBank] = FilterBank):
+        self._links = len(reverting.mu)
+        self._bank = bank(joined((reverting, level)))
         # Before its first sample all that is known of a link is the mean that it reverts to.
-        self._score = np.stack([np.zeros(self.links), np.full(self.links, np.inf)])
-        self._seen = np.zeros(self.links, np.bool_)
+        self._score = np.stack([np.zeros(self._links), np.full(self._links, np.inf)])
+        self._seen = np.zeros(self._links, np.bool_)
 
     @property
     def time_ns(self) -> Index:
-        """(L,) when each link was seen last; 0 before."""
-        return self._bank.time_ns[: self.links]
+        """(L,) time of the last sample of each link; 0 before any."""
+        return self._bank.time_ns[: self._links]
 
     def observe(self, now_ns: int | Index, index: Index, z_log: Array) -> tuple[Index, Array]:
-        """Take observations as `FilterBank.observe` does.
+        """Takes observations as `FilterBank.observe` does.
 
         Returns: the links whose reverting filter was re-initialised, and (n,) the square of each
         observation's distance from the forecast over the variance that the forecast stated (NIS; an outlier
         counts as the gate of the filters).
         """
-        from twin.filters import kalman_steps as steps  # brings numba, needed from the first observation on
+        from twin.filters import kalman_steps  # brings numba, needed from the first observation on
 
         bank = self._bank
-        rows = np.concatenate([index, index + self.links])
+        rows = np.concatenate([index, index + self._links])
         changed = bank.observe(_twice(now_ns), rows, np.concatenate([z_log, z_log]))
-        nis: Array = steps.believe(
+        nis: Array = kalman_steps.update_model_weights(
             index, bank.innovation, bank.total, self._seen, MEMORY, bank.gate, self._score
         )
-        return changed[changed < self.links], nis
+        return changed[changed < self._links], nis
 
     @property
     def odds(self) -> Array:
-        """(L,) evidence of recent samples against the reverting regime, twice the log-likelihood ratio."""
+        """(L,) evidence of recent samples against the reverting model, twice the log-likelihood ratio."""
         odds: Array = self._score[0] - self._score[1]
         return odds
 
     def forecast(
         self, now_ns: int | Index, horizons_s: Array, odds: Array | None = None
     ) -> tuple[Array, Array]:
-        """Mean and variance of an observation at `now_ns` (or (L,)) + each horizon (H,) or (H, L); both
-        (H, L). The regimes' disagreement is part of the variance. `odds` (H, L) replace those of the recent
-        samples."""
-        from twin.filters import kalman_steps as steps  # brings numba
+        """Mean and variance (H, L) of an observation at `now_ns`, () or (L,), + each horizon, (H,) or (H, L).
 
-        means, variances = self.apart(now_ns, horizons_s)
+        The difference of the models is part of the variance. `odds` (H, L) replace those of the recent
+        samples.
+        """
+        from twin.filters import kalman_steps  # brings numba
+
+        means, variances = self.forecast_models(now_ns, horizons_s)
         against = np.broadcast_to(self.odds if odds is None else odds, means[:, 0].shape)
-        mean, var = steps.mixed(against, means, variances)
+        mean, var = kalman_steps.mixture_moments(against, means, variances)
         return mean, var
 
-    def apart(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
-        """Means and variances of the same observations by regime, reverting first; both (H, 2, L)."""
-        from twin.filters import kalman_steps as steps  # brings numba
-
-        bank, own = self._bank, self._bank.parameters
+    def forecast_models(self, now_ns: int | Index, horizons_s: Array) -> tuple[Array, Array]:
+        """Means and variances of the same observations by model, reverting first; both (H, 2, L)."""
         ahead_s = horizons_s if horizons_s.ndim == 2 else horizons_s[:, None]
-        dt_s = (now_ns - self.time_ns) / NS_PER_S + ahead_s
-        means, variances = steps.outlook(
-            dt_s, own.mu, own.theta_per_s, bank.stationary_var, own.r, bank.mean, bank.var
-        )
-        return means, variances
+        return self._bank.forecast_models((now_ns - self.time_ns) / NS_PER_S + ahead_s)
 
     def rebase(self, now_ns: int) -> None:
         """Shift the clock so that `now_ns` becomes 0."""

@@ -1,4 +1,4 @@
-"""The Ornstein-Uhlenbeck process behind every filter, and its parameters by maximum likelihood.
+"""Ornstein-Uhlenbeck process of the Kalman filters, its parameters fitted by maximum likelihood.
 
     dx = -theta (x - mu) dt + sigma dW,   z = x + v,   v ~ N(0, r)
 
@@ -6,8 +6,8 @@
 Kalman filter with a_k = exp(-theta (t_k - t_{k-1})) (exact discretisation). With the stationary variance
 written as s2 (1 - rho) and r = s2 rho, both mu (generalised least squares) and s2 (mean normalised squared
 innovation) have closed forms given (tau = 1/theta, rho), so only these two are searched, on a grid that is
-refined around its best point. No iterative optimiser takes part: the same samples give the same parameters
-with every library version.
+refined around its best point. Without an iterative optimiser the same samples give the same parameters with
+every library version.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ Array = NDArray[np.float64]
 MIN_SAMPLES = 12
 """Links with fewer samples take their dynamics from the other links."""
 DEFAULT_TAU_S, DEFAULT_SD, DEFAULT_RHO = 600.0, 0.2, 0.1
-"""Dynamics where no link has enough samples: 20 % variation that lasts ten minutes."""
+"""Dynamics where no link has enough samples: 20 % variation over ten minutes."""
 MIN_SD = 1e-3
-"""A series that never changed is still believed to 0.1 % only; keeps every variance positive."""
+"""Least deviation, 0.1 %: keeps the variances of a series that never changed positive."""
 FOREVER_S = 1e13
-"""Correlation time of a process that does not revert: beyond any trace."""
+"""Correlation time of a process that does not revert: longer than any trace."""
 
 _GRID = 13
 _REFINEMENTS = 4
 _RATIOS = np.exp(np.linspace(np.log(1e-4), np.log(1e4), 41))
-"""Variance that a level gathers in a median step, over that of an observation."""
-_TOGETHER = 64
-"""Links fitted at once: as many as the processor's cache holds."""
+"""Searched ratios of the variance of a level's change in a median step to that of an observation."""
+_BATCH = 64
+"""Links fitted at once: as many as fit into the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,51 +46,53 @@ class OuParameters:
 
     @property
     def stationary_var(self) -> Array:
-        """Variance of x without any observation."""
+        """(L,) variance of x without any observation."""
         variance: Array = self.sigma**2 / (2 * self.theta_per_s)
         return variance
 
     @property
-    def adrift(self) -> "OuParameters":
-        """The same movement from one moment to the next, but no return to `mu`."""
+    def without_reversion(self) -> "OuParameters":
+        """Same diffusion, but no return to `mu`."""
         return OuParameters(self.mu, np.full_like(self.mu, 1 / FOREVER_S), self.sigma, self.r)
+
+    def observed_with(self, noise: float) -> "OuParameters":
+        """Same process, with noise of deviation `noise` on top of its observations."""
+        return OuParameters(self.mu, self.theta_per_s, self.sigma, self.r + noise * noise)
 
     @classmethod
     def of(cls, mu: Array, *, tau_s: float, sd: float, r: float) -> "OuParameters":
-        """The same dynamics for every link: correlation time, stationary deviation, observation variance."""
+        """Parameters with the same correlation time, stationary deviation and observation variance for all
+        links."""
         one = np.ones_like(mu)
         return cls(mu, one / tau_s, one * sd * np.sqrt(2 / tau_s), one * r)
 
 
-def fit(times_s: Sequence[Array], values: Sequence[Array], pool: float = 0.0) -> OuParameters:
+def fit(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
     """Maximum-likelihood parameters of each link from its samples.
 
     `times_s[l]` ascends strictly, `values[l]` are logs; both (n_l,), n_l >= 1. A link with fewer than
     `MIN_SAMPLES` samples keeps its own mean and takes the median dynamics of the others; without any other
-    link the defaults of this module hold. `pool` draws the dynamics towards the median of the links with
-    enough samples, as that many samples of evidence for it would: by pool / (pool + n_l).
+    link the defaults of this module hold.
     """
     rows = np.array([[z.mean(), DEFAULT_TAU_S, DEFAULT_SD**2, DEFAULT_RHO] for z in values])
     enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
     for links in _same_times(times_s, enough):
         moving = [link for link in links if np.ptp(values[link]) > 0]
-        for at in range(0, len(moving), _TOGETHER):
-            group = moving[at : at + _TOGETHER]
-            rows[group] = _fit_together(times_s[group[0]], np.array([values[link] for link in group]))
+        for start in range(0, len(moving), _BATCH):
+            group = moving[start : start + _BATCH]
+            rows[group] = _fit_batch(times_s[group[0]], np.array([values[link] for link in group]))
         still = [link for link in links if np.ptp(values[link]) == 0]
-        if still:  # all alike but for their mean
-            rows[still, 1:] = _fit_together(times_s[still[0]], values[still[0]][None])[0, 1:]
+        if still:  # equal but for their mean
+            rows[still, 1:] = _fit_batch(times_s[still[0]], values[still[0]][None])[0, 1:]
     few = [link for link in range(len(values)) if link not in enough]
     if enough and few:
         rows[few, 1:] = np.median(rows[enough, 1:], axis=0)
-    if pool > 0 and len(enough) > 1:
-        rows[enough, 1:] = _drawn(rows[enough, 1:], np.array([len(values[link]) for link in enough]), pool)
     mu, tau, s2, rho = rows.T
     return OuParameters(mu, 1 / tau, np.sqrt(2 * s2 * (1 - rho) / tau), s2 * rho)
 
 
 def fit_level(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters:
-    """The same for links whose level moves without returning: dx = sigma dW, tau = `FOREVER_S`.
+    """Maximum-likelihood parameters of links whose level does not revert: dx = sigma dW, tau = `FOREVER_S`.
 
     Given lambda = sigma^2 step / r, r has a closed form, so only lambda is searched, on a grid. `mu` is the
     first value and has no weight. Links with too few samples are treated as by `fit`.
@@ -98,7 +100,7 @@ def fit_level(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters
     rows = np.array([[DEFAULT_SD**2 / DEFAULT_TAU_S, DEFAULT_SD**2 * DEFAULT_RHO] for _ in values])
     enough = [link for link, z in enumerate(values) if len(z) >= MIN_SAMPLES]
     for links in _same_times(times_s, enough):
-        rows[links] = _levels_together(times_s[links[0]], np.array([values[link] for link in links]))
+        rows[links] = _fit_level_batch(times_s[links[0]], np.array([values[link] for link in links]))
     few = [link for link in range(len(values)) if link not in enough]
     if enough and few:
         rows[few] = np.median(rows[enough], axis=0)
@@ -108,19 +110,9 @@ def fit_level(times_s: Sequence[Array], values: Sequence[Array]) -> OuParameters
 
 
 def joined(parts: Sequence[OuParameters]) -> OuParameters:
-    """The links of all parts, one part after the other."""
+    """Parameters of the links of all parts, one part after the other."""
     fields = ((part.mu, part.theta_per_s, part.sigma, part.r) for part in parts)
     return OuParameters(*(np.concatenate(column) for column in zip(*fields, strict=True)))
-
-
-def _drawn(dynamics: Array, counts: Array, pool: float) -> Array:
-    """Rows (tau_s, s2, rho) drawn towards their median: geometrically, rho on the logit axis of its grid."""
-    tau, s2, rho = dynamics.T
-    free = np.stack([np.log(tau), np.log(s2), np.log(rho / (1 - rho))], axis=1)
-    share = (pool / (pool + counts))[:, None]
-    log_tau, log_s2, logit = ((1 - share) * free + share * np.median(free, axis=0)).T
-    drawn: Array = np.stack([np.exp(log_tau), np.exp(log_s2), 1 / (1 + np.exp(-logit))], axis=1)
-    return drawn
 
 
 def _same_times(times_s: Sequence[Array], links: Sequence[int]) -> list[list[int]]:
@@ -131,7 +123,7 @@ def _same_times(times_s: Sequence[Array], links: Sequence[int]) -> list[list[int
     return list(groups.values())
 
 
-def _fit_together(times_s: Array, z: Array) -> Array:
+def _fit_batch(times_s: Array, z: Array) -> Array:
     """Rows (mu, tau_s, s2, rho) of B series `z` (B, n) sampled at the same times."""
     steps = np.diff(times_s)
     low, high = np.log(steps.min() / 3), np.log(2 * (times_s[-1] - times_s[0]))
@@ -182,7 +174,7 @@ def _profile(tau_s: Array, rho: Array, steps_s: Array, z: Array) -> tuple[Array,
     return mu + centre, s2, -0.5 * (n * np.log(s2) + log_f)
 
 
-def _levels_together(times_s: Array, z: Array) -> Array:
+def _fit_level_batch(times_s: Array, z: Array) -> Array:
     """Rows (sigma^2 per s, r) of B levels `z` (B, n) sampled at the same times."""
     steps = np.diff(times_s)
     step = float(np.median(steps))

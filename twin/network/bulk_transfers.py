@@ -1,4 +1,4 @@
-"""Moving layers over links that change and are shared: the step function of each rate is integrated."""
+"""Bulk transfers over links that change and are shared: the step function of each rate is integrated."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -6,18 +6,17 @@ from typing import Any
 from simpy import Event
 
 from ingest.core.units import to_ns, transmission_s
-from twin.core.domain import Matrix
-from twin.network.max_min_fair import GREEDY
-from twin.network.link_state import Pair
+from twin.core.domain import Matrix, Pair
 from twin.network.flows import Flow, Network, Route
+from twin.network.max_min_fair import GREEDY
 from twin.network.variable_rate_work import Work
 
 
 class Transfers:
-    """One bulk transfer per pair of domains, all at once; each sends its own bytes in order.
+    """One bulk transfer per pair of domains, all at once.
 
-    A transfer takes the integral of 8 * bytes / rate over time (waiting while its rate is 0), then the
-    one-way latency of its route at that moment. `routes`: relays; a pair that is not listed goes directly.
+    A transfer ends when the integral of its rate over time is its size, plus the one-way latency of its
+    route at that moment. `routes`: relays; a pair that is not listed goes directly.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Transfers:
         self._network.links.unwatch(self._links)
 
     def drop(self) -> None:
-        """Send nothing more; what was sent is known by `sent_bytes`."""
+        """Stop for good; `sent_bytes` stays what was sent."""
         if not self._dropped.triggered:
             self._dropped.succeed()
             self._network.close(list(self._open))
@@ -66,11 +65,11 @@ class Transfers:
         return sent
 
     def demand_bps(self, flow: Flow) -> float:
-        """A bulk transfer takes whatever it gets."""
+        """`GREEDY`."""
         return GREEDY
 
     def rates_changed(self, flows: Sequence[Flow]) -> None:
-        """Wake the senders: they go on at another rate."""
+        """Wake the senders of `flows`, which go on at their new rates."""
         for flow in flows:
             change = self._changes.pop(flow, None)
             if change is not None:
@@ -79,7 +78,7 @@ class Transfers:
     def _send(self, pair: Pair) -> Generator[Event, Any, None]:
         flow, size, work = self._flows[pair], self.sizes_bytes[pair], self._work[pair]
         while flow in self._open:
-            work.repace(self.env.now, _transmission_ns(size, flow))
+            work.set_full_time(self.env.now, _transmission_ns(size, flow))
             if not work.left_ns:
                 break
             change = self._changes.setdefault(flow, self.env.event())
@@ -94,7 +93,7 @@ class Transfers:
 def over_links(
     sizes_bytes: Mapping[Pair, int], routes: Mapping[Pair, Route] | None = None
 ) -> dict[Pair, int]:
-    """Bytes on each directed link when `sizes_bytes` travel between domains: a relay carries them twice."""
+    """Bytes on each directed link when `sizes_bytes` are sent between domains, relayed bytes on each link."""
     carried: dict[Pair, int] = {}
     for pair, size in sizes_bytes.items():
         for link in (routes or {}).get(pair, (pair,)):
@@ -103,8 +102,7 @@ def over_links(
 
 
 def directed(sizes_bytes: Matrix) -> dict[Pair, int]:
-    """The pairs of domains with something to send, in order, in whole bytes; not the diagonal (inside a
-    domain)."""
+    """Whole bytes by pair of different domains, from a matrix (K, K); pairs without bytes are left out."""
     size = len(sizes_bytes)
     return {
         (i, j): round(float(sizes_bytes[i, j]))

@@ -1,8 +1,8 @@
-"""Who gets how much of the wide-area links: transfers and jobs that meet share them max-min fairly.
+"""Rates of flows over the wide-area links: flows with a resource in common share it max-min fairly.
 
 A resource is a directed link, or what a domain may send (`egress_bps`) or receive (`ingress_bps`) over all
 its links. A flow occupies every resource of its route at once: a relay passes bytes on as they come. A flow
-that meets nobody gets the narrowest of its resources, whatever others do elsewhere.
+that shares no resource gets the narrowest of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 
 from ingest.core.units import NS_PER_S
-from twin.core.domain import Cluster
+from twin.core.domain import Cluster, Pair
+from twin.network.link_state import Links
 from twin.network.max_min_fair import GREEDY, max_min
-from twin.network.link_state import Links, Pair
 from twin.traces.wan_trace import Values
 
 Route = tuple[Pair, ...]
@@ -22,23 +22,22 @@ Route = tuple[Pair, ...]
 
 
 class Owner(Protocol):
-    """Who sends over a flow."""
+    """The sender of flows."""
 
     def demand_bps(self, flow: "Flow") -> float:
-        """The most that it sends on average; `GREEDY`: whatever it gets."""
+        """Mean rate above which the flow does not send; `GREEDY`: no limit."""
         ...
 
     def rates_changed(self, flows: Sequence["Flow"]) -> None:
-        """The rate or the latency of these flows has changed at this instant."""
+        """Called when the rate or the latency of these flows has changed."""
         ...
 
 
 class Flow:
-    """Bytes that travel over `route` while it is open.
+    """Bytes sent over `route` while it is open, at `rate_bps`.
 
-    `rate_bps` is what it gets while it sends: for a greedy flow its max-min fair rate. Of a flow with a
-    demand others see its demand at most, and it sends its messages at the rate that it would have as a greedy
-    flow beside them.
+    A greedy flow has its max-min fair rate. A flow with a demand takes its demand at most from the others,
+    but sends each message at the rate that it would have as a greedy flow beside them.
     """
 
     __slots__ = ("owner", "rate_bps", "resources", "route")
@@ -62,11 +61,11 @@ class Network:
         self._caps |= {size * (size + 1) + k: domain.ingress_bps for k, domain in domains}
         self._users: dict[int, list[Flow]] = {}
         self._numbers: dict[Route, tuple[int, ...]] = {}
-        self._crowd = 0  # how often a flow joined others
+        self._contention = 0  # how often a flow joined others
         links.watchers.append(self._links_changed)
 
     def resources(self, route: Route) -> tuple[int, ...]:
-        """Numbers of the links of `route` and of the domain limits that it passes."""
+        """Numbers of the links of `route` and of the finite domain limits on it."""
         if route not in self._numbers:
             self._numbers[route] = self._number(route)
         return self._numbers[route]
@@ -79,21 +78,21 @@ class Network:
         return tuple(dict.fromkeys(found))
 
     def open(self, flows: Sequence[Flow]) -> None:
-        """These flows send from now on; their rates are set, those of others follow."""
+        """Add flows: sets their rates and those of the flows that they share resources with."""
         for flow in flows:
             for resource in flow.resources:
                 users = self._users.setdefault(resource, [])
                 users.append(flow)
-                self._crowd += len(users) > 1
-        self._share(flows, told=flows)
+                self._contention += len(users) > 1
+        self._share(flows, silent=flows)
 
     def close(self, flows: Sequence[Flow]) -> None:
-        """These flows send no longer."""
+        """Remove flows."""
         met: dict[Flow, None] = {}
         for flow in flows:
             for resource in flow.resources:
                 users = self._users[resource]
-                self._crowd -= len(users) > 1
+                self._contention -= len(users) > 1
                 users.remove(flow)
                 met |= dict.fromkeys(users)
         remaining = [flow for flow in met if flow not in flows]
@@ -101,20 +100,20 @@ class Network:
             self._share(remaining)
 
     def alone_bps(self, route: Route) -> float:
-        """What a flow over `route` gets when it meets nobody."""
+        """Rate of a flow over `route` that shares no resource."""
         return min(self._capacity(resource) for resource in self.resources(route))
 
     def latency_ns(self, route: Route) -> int:
-        """One-way latency of `route`: the sum over its links."""
+        """One-way latency of `route`, the sum over its links."""
         return sum(self.links.latency_ns(pair) for pair in route)
 
     @property
-    def crowded(self) -> bool:
-        """Whether any two flows meet anywhere."""
-        return self._crowd > 0
+    def contended(self) -> bool:
+        """True while any two flows share a resource."""
+        return self._contention > 0
 
     def ahead(self, routes: Sequence[Route]) -> tuple[list[int], Values, Values]:
-        """What flows over `routes` will get at the next instants that matter, when nobody meets anybody.
+        """Rates and latencies of `routes` at the next changes of links, if no flows share a resource.
 
         Returns: the instants (n,), rate in bit/s and latency in ns (len(routes), n).
         """
@@ -141,7 +140,7 @@ class Network:
         touched: dict[Flow, None] = {}
         for i, j in changed:
             touched |= dict.fromkeys(self._users.get(i * self._size + j, ()))
-        if touched and not self.crowded:
+        if touched and not self.contended:
             for flow in touched:
                 flow.rate_bps = min(map(self._capacity, flow.resources))
             self._notify(touched)
@@ -149,36 +148,36 @@ class Network:
             self._share(list(touched), always=touched)
 
     def _share(
-        self, flows: Sequence[Flow], *, told: Iterable[Flow] = (), always: Iterable[Flow] = ()
+        self, flows: Sequence[Flow], *, silent: Iterable[Flow] = (), always: Iterable[Flow] = ()
     ) -> None:
-        """New rates for `flows` and everyone that they meet.
+        """Set the rates of `flows` and of all flows connected with them.
 
-        Owners hear of the flows whose rate is another one, except those `told`, and of those in `always`.
+        Owners are called for flows whose rate changes, except those in `silent`, and for those in `always`.
         """
         changed = dict.fromkeys(always)
         done: set[Flow] = set()
         for flow in flows:
             if flow not in done:
-                together = self._met_by(flow)
+                together = self._connected(flow)
                 done.update(together)
                 for member, rate in zip(together, self._rates(together), strict=True):
                     if rate != member.rate_bps:
                         member.rate_bps = rate
                         changed[member] = None
-        for flow in told:
+        for flow in silent:
             changed.pop(flow, None)
         self._notify(changed)
 
     def _notify(self, changed: Iterable[Flow]) -> None:
-        """Tell each owner once of all its flows in `changed`."""
+        """Call each owner once with all its flows in `changed`."""
         owners: dict[int, list[Flow]] = {}
         for flow in changed:
             owners.setdefault(id(flow.owner), []).append(flow)
-        for of_one in owners.values():
-            of_one[0].owner.rates_changed(of_one)
+        for flows_of_owner in owners.values():
+            flows_of_owner[0].owner.rates_changed(flows_of_owner)
 
-    def _met_by(self, flow: Flow) -> list[Flow]:
-        """`flow` and all that share a resource with it, directly or through others."""
+    def _connected(self, flow: Flow) -> list[Flow]:
+        """`flow` and all flows that share a resource with it, directly or through others."""
         if all(len(self._users[resource]) == 1 for resource in flow.resources):
             return [flow]
         found, waiting = {flow: None}, [flow]

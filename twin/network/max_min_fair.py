@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 GREEDY = float("inf")
-"""Demand of a transfer that takes whatever it gets."""
+"""Demand of a flow without a limit of its own."""
 
 
 def max_min(
     demands_bps: Sequence[float], routes: Sequence[Sequence[int]], capacity_bps: Mapping[int, float]
 ) -> list[float]:
-    """The rate of every flow; `routes[f]` lists the resources that flow f occupies, at least one.
+    """Max-min fair rate of every flow; `routes[f]` lists the resources that flow f occupies, at least one.
 
-    All rates rise together; a flow stops at its demand, or when a resource that it uses is full. So no
-    resource carries more than its capacity, and no flow could have more without another one, that has no
-    more than it, having less.
+    All rates rise together; a flow stops at its demand, or when a resource that it uses is full. No resource
+    carries more than its capacity, and no rate can grow unless one that is no larger shrinks.
     """
     rates = [0.0] * len(routes)
     left = {resource: capacity_bps[resource] for route in routes for resource in route}

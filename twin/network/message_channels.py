@@ -1,8 +1,7 @@
 """Directions of boundaries between pipeline stages: one message at a time, the others queue.
 
-A wide-area message that is on its way when its rate changes, because a link changes or somebody else comes
-or goes, continues at the new rate; it waits while a link is dead. Callbacks instead of processes: a day of
-iterations is millions of messages.
+A wide-area message goes on at the new rate when its rate changes, and waits while a link is dead. Callbacks
+instead of SimPy processes: a day of iterations is millions of messages.
 """
 
 from collections import deque
@@ -11,13 +10,13 @@ from collections.abc import Callable, Sequence
 from simpy import Environment, Event
 
 from ingest.core.units import to_ns, transmission_s
-from twin.network.max_min_fair import GREEDY
 from twin.network.flows import Flow, Network, Route
+from twin.network.max_min_fair import GREEDY
 from twin.network.variable_rate_work import Work
 
 
-class Fabric:
-    """One direction of a boundary inside a domain: always the same occupancy and latency."""
+class SiteChannel:
+    """One direction of a boundary inside a domain: constant occupancy and latency."""
 
     def __init__(self, env: Environment, occupancy_ns: int, latency_ns: int) -> None:
         self.env = env
@@ -25,19 +24,18 @@ class Fabric:
         self._latency_ns = latency_ns
         self._queue = 0
         self._receivers: deque[Callable[[], None]] = deque()
-        self._turn = 0
+        self._wake_number = 0
         self._work = Work(0, 0)
 
     def send(self, arrived: Callable[[], None]) -> None:
-        """One more message to carry; messages occupy the direction one after the other. `arrived` is called
-        when it is there."""
+        """Queue a message; `arrived` is called when it has arrived."""
         self._receivers.append(arrived)
         self._queue += 1
         if self._queue == 1:
             self._begin()
 
     def occupancy_ns(self) -> int | None:
-        """Nanoseconds that a message occupies this direction now; None when nothing passes."""
+        """Nanoseconds that a message occupies this direction now; None on a dead link."""
         return self._occupancy_ns
 
     def latency_ns(self) -> int:
@@ -49,13 +47,13 @@ class Fabric:
         self._await_end()
 
     def _await_end(self) -> None:
-        """Expect the end of the message on the wire; an older expectation is void."""
-        self._turn += 1
+        """Wake at the end of the message on the wire; an earlier wake-up is void."""
+        self._wake_number += 1
         if not self._work.stalled:
-            self.env.timeout(self._work.left_ns, self._turn).callbacks.append(self._sent)
+            self.env.timeout(self._work.left_ns, self._wake_number).callbacks.append(self._sent)
 
     def _sent(self, end: Event) -> None:
-        if end.value != self._turn:
+        if end.value != self._wake_number:
             return
         self._release()
         self.env.timeout(self.latency_ns()).callbacks.append(self._arrive)
@@ -64,13 +62,13 @@ class Fabric:
             self._begin()
 
     def _release(self) -> None:
-        """The message on the wire has left it."""
+        """Called when the message on the wire has left it."""
 
     def _arrive(self, _: Event) -> None:
         self._receivers.popleft()()
 
 
-class Wire(Fabric):
+class WanChannel(SiteChannel):
     """One direction of a wide-area boundary: a flow while a message is on the wire."""
 
     def __init__(self, network: Network, route: Route, size_bytes: int) -> None:
@@ -81,7 +79,7 @@ class Wire(Fabric):
         self._live = True
 
     def occupancy_ns(self) -> int | None:
-        """Nanoseconds that a message occupies the route at its present rate; None while nothing passes."""
+        """Nanoseconds that a message occupies the route at its present rate; None on a dead link."""
         rate = self._flows[0].rate_bps
         return to_ns(transmission_s(self._size_bytes, rate)) if rate > 0 else None
 
@@ -90,24 +88,24 @@ class Wire(Fabric):
         return self._network.latency_ns(self._flows[0].route)
 
     def demand_bps(self, flow: Flow) -> float:
-        """A message takes whatever it gets."""
+        """`GREEDY`."""
         return GREEDY
 
     def rates_changed(self, flows: Sequence[Flow]) -> None:
-        """The message on the wire goes on at the new rate."""
-        self._work.repace(self.env.now, self.occupancy_ns())
+        """Go on with the message on the wire at the new rate."""
+        self._work.set_full_time(self.env.now, self.occupancy_ns())
         self._await_end()
 
     def drop(self) -> None:
-        """Nothing is sent any more, the message on the wire included."""
+        """Stop for good, the message on the wire included."""
         self._live = False
         if self._queue:
-            self._turn += 1
+            self._wake_number += 1
             self._queue = 0
             self._release()
 
     def send(self, arrived: Callable[[], None]) -> None:
-        """One more message to carry, unless the wire has been dropped."""
+        """Queue a message, unless the channel has been dropped."""
         if self._live:
             super().send(arrived)
 

@@ -1,12 +1,11 @@
-"""Work that takes a known time at a constant pace, when the pace changes on the way."""
+"""Work of known duration at a constant rate whose rate changes before it is done."""
 
 
 class Work:
-    """A piece of work with integer-exact progress.
+    """A piece of work with integer-exact progress; times are integer nanoseconds.
 
-    At one pace it takes `full_ns`. When the pace changes, the fraction still to do is kept, so that
-    left' = round(left * full' / full), in integers of any size. `None` as pace means that nothing moves.
-    Times are integer nanoseconds.
+    At the present rate all of it takes `full_ns`, None: no progress. When the rate changes the fraction
+    still to do is kept: left' = round(left * full' / full), in integers of any size.
     """
 
     __slots__ = ("full_ns", "left_ns", "since_ns", "stalled")
@@ -14,13 +13,8 @@ class Work:
     def __init__(self, now_ns: int, full_ns: int | None) -> None:
         self.since_ns = now_ns
         self.stalled = full_ns is None
-        # Work that starts at pace None is all left; 1 of 1 says so without loss.
+        # Work that starts without progress has all of it left, whatever its unit: 1 of 1.
         self.full_ns = self.left_ns = 1 if full_ns is None else full_ns
-
-    @property
-    def end_ns(self) -> int | None:
-        """When it is done at the present pace; None while nothing moves."""
-        return None if self.stalled else self.since_ns + self.left_ns
 
     @property
     def done(self) -> tuple[int, int]:
@@ -33,8 +27,8 @@ class Work:
             self.left_ns = max(0, self.left_ns - (now_ns - self.since_ns))
         self.since_ns = now_ns
 
-    def repace(self, now_ns: int, full_ns: int | None) -> None:
-        """From now on the whole of it would take `full_ns`."""
+    def set_full_time(self, now_ns: int, full_ns: int | None) -> None:
+        """Change the rate: all of it would take `full_ns` from now on; None: no progress."""
         self.settle(now_ns)
         self.stalled = full_ns is None
         if full_ns is not None:

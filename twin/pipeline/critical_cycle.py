@@ -1,22 +1,22 @@
-"""Why an iteration takes as long as it does: the cycle of the pipeline that sets its pace, by name.
+"""The critical cycle of a pipeline: the stages and links that determine its iteration time.
 
 Steady 1F1B is a max-plus linear system. Its operations repeat every P = max over cycles of (time round the
 cycle) / (micro-batches in it). Every simple cycle goes downstream from stage i to stage j and back, so
 there are S(S+1)/2.
 
-Overlapped (spec 3.4, form 3):  P = max_{i<=j} [ sum_{i..j} t + sum_{b in [i,j)} (Lf_b + Lb_b) ] / (w_i -
+Overlapped:  P = max_{i<=j} [ sum_{i..j} t + sum_{b in [i,j)} (Lf_b + Lb_b) ] / (w_i -
 w_j + 1) with t = tf + tb, Lf and Lb occupancy plus latency downstream and upstream, w the warm-up depths
 (w_i - w_j = j - i by default). A link that is busy longer than that is a cycle of its own: P >= of_b, ob_b.
 
-Blocking adds what the turning stages wait for their own messages: stage j sends its forward on before it
-can start the backward (+ Lf_j unless last), stage i its backward before the next forward (+ Lb_{i-1} unless
-first).
+Blocking adds the waits of the first and the last stage of the cycle for their own messages: stage j sends its
+forward on before it can start the backward (+ Lf_j unless last), stage i its backward before the next forward
+(+ Lb_{i-1} unless first).
 
 GPipe has one cycle per phase: P = max_i f_i + max_i g_i with f_i = max(tf_i, of_i), or tf_i + Lf_i when
 blocking.
 
-Interleaved and CrossPipe have no closed form here: what is named is the busiest stage or direction of a link,
-its busy time per micro-batch a lower bound of the pace.
+Interleaved and CrossPipe have no closed form here: the busiest stage or direction of a link is named, whose
+busy time per micro-batch is a lower bound of P.
 """
 
 from dataclasses import dataclass, replace
@@ -31,8 +31,7 @@ from twin.pipeline.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """The binding cycle: pace in nanoseconds per micro-batch, first and last stage, and what it consists
-    of."""
+    """The critical cycle: nanoseconds per micro-batch, first and last stage, and its kind."""
 
     period_ns: Fraction
     first: int
@@ -53,7 +52,7 @@ class Cycle:
 
 
 def binding(pipeline: Pipeline, plan: int = 0) -> Cycle:
-    """The cycle that paces plan `plan` of `pipeline`; of schedules without a closed form what is busiest."""
+    """The critical cycle of plan `plan`; of schedules without a closed form the busiest stage or link."""
     if pipeline.schedule not in ("gpipe", "1f1b"):
         return _busiest(pipeline.column(plan))
     rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
@@ -64,10 +63,10 @@ def binding(pipeline: Pipeline, plan: int = 0) -> Cycle:
 
 
 def iteration_ns(pipeline: Pipeline, plan: int = 0) -> Fraction:
-    """Closed form T = sum t_i + sum L_b + (m - 1) P: one micro-batch through the pipe and back, then the
-    pace.
+    """Closed form T = sum t_i + sum L_b + (m - 1) P: one micro-batch through the pipe and back, then m - 1
+    periods.
 
-    Exact for equal stages without delays, close otherwise: the pace holds in the steady part only.
+    Exact for equal stages without delays, close otherwise: P holds in the steady part only.
     """
     rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
     once = sum(sum(_column(row, plan)) for row in rows)
@@ -136,26 +135,3 @@ def _busiest(one: Pipeline) -> Cycle:
             ends = b, (b + 1) % stages
             found.append(Cycle(Fraction(occupied * times), *ends, f"busiest link {way}"))
     return max(found, key=lambda cycle: cycle.period_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class Additive:
-    """The design documents' T = T_compute + T_comm + T_bubble (phase 1, section 3.1), reported as such."""
-
-    compute_ns: int
-    comm_ns: int
-    bubble_ns: int
-
-    @property
-    def total_ns(self) -> int:
-        """Sum of the three."""
-        return self.compute_ns + self.comm_ns + self.bubble_ns
-
-
-def additive(pipeline: Pipeline, plan: int = 0) -> Additive:
-    """Slowest stage over all micro-batches, each boundary crossed once each way, S - 1 slowest
-    micro-batches."""
-    slowest = int(np.max(pipeline.busy_ns[:, plan])) // pipeline.micro_batches
-    rows = (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
-    comm = sum(sum(_column(row, plan)) for row in rows)
-    return Additive(pipeline.micro_batches * slowest, comm, (pipeline.stages - 1) * slowest)

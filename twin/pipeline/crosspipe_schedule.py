@@ -1,13 +1,13 @@
-"""CrossPipe's greedy schedule: an order of operations made for the latencies at hand.
+"""CrossPipe's greedy schedule: an order of operations made for given latencies.
 
-After CrossPipe (USENIX ATC 2025; spec/policies.md, section 3, CrossUD: one block per micro-batch). The
-backward is two blocks: the input gradient D, which the stage before waits for, and the weight gradient W,
-which nobody waits for. Blocks are placed one by one in the order of their start: the stage that can start
-earliest starts one of its ready blocks. Warming up that is a forward F; in the steady part F and D in turn;
-when all forwards are done, D. W fills what would be idle: it is taken when nothing else is ready, or when F
-and D are held up because the stage stores all the activations that its budget allows. An activation counts
-from its F to the end of its W. The budget is the most that any stage of 1F1B stores, min(m, S) micro-batches,
-deeper by the plan's extra warm-up; a GPU has the same memory at every stage.
+After CrossPipe (USENIX ATC 2025; CrossUD: one block per micro-batch). The backward is two blocks: the input
+gradient D, which the stage before waits for, and the weight gradient W, which no stage waits for. Blocks
+are placed one by one in the order of their start: the stage that can start earliest starts one of its ready
+blocks. Warming up that is a forward F; in the steady part F and D in turn; when all forwards are done, D. W
+fills what would be idle: it is taken when nothing else is ready, or when F and D are held up because the
+stage stores all the activations that its budget allows. An activation counts from its F to the end of its
+W. The budget is the most that any stage of 1F1B stores, min(m, S) micro-batches, deeper by the plan's extra
+warm-up; a GPU has the same memory at every stage.
 """
 
 from typing import Any
@@ -15,32 +15,36 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from twin.pipeline.pipeline import Int, Pipeline
+from twin.pipeline.pipeline import Durations, Int, Pipeline, Rules
 
 NEVER = int(np.iinfo(np.int64).max)
-"""When something starts that cannot start yet."""
+"""Start of an operation that cannot start yet."""
 
 
 def order(pipeline: Pipeline, plan: int = 0) -> Int:
-    """Operations (S, 3 m) of every stage of plan `plan`, as `twin.orders` codes them."""
-    one = pipeline.column(plan)
-    assert one.tw is not None and one.chunks == 1, "weight gradients are blocks of their own"
-    rows = [np.ascontiguousarray(row[:, 0]) for row in (one.tf, one.tb - one.tw, one.tw)]
-    joints = np.stack([row[:, 0] for row in (one.of, one.lf, one.ob, one.lb)])
-    made: Int = place(*rows, joints, one.micro_batches, budget(one), one.blocking)
+    """Operations (S, 3 m) of every stage of plan `plan`, as `twin.pipeline.operation_order` codes them."""
+    assert pipeline.tw is not None and pipeline.chunks == 1, "weight gradients are blocks of their own"
+    made: Int = place(one_plan(pipeline.durations, plan), pipeline.rules)
     return made
 
 
-def budget(pipeline: Pipeline) -> int:
-    """Micro-batches whose activations a stage may store at once."""
-    return int(pipeline.warmup[0]) + 1
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def one_plan(all_plans: Durations, p: int) -> Durations:
+    """The durations of plan `p`, contiguous."""
+    return Durations(
+        all_plans.forward[:, p].copy(),
+        all_plans.gradient[:, p].copy(),
+        all_plans.weight[:, p].copy(),
+        all_plans.boundaries[:, :, p].copy(),
+        all_plans.tail[:, p].copy(),
+    )
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def place(tf: Any, td: Any, tw: Any, joints: Any, m: int, most: int, blocking: bool) -> Any:
-    """Place every block: durations (S,) and `joints` (of, lf, ob, lb) by boundary; `most` activations fit
-    into a stage. Compiled; callers want `order`."""
-    stages = len(tf)
+def place(durations: Durations, rules: Rules) -> Any:
+    """Operations (S, 3 m) of one pipeline without chunks, every block placed greedily."""
+    tf, td, tw, boundaries = durations.forward, durations.gradient, durations.weight, durations.boundaries
+    m, stages = rules.micro_batches, len(tf)
     made = np.empty((stages, 3 * m), np.int64)
     done = np.zeros((stages, 3), np.int64)  # forwards, input gradients, weight gradients
     placed = np.zeros(stages, np.int64)
@@ -56,7 +60,7 @@ def place(tf: Any, td: Any, tw: Any, joints: Any, m: int, most: int, blocking: b
         stage = kind = -1
         for i in range(stages):
             f, d, w = done[i, 0], done[i, 1], done[i, 2]
-            forward = max(free[i], arrival[i, 0, f]) if f < m and f - w < most else NEVER
+            forward = max(free[i], arrival[i, 0, f]) if f < m and f - w < rules.budget else NEVER
             gradient = max(free[i], arrival[i, 1, d]) if d < f else NEVER
             earliest = min(forward, gradient, free[i] if w < d else NEVER)
             if earliest >= best:
@@ -76,15 +80,15 @@ def place(tf: Any, td: Any, tw: Any, joints: Any, m: int, most: int, blocking: b
         end = best + (tf[stage] if kind == 0 else td[stage] if kind == 1 else tw[stage])
         free[stage] = end
         if kind == 0 and stage < stages - 1:
-            down[stage] = max(end, down[stage]) + joints[0, stage]
-            arrived = down[stage] + joints[1, stage]
+            down[stage] = max(end, down[stage]) + boundaries[0, stage]
+            arrived = down[stage] + boundaries[1, stage]
             arrival[stage + 1, 0, k] = arrived
-            if blocking:
+            if rules.blocking:
                 free[stage] = arrived
         elif kind == 1 and stage > 0:
-            up[stage] = max(end, up[stage]) + joints[2, stage - 1]
-            arrived = up[stage] + joints[3, stage - 1]
+            up[stage] = max(end, up[stage]) + boundaries[2, stage - 1]
+            arrived = up[stage] + boundaries[3, stage - 1]
             arrival[stage - 1, 1, k] = arrived
-            if blocking:
+            if rules.blocking:
                 free[stage] = arrived
     return made

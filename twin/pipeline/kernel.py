@@ -1,24 +1,24 @@
-"""Iteration time of pipelines in integer nanoseconds: the referee's recurrences, compiled, over many plans
-at once.
+"""Iteration time of pipelines in integer nanoseconds: compiled recurrences over many plans at once.
 
-Semantics (spec 3.4), identical to `twin.referee`. A stage runs its operations in a fixed order. GPipe: all
-forwards, then all backwards. 1F1B: `warmup[i]` forwards, then forward and backward in turn, then the
-remaining backwards. An operation starts when its stage is free and its message has arrived. A message
-starts when its operation ended and the direction of the link is free, occupies it for `occupancy`, and
-arrives `latency` after that. Overlapped: the stage goes on at once. Blocking: it computes again only when
+Semantics of `twin.pipeline.reference_simulator`. A stage runs its operations in a fixed
+order. GPipe: all forwards, then all backwards. 1F1B: `warmup[i]` forwards, then forward and backward in turn,
+then the remaining backwards. An operation starts when its stage is free and its message has arrived. A
+message starts when its operation ended and the direction of the link is free, occupies it for `occupancy`,
+and arrives `latency` after that. Overlapped: the stage goes on at once. Blocking: it computes again only when
 its message has arrived. T = max over stages of (end of the last backward + tail).
 
 One pass suffices. Warm-up depths never grow along the pipeline, so in round j the forward `warmup[i] + j`
 needs only forwards of this round or before (sweep downstream), and backward j only backwards of this round
 (sweep upstream). Plans are lanes of the innermost loops, which therefore become vector instructions.
-Standard depths allow for more (`twin.rounds`); the recurrences here are those of 1F1B with extra warm-up.
+Standard depths allow for more (`twin.pipeline.round_recurrence`); the recurrences here are those of 1F1B with
+extra warm-up.
 """
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from twin.pipeline import fixed_order_kernel as ordered, round_recurrence as rounds
+from twin.pipeline import fixed_order_kernel, round_recurrence
 from twin.pipeline.pipeline import Pipeline, warmup_depths
 
 Int = NDArray[np.int64]
@@ -126,7 +126,7 @@ def _warmed(rows, warmup, m, blocking, totals):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _standard(rows, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
     """As `_warmed`, with the standard depths, or GPipe."""
-    stages, side = rows[0].shape[0], rounds.LANES
+    stages, side = rows[0].shape[0], round_recurrence.LANES
     t = np.zeros((len(rows), stages * side), np.int64)
     s = np.empty((5, (stages + 1) * side), np.int64)
     saved, total = np.empty_like(s), np.empty(side, np.int64)
@@ -134,24 +134,24 @@ def _standard(rows, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
         for r in range(len(rows)):
             row, shift = rows[r], 1 if r in (OB, LB) else 0
             for i in range(row.shape[0]):
-                at = (stages - 1 - i - shift) * side
+                column = (stages - 1 - i - shift) * side
                 for x in range(side):
                     plan = min(first + x, row.shape[1] - 1)  # idle lanes repeat the last plan
-                    t[r, at + x] = row[i, plan]
+                    t[r, column + x] = row[i, plan]
         for x in range(side):  # the last stage sends nothing on, the first one nothing back
             t[OF, x] = t[LF, x] = t[OB, (stages - 1) * side + x] = t[LB, (stages - 1) * side + x] = 0
             if blocking:
-                rounds.fold(stages, x, t)
-        rounds.run(stages, m, gpipe, blocking, t, s, saved, total)
+                round_recurrence.fold(stages, x, t)
+        round_recurrence.run(stages, m, gpipe, blocking, t, s, saved, total)
         for x in range(min(side, len(totals) - first)):
             totals[first + x] = total[x]
 
 
 def iteration_ns(pipeline: Pipeline) -> Int:
     """Iteration time (P,) of each plan of `pipeline`, nanoseconds; of schedules without recurrences here
-    `twin.ordered` has the kernel."""
+    `twin.pipeline.fixed_order_kernel` has the kernel."""
     if pipeline.schedule not in ("gpipe", "1f1b") or pipeline.order is not None:
-        return ordered.iteration_ns(pipeline)
+        return fixed_order_kernel.iteration_ns(pipeline)
     totals = np.empty(pipeline.plans, np.int64)
     one = pipeline
     rows = (one.tf, one.tb, one.of, one.lf, one.ob, one.lb, one.tail)

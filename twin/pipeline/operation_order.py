@@ -1,15 +1,15 @@
 """The order in which every stage runs its operations, for each schedule.
 
 An operation is (kind, chunk, micro-batch), coded as one integer: kind * v m + chunk * m + micro-batch, with v
-chunks a stage and m micro-batches. Kernel and referee execute whatever order stands here; a schedule is
-nothing else. Where the weight gradient is an operation of its own, `BACKWARD` is the input gradient alone.
+chunks a stage and m micro-batches. Kernel and reference simulator execute this order; a schedule is nothing
+else. Where the weight gradient is an operation of its own, `BACKWARD` is the input gradient alone.
 """
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from twin.pipeline import crosspipe_schedule as crosspipe
+from twin.pipeline import crosspipe_schedule
 from twin.pipeline.pipeline import Int, Pipeline
 
 FORWARD, BACKWARD, WEIGHT = range(3)
@@ -24,7 +24,7 @@ def of(pipeline: Pipeline, plan: int = 0) -> Int:
     if pipeline.order is not None:
         return pipeline.order
     if pipeline.schedule == "crosspipe":
-        return crosspipe.order(pipeline, plan)
+        return crosspipe_schedule.order(pipeline, plan)
     return np.array([_encoded(pipeline, _stage(pipeline, i)) for i in range(pipeline.stages)], np.int64)
 
 

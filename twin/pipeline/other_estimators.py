@@ -1,19 +1,19 @@
-"""Other people's estimators over the same stage and boundary times, compared with the kernel row by row.
+"""Iteration-time formulas of other systems over the same stage and boundary times, for comparison.
 
-They read the same `Pipeline`, so a difference is one of composition, not of constants. `docs/fidelity.md` has
-the figures. None of them decides anything in the twin.
+They read the same `Pipeline`, so that a difference to the kernel is one of composition, not of constants
+(`docs/measured/fidelity.md`). No decision of the twin uses them but that of the planner `sailor`.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from twin.pipeline import critical_cycle as cycle, kernel
+from twin.pipeline import critical_cycle, kernel
 from twin.pipeline.pipeline import Pipeline
 
 
 def sailor_ns(pipeline: Pipeline, plan: int = 0) -> int:
-    """Sailor's iteration time (Strati et al., SOSP 2025; spec/policies.md 2.6).
+    """Sailor's iteration time (Strati et al., SOSP 2025).
 
     T = (m - 1) max_i (comp_i + comm_i) + sum comm + sum comp + max (update + sync). An interior stage
     communicates its activation and its gradient; the first one its activation, twice where there are more
@@ -42,17 +42,21 @@ def sailor_bytes(parameters: float, act_elements: float, micro_batch: int, stage
 
 
 def additive_ns(pipeline: Pipeline, plan: int = 0) -> int:
-    """The design documents' T_compute + T_comm + T_bubble, and the slowest tail."""
-    return cycle.additive(pipeline, plan).total_ns + int(np.max(pipeline.tail[:, plan]))
+    """Additive form T_compute + T_comm + T_bubble + slowest tail: the slowest stage over m + S - 1
+    micro-batches, each boundary crossed once each way."""
+    one = pipeline.column(plan)
+    slowest = int(np.max(one.busy_ns)) // one.micro_batches
+    comm = sum(int(np.sum(row)) for row in (one.of, one.lf, one.ob, one.lb))
+    return (one.micro_batches + one.stages - 1) * slowest + comm + int(np.max(one.tail))
 
 
 def cycle_ns(pipeline: Pipeline, plan: int = 0) -> int:
-    """The closed form of `twin.cycle`, and the slowest tail."""
-    return round(cycle.iteration_ns(pipeline, plan)) + int(np.max(pipeline.tail[:, plan]))
+    """Closed form of `twin.pipeline.critical_cycle`, and the slowest tail."""
+    return round(critical_cycle.iteration_ns(pipeline, plan)) + int(np.max(pipeline.tail[:, plan]))
 
 
 def kernel_ns(pipeline: Pipeline, plan: int = 0) -> int:
-    """The twin's own answer."""
+    """Iteration time by the kernel."""
     return int(kernel.iteration_ns(pipeline.column(plan))[0])
 
 

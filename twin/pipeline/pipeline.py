@@ -1,7 +1,9 @@
-"""The timing of pipelines in integer nanoseconds: what kernel, referee and cycle form all read."""
+"""The durations of pipelines in integer nanoseconds: the input of kernels, reference simulator and closed
+forms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +11,29 @@ from numpy.typing import ArrayLike, NDArray
 from twin.core.plan import PointToPoint, Schedule
 
 Int = NDArray[np.int64]
+
+
+class Durations(NamedTuple):
+    """Durations of P pipelines of S stages with v chunks and B boundaries, as compiled code takes them, ns.
+
+    Contiguous arrays; without the last axis those of one pipeline.
+    """
+
+    forward: Any  # (v S, P)
+    gradient: Any  # (v S, P) of the input: the backward less `weight`
+    weight: Any  # (v S, P) weight gradient; 0 where it is part of `gradient`
+    boundaries: Any  # (4, B, P) occupancy and latency downstream, then upstream
+    tail: Any  # (S, P) what follows a stage's last backward
+
+
+class Rules(NamedTuple):
+    """Parameters that P pipelines share, as compiled code takes them."""
+
+    micro_batches: int
+    chunks: int
+    shared: int  # `Pipeline.shared`
+    blocking: bool
+    budget: int  # micro-batches whose activations a stage may hold at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +49,8 @@ class Pipeline:
     link it shares, each direction with the other one's reverse, as between two domains; -1: it has its own.
 
     `tw` (S, P): the part of `tb` that is the weight gradient, where the schedule runs it on its own.
-    `order` (S, n): operations as `twin.orders` codes them, instead of those that the schedule would choose.
+    `order` (S, n): operations as `twin.pipeline.operation_order` codes them, instead of those that the
+    schedule would choose.
     """
 
     tf: Int
@@ -73,17 +99,17 @@ class Pipeline:
 
     @property
     def stages(self) -> int:
-        """S."""
+        """Number of stages S."""
         return int(self.tail.shape[0])
 
     @property
     def plans(self) -> int:
-        """P."""
+        """Number of pipelines P."""
         return int(self.tail.shape[1])
 
     @property
     def blocking(self) -> bool:
-        """Whether a stage waits for the arrival of what it sent."""
+        """True where a stage waits for the arrival of what it sent."""
         return self.p2p == "blocking"
 
     @property
@@ -93,6 +119,21 @@ class Pipeline:
         if self.chunks > 1:
             once = once.reshape(self.chunks, self.stages, self.plans).sum(axis=0)
         return self.micro_batches * once
+
+    @property
+    def durations(self) -> Durations:
+        """Durations of all plans."""
+        weight = np.zeros_like(self.tf) if self.tw is None else self.tw
+        forward, gradient, tail = map(np.ascontiguousarray, (self.tf, self.tb - weight, self.tail))
+        boundaries = np.empty((4, len(self.of), self.plans), np.int64)
+        for n, row in enumerate((self.of, self.lf, self.ob, self.lb)):
+            boundaries[n] = row
+        return Durations(forward, gradient, np.ascontiguousarray(weight), boundaries, tail)
+
+    @property
+    def rules(self) -> Rules:
+        """Parameters that all plans share."""
+        return Rules(self.micro_batches, self.chunks, self.shared, self.blocking, int(self.warmup[0]) + 1)
 
     def column(self, plan: int) -> "Pipeline":
         """Pipeline `plan` alone, P = 1."""

@@ -1,9 +1,9 @@
-"""The event form of an iteration: SimPy processes for stages and links. Slow, plain, and the measure of the
-kernel.
+"""Reference simulator of an iteration: SimPy processes for stages and links. Slow; tests hold the kernels
+equal to it.
 
-Nothing here knows a recurrence: a stage is a process that runs its operations in order (`twin.orders`), a
-direction of a link is a queue that serves one message at a time, a message is an event that triggers when it
-arrives.
+No recurrences: a stage is a process that runs its operations in order
+(`twin.pipeline.operation_order`), a direction of a link is a queue that serves one message at a time, a
+message is an event that triggers when it arrives.
 """
 
 from collections.abc import Callable, Generator
@@ -12,26 +12,26 @@ from typing import Any
 
 from simpy import Environment, Event, Resource
 
-from twin.pipeline import operation_order as orders
 from twin.core.clock import At
+from twin.pipeline import operation_order
 from twin.pipeline.operation_order import BACKWARD, FORWARD, KINDS, WEIGHT
 from twin.pipeline.pipeline import Pipeline
 
 Process = Generator[Event, Any, None]
-Heard = Callable[[str, int, int, int, int], None]
-"""Is told of everything that ends: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward,
+OnEnd = Callable[[str, int, int, int, int], None]
+"""Called at the end of everything: (what, where, micro-batch, start_ns, end_ns). `what` is forward, backward,
 weight (where: the stage), down or up (a message on the wire; where: the boundary)."""
 LAST = 3
 """SimPy's own events of an instant have lower ranks."""
 
 
-def _deaf(what: str, where: int, micro_batch: int, start_ns: int, end_ns: int) -> None:
-    """Nobody listens."""
+def _ignore(what: str, where: int, micro_batch: int, start_ns: int, end_ns: int) -> None:
+    """Default of `on_end`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What happened: T, end of the last backward, and busy nanoseconds per stage (S,)."""
+    """Iteration time, end of the last backward and busy nanoseconds of each stage (S,)."""
 
     iteration_ns: int
     end_ns: tuple[int, ...]
@@ -40,7 +40,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class _Stage:
-    """What one stage has done so far."""
+    """Progress of one stage."""
 
     busy_ns: int = 0
     end_ns: int = 0
@@ -57,7 +57,7 @@ class _Direction:
     latency_ns: int
 
     def carry(self, arrival: Event, sent: Callable[[int, int], None]) -> Process:
-        """Carry one message; tells `sent` when it was on the wire, triggers `arrival` when it is there."""
+        """Carry one message: calls `sent` when it has left the wire, triggers `arrival` when it arrives."""
         with self.wire.request() as turn:
             yield turn
             start_ns = self.env.now
@@ -70,12 +70,12 @@ class _Direction:
 class _Iteration:
     """One pipeline in one environment."""
 
-    def __init__(self, env: Environment, pipeline: Pipeline, plan: int, heard: Heard) -> None:
+    def __init__(self, env: Environment, pipeline: Pipeline, plan: int, on_end: OnEnd) -> None:
         self.env = env
-        self.heard = heard
+        self.on_end = on_end
         self.pipeline = one = pipeline.column(plan)
         self.stages = [_Stage() for _ in range(one.stages)]
-        self.operations = orders.operations(one)
+        self.operations = operation_order.operations(one)
         self.down = self._directions("of", "lf")
         self.up = self._directions("ob", "lb")
         if one.shared >= 0:
@@ -92,10 +92,10 @@ class _Iteration:
         )
         return [_Direction(self.env, Resource(self.env, capacity=1), *row) for row in rows]
 
-    def _inbox(self, fed: bool) -> list[Event]:
-        """A message per micro-batch; the ends of the pipeline wait for nothing."""
+    def _inbox(self, receives: bool) -> list[Event]:
+        """One arrival event per micro-batch; at the ends of the pipeline all have happened."""
         inbox = [self.env.event() for _ in range(self.pipeline.micro_batches)]
-        for message in inbox if not fed else ():
+        for message in inbox if not receives else ():
             message.succeed()
         return inbox
 
@@ -105,7 +105,7 @@ class _Iteration:
         return {FORWARD: int(one.tf[part, 0]), BACKWARD: int(one.tb[part, 0]) - weight, WEIGHT: weight}[kind]
 
     def run_stage(self, i: int) -> Process:
-        """Compute in order; pass results on."""
+        """Process of stage i: run its operations in order, send results on."""
         one, stage = self.pipeline, self.stages[i]
         for kind, chunk, k in self.operations[i]:
             part = chunk * one.stages + i
@@ -114,7 +114,7 @@ class _Iteration:
             duration = self._duration_ns(kind, part)
             yield self.env.timeout(duration)
             stage.busy_ns += duration
-            self.heard(KINDS[kind], i, k, self.env.now - duration, self.env.now)
+            self.on_end(KINDS[kind], i, k, self.env.now - duration, self.env.now)
             stage.end_ns = self.env.now
             if one.shared >= 0:  # two stages may use one wire at one instant: the first in the pipeline first
                 yield At(self.env, 0, LAST + i)
@@ -130,14 +130,15 @@ class _Iteration:
         where = min(part, target) % self.pipeline.stages
         what, link = ("down", self.down[where]) if kind == FORWARD else ("up", self.up[where])
         arrival = self.inboxes[kind][target][k]
-        self.env.process(link.carry(arrival, lambda start, end: self.heard(what, where, k, start, end)))
+        self.env.process(link.carry(arrival, lambda start, end: self.on_end(what, where, k, start, end)))
         return arrival
 
 
-def simulate(pipeline: Pipeline, plan: int = 0, heard: Heard = _deaf) -> Timeline:
-    """Run one iteration of plan `plan` of `pipeline` event by event; `heard` is told of every operation."""
+def simulate(pipeline: Pipeline, plan: int = 0, on_end: OnEnd = _ignore) -> Timeline:
+    """Run one iteration of plan `plan` of `pipeline` event by event; `on_end` is called for each
+    operation."""
     env = Environment(initial_time=0)
-    iteration = _Iteration(env, pipeline, plan, heard)
+    iteration = _Iteration(env, pipeline, plan, on_end)
     for i in range(pipeline.stages):
         env.process(iteration.run_stage(i))
     env.run()

@@ -1,7 +1,7 @@
 """The recurrences of GPipe and standard 1F1B, compiled: pipelines of one length side by side, round by round.
 
-`twin.kernel` states the semantics. In standard 1F1B exactly one activation waits before each stage when a
-round begins, so that all forwards of a round are independent of each other: one sweep over contiguous
+`twin.pipeline.kernel` states the semantics. In standard 1F1B exactly one activation waits before each stage
+when a round begins, so that all forwards of a round are independent of each other: one sweep over contiguous
 memory, lanes and stages alike. Backwards are a chain over the stages, with the lanes side by side.
 
 A steady pipeline repeats itself. Once all that one round hands to the next has shifted by one constant within
@@ -12,7 +12,7 @@ constant), and those are skipped. Times are integers, so nothing is lost by it.
 from numba import njit
 
 LANES = 8
-"""Pipelines that run side by side: as many as a full vector register has 64-bit integers."""
+"""Pipelines that run side by side: 64-bit integers in a vector register of 512 bits."""
 TF, TB, OF, LF, OB, LB, TAIL = range(7)
 """First axis of `t` (7, S * LANES): durations of a stage, of the boundary behind it, of the one before it,
 and what follows the last backward. The last stage comes first; the lanes of a stage stand together."""
@@ -23,7 +23,7 @@ its links are free, and when what it sent upstream arrives."""
 
 @njit(cache=True, nogil=True)
 def fold(depth, lane, t):  # type: ignore[no-untyped-def]
-    """Blocking, a stage computes, sends and waits for the arrival at a stretch: one duration, not three."""
+    """Fold computing, sending and latency of a blocking stage into one duration."""
     for f in range(lane, depth * LANES, LANES):
         t[TAIL, f] -= t[OB, f] + t[LB, f]
         t[OF, f] += t[TF, f] + t[LF, f]
@@ -39,7 +39,7 @@ def run(depth, m, gpipe, blocking, t, s, saved, total):  # type: ignore[no-untyp
     size = depth * LANES
     s[:, : size + LANES] = 0
     if blocking:
-        _blocking(depth, m, gpipe, t[OF], t[OB], s[FREE], s[WAIT], s, saved)
+        _blocking(depth, m, gpipe, t, s, saved)
     else:
         _overlapped(depth, m, gpipe, t, s, saved)
     total[:] = 0
@@ -48,7 +48,8 @@ def run(depth, m, gpipe, blocking, t, s, saved, total):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _blocking(depth, m, gpipe, of, ob, free, wait, s, saved):  # type: ignore[no-untyped-def]
+def _blocking(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
+    of, ob, free, wait = t[OF], t[OB], s[FREE], s[WAIT]
     size, ahead = depth * LANES, m if gpipe else min(m, depth - 1)
     for k in range(ahead):  # one micro-batch after the other, from stage to stage
         for i in range(depth - 1, -1 if gpipe else k, -1):
@@ -113,8 +114,7 @@ def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-untyped-def]
-    """Skip what repeats once it is seen to. Returns the round that is kept, the next one to keep, and the
-    round now."""
+    """Skip repeating rounds. Returns the round that is saved, the next one to save, and the present round."""
     if since >= 0 and _repeats(rows, size, s, saved):
         turns = (full - j) // (j - since)
         for r in range(rows):
@@ -129,7 +129,7 @@ def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def _repeats(rows, size, s, saved):  # type: ignore[no-untyped-def]
-    """Whether each lane has shifted by one constant since it was saved."""
+    """True where each lane has shifted by one constant since it was saved."""
     lead, before = s[FREE], saved[FREE]
     for r in range(rows):
         now, then = s[r], saved[r]

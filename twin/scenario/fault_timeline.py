@@ -1,4 +1,4 @@
-"""GPUs that fail and come back, domains that compute slowly for a while: declared, or drawn at random."""
+"""GPU failures with repair and domains that slow down for a while: declared, measured, or drawn at random."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from simpy import Environment, Event
 
 from ingest.core.units import NS_PER_S, to_ns
 from twin.core.clock import TRUTH, At
-from twin.settings.disturbances import NodeFailures
 from twin.core.domain import Cluster
 from twin.core.seeds import generator
+from twin.settings.disturbances import NodeFailures
 from twin.settings.scenario_file import Scenario
 
 
 @dataclass(order=True, frozen=True, slots=True)
 class Fault:
-    """Something happens to the machines of a domain; ordered by time, then kind, then domain."""
+    """Fault or repair of machines of a domain; ordered by time, then kind, then domain."""
 
     at_ns: int
     kind: str  # gpu_failed, gpu_repaired, slow_begins, slow_ends
@@ -28,11 +28,11 @@ class Fault:
 
 
 def timeline(scenario: Scenario, end_ns: int, seed: int, measured: Sequence[Fault] = ()) -> tuple[Fault, ...]:
-    """All faults before `end_ns` in order: declared, `measured`, and random losses of nodes."""
+    """Faults before `end_ns` in order: declared, `measured`, and random losses of nodes."""
     faults = _declared(scenario) + list(measured)
     if scenario.node_failures is not None:
         for k in range(len(scenario.domains)):
-            faults += _random(scenario, scenario.node_failures, k, end_ns / NS_PER_S, seed)
+            faults += _random_losses(scenario, scenario.node_failures, k, end_ns / NS_PER_S, seed)
     return tuple(sorted(fault for fault in faults if fault.at_ns < end_ns))
 
 
@@ -50,7 +50,9 @@ def _declared(scenario: Scenario) -> list[Fault]:
     return faults
 
 
-def _random(scenario: Scenario, failures: NodeFailures, domain: int, end_s: float, seed: int) -> list[Fault]:
+def _random_losses(
+    scenario: Scenario, failures: NodeFailures, domain: int, end_s: float, seed: int
+) -> list[Fault]:
     """Losses of nodes in one domain: a Poisson process of rate GPUs / MTBF, exponential repair times."""
     settings = scenario.cluster.domains[domain]
     node = settings.gpus_per_node or scenario.cluster.hardware.gpus_per_node
@@ -71,7 +73,7 @@ class Machines:
 
     GPUs of a domain are interchangeable: the survivors of a fault are renumbered, so a plan can run while
     each of its domains has as many GPUs alive as it uses. `slowdown` (K,) is updated in place; of several
-    slowdowns at once the worst counts. `changed` is called after each fault.
+    slowdowns at once the greatest counts. `changed` is called after each fault.
     """
 
     env: Environment
@@ -84,15 +86,15 @@ class Machines:
         self.slowdown = np.ones(self.cluster.size)
         self._missing = [0] * self.cluster.size
         self._slow: list[list[float]] = [[] for _ in range(self.cluster.size)]
-        self.env.process(self._happen())
+        self.env.process(self._run())
 
     @property
     def free_gpus(self) -> tuple[int, ...]:
-        """GPUs alive, per domain."""
+        """(K,) GPUs alive, per domain."""
         domains = self.cluster.domains
         return tuple(max(0, d.gpus - lost) for d, lost in zip(domains, self._missing, strict=True))
 
-    def _happen(self) -> Generator[Event, Any, None]:
+    def _run(self) -> Generator[Event, Any, None]:
         for fault in self.faults:
             yield At(self.env, fault.at_ns - self.env.now, TRUTH)
             self._apply(fault)

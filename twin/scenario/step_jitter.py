@@ -1,4 +1,4 @@
-"""No two iterations are alike: compute times scatter as measured step times do, the slowest holds up all."""
+"""Random factors on compute times, drawn from the scatter of measured step times."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ Factors = NDArray[np.float64]
 
 @dataclass
 class Jitter:
-    """Draws what each of K domains computes slower or faster in one iteration than usual.
+    """Draws a factor on the compute time of each of K domains for every iteration.
 
     `quantiles` (n,): measured factors, ascending and equally likely, 1 being the median; a domain's factor is
     drawn from them by interpolation, independently for each domain and iteration. Within a domain all GPUs
@@ -22,14 +22,14 @@ class Jitter:
     rng: np.random.Generator
 
     def draw(self) -> Factors:
-        """The factors (K,) of the next iteration."""
+        """Factors (K,) of the next iteration."""
         place = self.rng.random(self.domains) * (len(self.quantiles) - 1)
         factors: Factors = np.interp(place, np.arange(len(self.quantiles)), self.quantiles)
         return factors
 
 
 def quantiles(step_s: NDArray[np.float64], workers: NDArray[np.int64], points: int = 1001) -> Factors:
-    """Quantiles (points,) of step times (n,) over the median of their worker (n,); steps of 0 s are dropped.
+    """Quantiles (points,) of step times (n,) over the median of their worker (n,), without steps of 0 s.
 
     Raises:
         ValueError: no step takes any time.

@@ -1,4 +1,4 @@
-"""Jobs that arrive in a world: what each of them trains, since when, and how urgent it is."""
+"""Jobs submitted to a world: time of submission, priority, training job and its length."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +8,10 @@ from twin.core.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job as it is submitted. `name` is empty for the only job of a world without a job list.
+    """Job as it is submitted. `name` is empty for the only job of a world without a job list.
 
-    A job of greater `priority` may take GPUs from others, which fall back to their last checkpoint. `tokens`:
-    what it trains before it leaves, rounded up to whole iterations; None: it runs on.
+    A job of greater `priority` may take GPUs from others, which fall back to their last checkpoint. It leaves
+    after `tokens`, rounded up to whole iterations; None: it runs to the end.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Submission:
     tokens: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For the payload of `job_submitted`."""
+        """Fields of the payload of `job_submitted`."""
         return {
             "model": self.spec.model.name,
             "global_batch": self.spec.global_batch,

@@ -1,4 +1,4 @@
-"""What a scenario takes from the lake besides links: faults of nodes, jobs that arrive, scatter of steps."""
+"""Records of the lake that a scenario uses besides links: node faults, job arrivals, step-time scatter."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ import numpy as np
 
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.units import to_ns
-from twin.scenario import step_jitter as jitter
 from twin.core import transformer
-from twin.settings.disturbances import FaultTrace, JitterSettings
+from twin.core.job import JobSpec
+from twin.scenario import step_jitter
 from twin.scenario.fault_timeline import Fault
 from twin.scenario.step_jitter import Factors
-from twin.core.job import JobSpec
-from twin.settings.scenario_file import Arrivals, Scenario
 from twin.scenario.submission import Submission
+from twin.settings.disturbances import FaultTrace, JitterSettings
+from twin.settings.scenario_file import Arrivals, Scenario
 
 _FAULTS = """
     SELECT epoch_ns(ts), host, epoch_ns(repaired_ts) FROM faults
@@ -39,7 +39,7 @@ _STEPS = """
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Rows of the lake in the terms of the world; `digests` names what was read."""
+    """Rows of the lake as faults, jitter and submissions; `digests` are those of the tables read."""
 
     faults: tuple[Fault, ...] = ()
     jitter: Factors | None = None
@@ -47,35 +47,35 @@ class Records:
     digests: tuple[tuple[str, str], ...] = ()
 
 
-NOTHING = Records()
+NO_RECORDS = Records()
 
 
 def load(store: Path, scenario: Scenario, spec: JobSpec) -> Records:
-    """Everything that `scenario` names; nothing is opened when it names nothing.
+    """Records of every data set that `scenario` names; opens nothing when it names none.
 
     Raises:
         NotFoundError: the lake lacks the rows. UsageError: they cannot be used.
     """
-    found = NOTHING
+    found = NO_RECORDS
     if scenario.fault_trace is not None:
         settings = scenario.fault_trace
         rows = _rows(store, "faults", settings.dataset, _FAULTS, kinds=list(settings.kinds))
         nodes = [d.gpus_per_node or scenario.cluster.hardware.gpus_per_node for d in scenario.cluster.domains]
         found = replace(found, faults=faults(rows, settings, nodes))
-        found = _noted(found, "faults", rows)
+        found = _with_digest(found, "faults", rows)
     if scenario.jitter is not None:
         rows = _rows(store, "step_times", scenario.jitter.dataset, _STEPS, job=scenario.jitter.job)
-        found = _noted(replace(found, jitter=_quantiles(rows, scenario.jitter)), "step_times", rows)
+        found = _with_digest(replace(found, jitter=_quantiles(rows, scenario.jitter)), "step_times", rows)
     if scenario.arrivals is not None:
         wanted = scenario.arrivals
         limits = {"least": wanted.at_least_gpus, "count": wanted.count, "skip": wanted.skip}
         rows = _rows(store, "jobs", wanted.dataset, _JOBS, **limits)
-        found = _noted(replace(found, arrivals=arrivals(rows, wanted, spec)), "jobs", rows)
+        found = _with_digest(replace(found, arrivals=arrivals(rows, wanted, spec)), "jobs", rows)
     return found
 
 
 def faults(rows: Sequence[Any], settings: FaultTrace, nodes: Sequence[int]) -> tuple[Fault, ...]:
-    """Losses and repairs of rows (ns, host, repair ns or None) in order of time; `nodes` (K,): GPUs."""
+    """Losses and repairs in order, from rows (ns, host, repair ns or None); `nodes` (K,): GPUs of a node."""
     hosts = {host: n % len(nodes) for n, host in enumerate(sorted({row[1] for row in rows}))}
     zero = rows[0][0] + to_ns(settings.from_s)
     found = []
@@ -91,11 +91,11 @@ def faults(rows: Sequence[Any], settings: FaultTrace, nodes: Sequence[int]) -> t
 def arrivals(rows: Sequence[Any], settings: Arrivals, spec: JobSpec) -> tuple[Submission, ...]:
     """Submissions from rows (id, ns, GPUs, seconds, priority) in order of time."""
     zero, whole = rows[0][1], rows[-1][1] - rows[0][1]
-    pace = 1.0 if settings.spread_s is None or not whole else to_ns(settings.spread_s) / whole
+    stretch = 1.0 if settings.spread_s is None or not whole else to_ns(settings.spread_s) / whole
     return tuple(
         Submission(
             name=name,
-            submit_ns=round((at_ns - zero) * pace),
+            submit_ns=round((at_ns - zero) * stretch),
             priority=int(priority in settings.urgent),
             spec=_of_size(spec, settings.models, gpus),
             tokens=max(1, round(gpus * seconds * settings.tokens_per_gpu_s)),
@@ -105,7 +105,7 @@ def arrivals(rows: Sequence[Any], settings: Arrivals, spec: JobSpec) -> tuple[Su
 
 
 def _of_size(spec: JobSpec, models: Mapping[int, str], gpus: int) -> JobSpec:
-    """What a job of so many GPUs trains."""
+    """Training job of a submission of so many GPUs."""
     least = max((size for size in models if size <= gpus), default=None)
     return spec if least is None else replace(spec, model=transformer.preset(models[least]))
 
@@ -114,15 +114,15 @@ def _quantiles(rows: Sequence[Any], settings: JitterSettings) -> Factors:
     times = np.array([row[0] for row in rows], np.float64)
     workers = np.array([row[1] for row in rows], np.int64)
     try:
-        return jitter.quantiles(times, workers)
+        return step_jitter.quantiles(times, workers)
     except ValueError as error:
         raise UsageError(f"data set {settings.dataset!r}: {error}; name another under `jitter`") from error
 
 
 def _rows(store: Path, table: str, dataset: str, sql: str, **values: Any) -> list[Any]:
-    from ingest.lake import lake_sql as query  # brings duckdb, needed here only
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
 
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         rows = connection.execute(sql, {"dataset": dataset, **values}).fetchall()
     if not rows:
         raise NotFoundError(
@@ -132,5 +132,5 @@ def _rows(store: Path, table: str, dataset: str, sql: str, **values: Any) -> lis
     return rows
 
 
-def _noted(found: Records, name: str, rows: Sequence[Any]) -> Records:
+def _with_digest(found: Records, name: str, rows: Sequence[Any]) -> Records:
     return replace(found, digests=(*found.digests, (name, sha256(repr(rows).encode()).hexdigest())))

@@ -1,4 +1,4 @@
-"""What a scenario file may say of what goes wrong: links, GPUs and nodes that fail, noise, slow domains."""
+"""Keys of a scenario file for disturbances: failures of links, GPUs and nodes, noise, slow domains."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from twin.settings.wan_links import Count, NotNegative, Positive
 
 
 class Outage(Config):
-    """A link that is dead for a while; seconds since the start of the window."""
+    """Link that is dead for a while; seconds since the start of the window."""
 
     src: str
     dst: str
@@ -19,10 +19,10 @@ class Outage(Config):
 
 
 class LinkChange(Config):
-    """A link that is another one than measured: what a planner asks about.
+    """Link with other bandwidth or latency than measured, for what-if questions.
 
-    Without `at_s` it has always been so: the filters are fitted to it and the first plan knows it. With it,
-    seconds since the start of the window, the change comes as a surprise. `*` stands for every domain.
+    Without `at_s` the change holds in the past too: filters are trained on it. With it, the change comes
+    unexpectedly, so many seconds after the start of the window. `*` stands for every domain.
     """
 
     src: str
@@ -36,7 +36,7 @@ class LinkChange(Config):
     @model_validator(mode="after")
     def _when(self) -> "LinkChange":
         if self.for_s is not None and self.at_s is None:
-            raise ValueError("for_s belongs to at_s: say when the change comes")
+            raise ValueError("for_s needs at_s, the time of the change")
         return self
 
 
@@ -61,9 +61,9 @@ class NodeFailures(Config):
 
 
 class FaultTrace(Config):
-    """Losses of nodes as a data set of the lake (table `faults`) has them.
+    """Losses of nodes from a data set of the lake (table `faults`).
 
-    Hosts, in the order of their names, are dealt out to the domains in turn; each fault takes one node. Time
+    Hosts, in the order of their names, are assigned to the domains in turn; each fault takes one node. Time
     0 is `from_s` after the first fault of the data set. A fault without a repair lasts `repair_s`.
     """
 
@@ -74,7 +74,7 @@ class FaultTrace(Config):
 
 
 class Slowdown(Config):
-    """A domain whose compute takes `factor` times as long for a while."""
+    """Domain whose compute takes `factor` times as long for a while."""
 
     domain: str
     factor: Annotated[float, Field(ge=1)]
@@ -83,7 +83,7 @@ class Slowdown(Config):
 
 
 class JitterSettings(Config):
-    """Computing time scatters from iteration to iteration as the `step_times` of a data set do."""
+    """Scatter of the computing time from iteration to iteration, from the `step_times` of a data set."""
 
     dataset: str
     job: str | None = None  # one job of it; all by default

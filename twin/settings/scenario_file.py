@@ -1,10 +1,11 @@
-"""What a scenario file may say: cluster, job, WAN source, control; typed, every key checked."""
+"""Keys of a scenario file: cluster, job, source of the links, control; typed, every key checked."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ingest.core.config import Config, suggestion
+from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
     FaultTrace,
     GpuFault,
@@ -15,12 +16,11 @@ from twin.settings.disturbances import (
     Perturbation,
     Slowdown,
 )
-from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.wan_links import Count, NotNegative, Positive, WanSettings
 
 
 class JobSettings(Config):
-    """The training job; the model itself is named by `Scenario.model`."""
+    """Training job; the model itself is named by `Scenario.model`."""
 
     global_batch: Count  # sequences an iteration
     micro_batches: tuple[Count, ...]  # allowed micro-batch sizes, sequences
@@ -40,7 +40,7 @@ class JobSettings(Config):
 
 
 class HardwareSettings(Config):
-    """What a domain consists of unless it says otherwise."""
+    """Hardware of every domain that sets no other."""
 
     gpu: str
     gpus_per_node: Count
@@ -69,7 +69,7 @@ class DomainSettings(Config):
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a `pue` of 1: scenarios that set none keep the digest that their runs have recorded."""
+        """Omits a `pue` of 1: scenarios without one keep the digest that their runs have recorded."""
         fields: dict[str, Any] = written(self)
         return {name: value for name, value in fields.items() if name != "pue" or value != 1.0}
 
@@ -87,7 +87,7 @@ class PriceSettings(Config):
 
 
 class ClusterSettings(Config):
-    """The domains and the price of a gigabyte between them."""
+    """Domains and the price of a gigabyte between them."""
 
     hardware: HardwareSettings
     domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
@@ -95,7 +95,7 @@ class ClusterSettings(Config):
 
 
 class ControlSettings(Config):
-    """When the controller decides, how long it may take and how far ahead it is told to look."""
+    """Times of decisions, their deadline, and the horizons of the forecasts given to the policy."""
 
     period_s: Positive
     change_threshold: Positive = 0.25  # relative move of a filtered bandwidth since the last decision
@@ -110,15 +110,29 @@ class ControlSettings(Config):
 
 
 class TelemetrySettings(Config):
-    """How the controller learns of a link: sampled each period, noisy, late."""
+    """Samples of the links: one each period, noisy and delayed."""
 
     period_s: Positive = 30
     delay_s: NotNegative = 1
     noise: NotNegative = 0.03  # standard deviation of the log of a sample
 
 
+FilterEngine = Literal["bank", "filterpy", "gru", "ewma", "persistence"]
+
+
+class FilterSettings(Config):
+    """Filter and forecast of the links from telemetry; `docs/measured/forecast.md` compares the engines.
+
+    `bank`: two Kalman filters a link, all links as one array. `filterpy`: the same filters run by filterpy,
+    slower. `gru`: a recurrent network trained on the training share. `ewma`, `persistence`: the weighted mean
+    of the past samples, the last sample.
+    """
+
+    engine: FilterEngine = "bank"
+
+
 class MovingSettings(Config):
-    """What a change of plan costs: copying over the links, then a restart; see `twin.execution`."""
+    """Cost of a change of plan: copying over the links, then a restart; see `twin.world.plan_execution`."""
 
     mode: Literal["stop_and_copy", "pre_copy"] = "stop_and_copy"
     # pre_copy: share of a copy that every iteration makes stale; 2 bytes of gradient for 14 of state
@@ -129,7 +143,7 @@ class MovingSettings(Config):
 
 
 class SubmittedJob(Config):
-    """One of several jobs; what is left out is that of the scenario."""
+    """One of several jobs; a key left out is that of the scenario."""
 
     name: Annotated[str, Field(min_length=1)]
     submit_s: NotNegative = 0
@@ -158,16 +172,16 @@ class Arrivals(Config):
     urgent: tuple[str, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
 
 
-class Weights(Config):
-    """Weights of the objective; they sum to 1. Speed alone unless something else is asked for: that is what
-    the bound, and so regret, counts."""
+class ObjectiveWeights(Config):
+    """Weights of the objective, of sum 1; by default speed alone, the objective of the bound and of
+    regret."""
 
     efficiency: NotNegative = 1.0
     utilisation: NotNegative = 0.0
     cost: NotNegative = 0.0
 
     @model_validator(mode="after")
-    def _one(self) -> "Weights":
+    def _one(self) -> "ObjectiveWeights":
         if abs(sum(self.vector) - 1) > 1e-9:
             raise ValueError(f"efficiency + utilisation + cost must be 1, not {sum(self.vector):g}")
         return self
@@ -179,16 +193,16 @@ class Weights(Config):
 
     @property
     def note(self) -> tuple[str, ...]:
-        """What to say beside results where not speed alone was asked for."""
+        """Note beside results under weights other than speed alone."""
         if self.efficiency == 1:
             return ()
-        asked = f"{self.efficiency:g}, {self.utilisation:g}, {self.cost:g}"
-        told = "regret counts tokens alone, so that whoever follows these weights has some"
-        return (f"weights {asked} of efficiency, utilisation and cost; {told}",)
+        weights = f"{self.efficiency:g}, {self.utilisation:g}, {self.cost:g}"
+        caveat = "regret counts tokens alone, so that whoever follows these weights has some"
+        return (f"weights {weights} of efficiency, utilisation and cost; {caveat}",)
 
 
 class Scenario(Config):
-    """One world to train in: cluster x model x WAN x control x what goes wrong."""
+    """One world to train in: cluster x model x links x control x disturbances."""
 
     name: str
     about: str = ""
@@ -198,6 +212,7 @@ class Scenario(Config):
     wan: WanSettings
     control: ControlSettings
     telemetry: TelemetrySettings = TelemetrySettings()
+    filter: FilterSettings = FilterSettings()
     moving: MovingSettings = MovingSettings()
     outages: tuple[Outage, ...] = ()
     link_changes: tuple[LinkChange, ...] = ()
@@ -211,8 +226,16 @@ class Scenario(Config):
     perturbation: Perturbation = Perturbation()
     # constants of the cost models that `twin calibrate` fitted: a digest (or its beginning), or `latest`
     calibration: str | None = None
-    weights: Weights = Weights()
+    weights: ObjectiveWeights = ObjectiveWeights()
     seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits a default `filter`: scenarios without one keep the digest that their runs have recorded."""
+        fields: dict[str, Any] = written(self)
+        if self.filter == FilterSettings():
+            fields.pop("filter", None)  # absent where the caller asked for some fields only
+        return fields
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -221,7 +244,7 @@ class Scenario(Config):
 
     @property
     def several_jobs(self) -> bool:
-        """Whether jobs are listed or arrive, instead of one alone."""
+        """True if jobs are listed or arrive, instead of one alone."""
         return bool(self.jobs) or self.arrivals is not None
 
     @model_validator(mode="after")
@@ -240,7 +263,7 @@ class Scenario(Config):
         return self
 
     def _named(self) -> list[tuple[str, str]]:
-        """Every place that names a domain, with the name."""
+        """Every key that names a domain, with the name."""
         prices = self.cluster.usd_per_gb
         named = [("cluster.usd_per_gb.sources", name) for name in prices.sources]
         named += [("wan.sites", name) for name in self.wan.sites]

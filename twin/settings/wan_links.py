@@ -1,4 +1,4 @@
-"""What a scenario says of the links between its domains: the data sets and the modelling steps."""
+"""Keys of a scenario file for the links between its domains: data sets and modelling steps."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class SourceSettings(Config):
-    """A data set that one property of the links is taken from."""
+    """Data set that one property of the links is taken from."""
 
     dataset: str
     file: str | None = None  # only the samples of this file, where a set holds several grids
@@ -20,7 +20,7 @@ class SourceSettings(Config):
 
 
 class WanSettings(Config):
-    """Where the links come from and the modelling steps between a sample and an available bandwidth.
+    """Data sets of the links and modelling steps from a sample to an available bandwidth.
 
     Either one data set gives the samples (`dataset`), or the level of one is multiplied with the relative
     variation of another (`level`, `variation`). Available bandwidth = min(cap, streams x sample / streams of
@@ -54,18 +54,18 @@ class WanSettings(Config):
 
     @property
     def title(self) -> str:
-        """The data set, or the two that are multiplied."""
+        """Name of the data set, or of the two that are multiplied."""
         if self.level is None or self.variation is None:
             return self.dataset or ""
         return f"{self.level.dataset} x {self.variation.dataset}"
 
     @property
     def sources(self) -> tuple[tuple[str, SourceSettings], ...]:
-        """The data sets of a recipe, by what is taken from them."""
+        """Data sets of a recipe, by the property that is taken from them."""
         named = {"level": self.level, "variation": self.variation, "rtt": self.rtt, "cap": self.cap}
         return tuple((what, source) for what, source in named.items() if source is not None)
 
     def replaced(self, dataset: str) -> "WanSettings":
-        """The same links from one data set alone: it gives everything that the recipe gave."""
+        """Same links from one data set alone, which replaces the whole recipe."""
         recipe = dict.fromkeys(("level", "variation", "rtt", "cap"))
         return self.model_copy(update={**recipe, "dataset": dataset, "stretch": 1.0})

@@ -1,4 +1,4 @@
-"""Parts of a series in time, to learn from, to choose on and to test on; and which series a part is of."""
+"""Parts of a series in time, for training, validation and testing, and the identity of the series."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,9 +10,9 @@ from ingest.core.units import NS_PER_S
 Window = Literal["train", "validate", "test", "all"]
 
 TRAIN_SHARE = 0.70
-"""Part of a WAN series, in time, that may be learned from; the rest is for testing."""
+"""Part of a series, in time, for training; the rest is for testing."""
 VALIDATE_SHARE = 0.15
-"""Last part of the training share, kept for choosing between what was learned."""
+"""Last part of the training share, kept for validation."""
 _VALIDATE_FROM = TRAIN_SHARE * (1 - VALIDATE_SHARE)
 _SHARES: dict[Window, tuple[float, float]] = {
     "train": (0, _VALIDATE_FROM),
@@ -21,12 +21,12 @@ _SHARES: dict[Window, tuple[float, float]] = {
     "all": (0, 1),
 }
 _SLACK_NS = 1_000
-"""More than rounding loses on the way from a series to its window and back, less than samples lie apart."""
+"""Tolerance: above the rounding error from a series to its window and back, below the spacing of samples."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch [from_ns, to_ns) of a series that was `of_ns` long, in nanoseconds since its start."""
+class TimeSpan:
+    """Part [from_ns, to_ns) of a series that was `of_ns` long, in nanoseconds since its start."""
 
     from_ns: int
     to_ns: int
@@ -36,7 +36,7 @@ class Span:
         return f"{self.from_ns / NS_PER_S:.15g} to {self.to_ns / NS_PER_S:.15g} s"
 
 
-Part = Window | Span
+Part = Window | TimeSpan
 
 
 def split(end_ns: int, window: Part) -> tuple[int, int]:
@@ -45,7 +45,7 @@ def split(end_ns: int, window: Part) -> tuple[int, int]:
     Raises:
         UsageError: unknown window. NotFoundError: the series does not reach to the end of the span.
     """
-    if isinstance(window, Span):
+    if isinstance(window, TimeSpan):
         if window.to_ns > end_ns:
             raise NotFoundError(f"the series ends at {end_ns / NS_PER_S:g} s; {window} of it were run")
         return window.from_ns, window.to_ns
@@ -56,20 +56,22 @@ def split(end_ns: int, window: Part) -> tuple[int, int]:
 
 
 def known_share(window: Part) -> float:
-    """Part of the series, in time, that the variation of a composed set is relative to: as `known_ns`."""
-    return min(TRAIN_SHARE, window.from_ns / window.of_ns) if isinstance(window, Span) else TRAIN_SHARE
+    """Share of the series, in time, to whose mean the variation of a composed set is relative."""
+    return min(TRAIN_SHARE, window.from_ns / window.of_ns) if isinstance(window, TimeSpan) else TRAIN_SHARE
 
 
 def known_ns(end_ns: int, window: Part) -> int:
-    """Until when filters of a run of `window` may learn from the series, in nanoseconds of the series: the
-    training share, but nothing that comes after the beginning of a span."""
+    """End of the training data of a run of `window`, ns of the series.
+
+    It is that of the training share, or the beginning of a span that begins inside it.
+    """
     learned_ns = split(end_ns, "test")[0]
-    return min(learned_ns, window.from_ns) if isinstance(window, Span) else learned_ns
+    return min(learned_ns, window.from_ns) if isinstance(window, TimeSpan) else learned_ns
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The series that a run was made from, as its header tells it.
+class SeriesIdentity:
+    """Series that a run was made from, as recorded in its header.
 
     `origin_epoch_ns` and `length_ns` are those of the window that was run; `digest` is of the whole series.
     """
@@ -79,11 +81,11 @@ class Seen:
     digest: str
 
     def extent(self, window: Part, stretch: float = 1.0) -> tuple[int, int]:
-        """From when to when the samples of the whole series were, epoch ns, if `window` of it was run.
+        """First and last time of the samples of the whole series, epoch ns, if `window` of it was run.
 
-        `stretch` is that of the time axis. Wider than they were by less than any two samples lie apart.
+        `stretch` is that of the time axis. Widened by less than the spacing of any two samples.
         """
-        if isinstance(window, Span):
+        if isinstance(window, TimeSpan):
             begin_ns, whole_ns = self.origin_epoch_ns - window.from_ns, float(window.of_ns)
         else:
             first, last = _SHARES[window]

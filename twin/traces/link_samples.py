@@ -1,4 +1,4 @@
-"""Link samples of the lake: the series of every link, or one figure a link; what is missing is explained."""
+"""Reads link samples from the lake: a series per link, or one figure per link; errors say what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,23 @@ from typing import Literal
 
 import numpy as np
 
-from ingest.public import catalogue
 from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
-from twin.traces.wan_trace import Times, Values
+from ingest.public import catalogue
 from twin.settings.wan_links import SourceSettings, WanSettings
+from twin.traces.wan_trace import Times, Values
 
 Pair = tuple[int, int]
 Between = tuple[int, int] | None
-"""The first and the last moment of samples, epoch ns, both included; None: of any time."""
+"""First and last time of samples, epoch ns, both included; None: samples of any time."""
 Figure = Literal["rtt_s", "bandwidth_bps", "single_bps"]
 
 _STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $sample_streams) END"
-"""What a sample is shared among: a rate that is available is there for all streams of a transfer."""
+"""Streams that share the bandwidth of a sample; an available rate is that of all streams of a transfer."""
 _RATE = f"bandwidth_bps / {_STREAMS}"
 _OBTAINED = "coalesce(kind, '') IN ('', 'tcp', 'available', 'ping')"
-"""Offered load, line rates and datagrams sent at a chosen rate are no measurement of what a transfer gets."""
+"""Kinds that measure the throughput of a transfer; offered load, line rates and datagrams sent at a chosen
+rate do not."""
 _OF_LINKS = f"""dataset = $dataset AND src <> dst
       AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
       AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
@@ -44,7 +45,7 @@ _FORMS = f"""
       AND bandwidth_bps IS NOT NULL AND {_OBTAINED} AND coalesce(source_file = $file, true)
 """
 ROWS_AT_ONCE = 250_000
-"""Names and groups of so many rows are in memory together; what stays of a sample is three numbers."""
+"""Rows grouped in memory at a time; three numbers are kept of each sample."""
 _FIGURES: Mapping[Figure, str] = {"rtt_s": "rtt_s", "bandwidth_bps": "bandwidth_bps", "single_bps": _RATE}
 _GRID = """
     SELECT src, dst, median({figure}) FROM link_samples
@@ -55,7 +56,7 @@ _GRID = """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Series:
+class LinkSamples:
     """Samples of one link: epoch ns, b/s of a single stream, round trip in s (NaN where unknown)."""
 
     times_ns: Times
@@ -69,26 +70,26 @@ def series(
     spec: WanSettings,
     sites: Sequence[str] | None,
     between: Between = None,
-) -> dict[tuple[str, str], Series]:
-    """The samples of every link between `sites`, or of all links; sorted by link.
+) -> dict[tuple[str, str], LinkSamples]:
+    """Samples of every link between `sites`, or of all links, sorted by link.
 
-    Read in parts, so that memory beyond the numbers themselves does not grow with the trace.
+    Reads in parts, so that memory beyond the numbers themselves does not grow with the trace.
     """
-    ask = _asking(store, source, spec, sites, between)
-    sizes = ask(_SIZES).fetchall()
-    found: dict[tuple[str, str], Series] = {}
+    query = _query(store, source, spec, sites, between)
+    sizes = query(_SIZES).fetchall()
+    found: dict[tuple[str, str], LinkSamples] = {}
     for sources, targets in _parts(sizes):
-        found |= _split(ask(_SERIES, sources=sources, targets=targets).fetchnumpy())
+        found |= _split(query(_SERIES, sources=sources, targets=targets).fetchnumpy())
     return {pair: found[pair] for pair in sorted(found)}
 
 
 def forms(store: Path, source: SourceSettings, spec: WanSettings, sites: Sequence[str]) -> set[str]:
-    """What the samples between `sites` are: `available` rates, rates of `single` streams, or both."""
-    return {form for (form,) in _asking(store, source, spec, sites)(_FORMS).fetchall()}
+    """Kinds of the samples between `sites`: `available` rates, rates of `single` streams, or both."""
+    return {form for (form,) in _query(store, source, spec, sites)(_FORMS).fetchall()}
 
 
 def _parts(sizes: Sequence[tuple[str, str, int]]) -> list[tuple[list[str], list[str]]]:
-    """Sources x targets of each part: as many whole sources as fit, or one with some of its targets."""
+    """Sources and targets of each part: as many whole sources as fit, or one with some of its targets."""
     parts: list[tuple[list[str], list[str]]] = []
     room = 0
     for source, rows in groupby(sizes, key=lambda row: row[0]):
@@ -111,23 +112,23 @@ def _parts(sizes: Sequence[tuple[str, str, int]]) -> list[tuple[list[str], list[
     return parts
 
 
-def _split(columns: Mapping[str, Values]) -> dict[tuple[str, str], Series]:
-    """The series of each link, of rows in the order of links."""
+def _split(columns: Mapping[str, Values]) -> dict[tuple[str, str], LinkSamples]:
+    """Series of each link, from rows ordered by link."""
     times = np.asarray(columns["ns"], np.int64)
     rate = np.asarray(columns["single_bps"], np.float64)
     rtt = np.ma.filled(np.ma.asarray(columns["rtt_s"], dtype=np.float64), np.nan)
     ends = [*zip(columns["src"].tolist(), columns["dst"].tolist(), strict=True)]
     edges = [0, *(n for n in range(1, len(ends)) if ends[n] != ends[n - 1]), len(ends)]
-    return {ends[a]: Series(times[a:b], rate[a:b], rtt[a:b]) for a, b in pairwise(edges) if b > a}
+    return {ends[a]: LinkSamples(times[a:b], rate[a:b], rtt[a:b]) for a, b in pairwise(edges) if b > a}
 
 
 def grid(
     store: Path, source: SourceSettings, spec: WanSettings, domains: Sequence[str], figure: Figure
 ) -> dict[Pair, float]:
-    """The median of a figure for every pair of domains that the set knows."""
+    """Median of a figure for every pair of domains of which the data set has samples."""
     sites = [source.sites.get(name, name) for name in domains]
     text = _GRID.format(figure=_FIGURES[figure], obtained=_OBTAINED)
-    found = {(src, dst): value for src, dst, value in _asking(store, source, spec, sites)(text).fetchall()}
+    found = {(src, dst): value for src, dst, value in _query(store, source, spec, sites)(text).fetchall()}
     pairs = permutations(range(len(sites)), 2)
     return {(i, j): found[sites[i], sites[j]] for i, j in pairs if (sites[i], sites[j]) in found}
 
@@ -135,10 +136,10 @@ def grid(
 def explain(
     store: Path, source: SourceSettings, sites: Sequence[str], what: str
 ) -> NotFoundError | UsageError:
-    """Why a link has no sample, and the way out; `what` says which sample, in words."""
-    from ingest.lake import lake_sql as query  # brings duckdb, needed here only
+    """Error that says why a link has no sample and what to do; `what` names the sample in words."""
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
 
-    with query.connect(store) as connection:
+    with duckdb_views.connect(store) as connection:
         rows = connection.execute("SELECT DISTINCT dataset FROM link_samples ORDER BY 1").fetchall()
         names = [row[0] for row in rows]
         found = connection.execute(
@@ -149,7 +150,7 @@ def explain(
     name = source.dataset
     if name not in names:
         other = f", or choose one of: {', '.join(names)} with --dataset" if names else ""
-        return NotFoundError(f"the lake in {store} has no link samples of {name!r}: {_way_to(name)}{other}")
+        return NotFoundError(f"the lake in {store} has no link samples of {name!r}: {_remedy(name)}{other}")
     known = [row[0] for row in found]
     unknown = [site for site in sites if site not in known]
     if unknown:
@@ -160,8 +161,8 @@ def explain(
     return UsageError(f"data set {name!r} has no {what}")
 
 
-def _way_to(name: str) -> str:
-    """What brings a data set into the lake."""
+def _remedy(name: str) -> str:
+    """Command that brings a data set into the lake."""
     if name.startswith("synthetic-"):
         return "run `twin ingest traces/`"
     origin = catalogue.origin_of(name)
@@ -170,18 +171,18 @@ def _way_to(name: str) -> str:
     return f"run `twin fetch {origin}` and then `twin ingest` on its folder"
 
 
-def _asking(  # type: ignore[no-untyped-def]
+def _query(  # type: ignore[no-untyped-def]
     store: Path,
     source: SourceSettings,
     spec: WanSettings,
     sites: Sequence[str] | None,
     between: Between = None,
 ):
-    """What runs a query with the figures of a source and a spec, and with those that it is given."""
-    from ingest.lake import lake_sql as query  # brings duckdb, needed here only
+    """Function that runs a query with the parameters of a source and a spec, and with those passed to it."""
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
 
-    connection = query.connect(store)
-    usual = {
+    connection = duckdb_views.connect(store)
+    common = {
         "dataset": source.dataset,
         "file": source.file,
         "sites": None if sites is None else list(sites),
@@ -192,8 +193,10 @@ def _asking(  # type: ignore[no-untyped-def]
         "last_ns": None if between is None else between[1],
     }
 
-    def ask(text: str, **given: list[str]):  # type: ignore[no-untyped-def]
-        every = usual | given
-        return connection.execute(text, {name: every[name] for name in every if f"${name}" in text})
+    def run(text: str, **own: list[str]):  # type: ignore[no-untyped-def]
+        parameters = common | own
+        return connection.execute(
+            text, {name: value for name, value in parameters.items() if f"${name}" in text}
+        )
 
-    return ask
+    return run

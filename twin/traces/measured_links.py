@@ -1,4 +1,4 @@
-"""Measurements of the lake as a `WanTrace`: the stated steps between a sample and an available bandwidth."""
+"""Builds a `WanTrace` from measurements in the lake and states its modelling steps."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.lake import lake
 from ingest.core.errors import UsageError
-from twin.traces import link_samples as samples
-from twin.traces.link_samples import Pair, Series
+from ingest.lake import lake
+from twin.settings.wan_links import SourceSettings, WanSettings
+from twin.traces import link_samples
+from twin.traces.link_samples import LinkSamples, Pair
 from twin.traces.relative_variation import varied
 from twin.traces.wan_trace import LinkSeries, Times, Values, WanTrace, trace
-from twin.settings.wan_links import SourceSettings, WanSettings
 
 
 def load(
@@ -20,9 +20,9 @@ def load(
     spec: WanSettings,
     domains: Sequence[str],
     train_share: float = 1.0,
-    between: samples.Between = None,
+    between: link_samples.Between = None,
 ) -> WanTrace:
-    """Links between `domains` as measured in the data sets that `spec` names.
+    """Trace of the links between `domains`, from the data sets that `spec` names.
 
     Time 0 is the first sample of any link, the end is the last one's time. `train_share` is the part of the
     series from whose mean a composed set takes its relative variation. With `between` only samples of that
@@ -41,7 +41,7 @@ def load(
             "choose another with --dataset (see `twin traces`)"
         )
     caps = _caps(store, spec, domains)
-    rtts = samples.grid(store, spec.rtt, spec, domains, "rtt_s") if spec.rtt else {}
+    rtts = link_samples.grid(store, spec.rtt, spec, domains, "rtt_s") if spec.rtt else {}
     links, capacity = {}, np.full((len(domains),) * 2, np.inf)
     for i, j in list(found):
         link = found.pop((i, j))  # one copy of a trace at a time
@@ -56,7 +56,7 @@ def load(
 
 
 def note(store: Path, spec: WanSettings, domains: Sequence[str], borrowed: int = 0) -> str:
-    """The modelling steps in words, and the content behind each number; printed with every result."""
+    """Modelling steps in words, with data set and digest of each; printed with every result."""
     steps = [
         f"available bandwidth = min({spec.cap_bps / 1e9:g} Gb/s, {_rate(store, spec, domains)})",
         "one-way latency = half the measured round trip",
@@ -75,60 +75,60 @@ def note(store: Path, spec: WanSettings, domains: Sequence[str], borrowed: int =
 
 
 def _rate(store: Path, spec: WanSettings, domains: Sequence[str]) -> str:
-    """Where the bandwidth of a link comes from."""
+    """Source of the bandwidth of a link, in words."""
     if spec.level is not None and spec.variation is not None:
         level = _taken(store, spec.level, spec, domains, "median")
         return f"{level} x relative variation of {_cited(store, spec.variation)}"
     base = _base(spec)
     computed = lake.datasets(store)[base.dataset].meta.get("derived")
-    if computed and samples.forms(store, base, spec, _sites(base, domains)) == {"available"}:
+    if computed and link_samples.forms(store, base, spec, _sites(base, domains)) == {"available"}:
         return f"{_cited(store, base)}: {computed}"
     taken = _taken(store, base, spec, domains, "measured")
     return f"{taken}: {computed}" if computed else taken
 
 
 def _taken(store: Path, source: SourceSettings, spec: WanSettings, domains: Sequence[str], how: str) -> str:
-    """How a source is taken: rates of single streams many times, available ones as they are."""
+    """Use of a source in words: rates of single streams are multiplied, available ones are not."""
     cited = _cited(store, source)
     words = {
         "available": f"{how} available rate of {cited}",
         "single": f"{spec.streams} streams x {how} single-stream rate of {cited}",
     }
-    found = samples.forms(store, source, spec, _sites(source, domains))
+    found = link_samples.forms(store, source, spec, _sites(source, domains))
     return ", elsewhere ".join(words[form] for form in sorted(found))
 
 
 def _sites(source: SourceSettings, domains: Sequence[str]) -> list[str]:
-    """What a source calls the domains."""
+    """Names of the domains in a source."""
     return [source.sites.get(name, name) for name in domains]
 
 
 def _cited(store: Path, source: SourceSettings) -> str:
-    """Name, file and content of a data set."""
+    """Name, file and digest of a data set."""
     file = f"/{source.file}" if source.file else ""
     return f"{source.dataset}{file} ({lake.digest(store, source.dataset)[:12]})"
 
 
 def _base(spec: WanSettings) -> SourceSettings:
-    """The one data set of a spec without a recipe."""
+    """Data set of a spec without a recipe."""
     assert spec.dataset is not None, "a spec names a data set, or a level and a variation"
     return SourceSettings(dataset=spec.dataset, sites=spec.sites)
 
 
 def _series(
-    store: Path, spec: WanSettings, domains: Sequence[str], train_share: float, between: samples.Between
-) -> tuple[dict[Pair, Series], int]:
+    store: Path, spec: WanSettings, domains: Sequence[str], train_share: float, between: link_samples.Between
+) -> tuple[dict[Pair, LinkSamples], int]:
     """Single-stream rates and round trips of every pair, and how many pairs borrow their variation."""
     if spec.level is not None and spec.variation is not None:
         return _composed(store, spec, spec.level, spec.variation, domains, train_share, between)
     base = _base(spec)
     sites = _sites(base, domains)
-    found = samples.series(store, base, spec, sites, between)
+    found = link_samples.series(store, base, spec, sites, between)
     least = f" of {spec.min_duration_s:g} s or longer" if spec.min_duration_s else ""
     for i, j in permutations(range(len(sites)), 2):
         if (sites[i], sites[j]) not in found:
             what = f"bandwidth sample{least} from {sites[i]!r} to {sites[j]!r}"
-            raise samples.explain(store, base, sites, what)
+            raise link_samples.explain(store, base, sites, what)
     pairs = permutations(range(len(sites)), 2)
     return {(i, j): found[sites[i], sites[j]] for i, j in pairs}, 0
 
@@ -140,32 +140,32 @@ def _composed(
     variation: SourceSettings,
     domains: Sequence[str],
     train_share: float,
-    between: samples.Between,
-) -> tuple[dict[Pair, Series], int]:
-    """Level times relative variation."""
-    levels = _complete(store, level, domains, samples.grid(store, level, spec, domains, "single_bps"))
-    links = samples.series(store, variation, spec, None, between)
+    between: link_samples.Between,
+) -> tuple[dict[Pair, LinkSamples], int]:
+    """Series of level times relative variation, and the number of pairs that borrow theirs."""
+    levels = _complete(store, level, domains, link_samples.grid(store, level, spec, domains, "single_bps"))
+    links = link_samples.series(store, variation, spec, None, between)
     if not links:
-        raise samples.explain(store, variation, [], "bandwidth sample")
+        raise link_samples.explain(store, variation, [], "bandwidth sample")
     return varied(levels, links, _sites(variation, domains), train_share)
 
 
 def _caps(store: Path, spec: WanSettings, domains: Sequence[str]) -> dict[Pair, float]:
-    """The lower of the common cap and that of the link, where there is one."""
+    """Lower of the common cap and that of the link, for links with a cap of their own."""
     if spec.cap is None:
         return {}
-    own = samples.grid(store, spec.cap, spec, domains, "bandwidth_bps")
+    own = link_samples.grid(store, spec.cap, spec, domains, "bandwidth_bps")
     return {pair: min(rate, spec.cap_bps) for pair, rate in _complete(store, spec.cap, domains, own).items()}
 
 
 def _complete(
     store: Path, source: SourceSettings, domains: Sequence[str], found: dict[Pair, float]
 ) -> dict[Pair, float]:
-    """The same figures, all pairs of which must be there."""
+    """`found`, if it has every pair of domains; an error otherwise."""
     sites = _sites(source, domains)
     for i, j in permutations(range(len(sites)), 2):
         if (i, j) not in found:
-            raise samples.explain(store, source, sites, f"bandwidth from {sites[i]!r} to {sites[j]!r}")
+            raise link_samples.explain(store, source, sites, f"bandwidth from {sites[i]!r} to {sites[j]!r}")
     return found
 
 
@@ -174,7 +174,7 @@ def _stretched(times_ns: Times, factor: float) -> Times:
 
 
 def _latency(rtt_s: Values, spec: WanSettings, src: str, dst: str) -> Values:
-    """One-way latency per sample; a missing round trip takes the one before it (the first one after it)."""
+    """One-way latency per sample; a missing round trip is that before it, or else the first one after it."""
     known = np.flatnonzero(np.isfinite(rtt_s))
     if len(known) == 0:
         declared = spec.rtt_s.get(f"{src} > {dst}", spec.rtt_s.get(f"{dst} > {src}", spec.default_rtt_s))

@@ -1,4 +1,4 @@
-"""Changes on top of a trace: seeded noise and regimes, declared outages, links that are made other ones."""
+"""Changes a trace: seeded noise and random regimes, declared outages, links altered by a factor."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 from ingest.core.units import NS_PER_S, to_ns
-from twin.settings.disturbances import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.core.seeds import generator
+from twin.settings.disturbances import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.traces.wan_trace import LinkSeries, Times, Values, WanTrace
 
 _DAY_S = 86_400.0
 
 
 def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
-    """`wan` with noise and random regimes on every link, each link with its own generator.
+    """`wan` with noise and random regimes on every link, drawn by one generator a link.
 
-    The same seed gives the same change; a link's change does not depend on how many links there are. No link
-    rises above its capacity, where that is known.
+    The same seed gives the same change; that of a link does not depend on the number of links. No link rises
+    above its capacity, where that is known.
     """
     if perturbation.noise is None and not perturbation.regimes:
         return wan
@@ -52,9 +52,9 @@ def cut(wan: WanTrace, outages: Sequence[Outage]) -> WanTrace:
 
 
 def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
-    """`wan` with links that are faster, slower, nearer or farther than measured; several changes multiply.
+    """`wan` with bandwidths and latencies multiplied by factors; several changes of a link multiply.
 
-    What makes a link faster raises its capacity with it.
+    A factor above 1 raises the capacity of the link too.
     """
     if not changes:
         return wan
@@ -67,28 +67,27 @@ def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
         inside = (times >= start) & (times < end)
         for i, j in _pairs(wan.names, change):
             link = _scaled(series[i, j], times, np.where(inside, change.bandwidth_factor, 1.0))
-            series[i, j] = _farther(link, times, np.where(inside, change.latency_factor, 1.0))
+            series[i, j] = _delayed(link, times, np.where(inside, change.latency_factor, 1.0))
             if capacity is not None:
                 capacity[i, j] *= max(1.0, change.bandwidth_factor)
-    made = wan.with_series(series, "; ".join(told(change, wan.end_ns) for change in changes))
-    return replace(made, capacity_bps=capacity)
+    changed = wan.with_series(series, "; ".join(describe_change(change, wan.end_ns) for change in changes))
+    return replace(changed, capacity_bps=capacity)
 
 
 def _pairs(names: Sequence[str], change: LinkChange) -> list[tuple[int, int]]:
-    """The directed links that a change is about."""
+    """Directed links that a change names."""
     ends = {(change.src, change.dst)} | ({(change.dst, change.src)} if change.both_ways else set())
-    everywhere = range(len(names))
+    domains = range(len(names))
     return [
         (i, j)
-        for i in everywhere
-        for j in everywhere
+        for i in domains
+        for j in domains
         if i != j and any(src in (names[i], "*") and dst in (names[j], "*") for src, dst in ends)
     ]
 
 
-def told(change: LinkChange, end_ns: int | None = None) -> str:
-    """One change in words, such as "what if a > b: bandwidth x 0.5 from 3600 s"; says if it begins after the
-    end."""
+def describe_change(change: LinkChange, end_ns: int | None = None) -> str:
+    """Change in words: "what if a > b: bandwidth x 0.5 from 3600 s"; says if it begins after the end."""
     factors = [("bandwidth", change.bandwidth_factor), ("latency", change.latency_factor)]
     what = ", ".join(f"{name} x {factor:g}" for name, factor in factors if factor != 1) or "unchanged"
     arrow = "<>" if change.both_ways else ">"
@@ -115,7 +114,7 @@ def ou_factor(noise: Noise, end_ns: int, rng: np.random.Generator) -> tuple[Time
 
 
 def _regime_factor(regime: Regime, end_ns: int, rng: np.random.Generator) -> tuple[Times, Values]:
-    """`regime.factor` inside random intervals, 1 outside; the intervals arrive as a Poisson process."""
+    """Step function: `regime.factor` inside intervals that arrive as a Poisson process, 1 outside."""
     times, factor = [0], [1.0]
     now_s, end_s = 0.0, end_ns / NS_PER_S
     while regime.per_day > 0:
@@ -126,9 +125,9 @@ def _regime_factor(regime: Regime, end_ns: int, rng: np.random.Generator) -> tup
         times += [to_ns(now_s), to_ns(now_s + length_s)]
         factor += [regime.factor, 1.0]
         now_s += length_s
-    at = np.array(times, dtype=np.int64)
-    keep = np.append(np.diff(at) > 0, True)  # of equal times the last one counts
-    return at[keep], np.array(factor)[keep]
+    times_ns = np.array(times, dtype=np.int64)
+    keep = np.append(np.diff(times_ns) > 0, True)  # of equal times the last one counts
+    return times_ns[keep], np.array(factor)[keep]
 
 
 def _scaled(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
@@ -140,8 +139,8 @@ def _scaled(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
     return LinkSeries(times, link.bandwidth_bps[base] * scale, link.latency_s[base])
 
 
-def _farther(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
-    """`link`, a sample of which starts at every time of the step function, with its latency multiplied."""
+def _delayed(link: LinkSeries, times_ns: Times, factor: Values) -> LinkSeries:
+    """`link` with its latency multiplied by a step function, whose times are among those of its samples."""
     scale = factor[np.searchsorted(times_ns, link.times_ns, side="right") - 1]
     return LinkSeries(link.times_ns, link.bandwidth_bps, link.latency_s * scale)
 

@@ -1,4 +1,4 @@
-"""The wide-area network over time: one step function per directed link, the truth that drives the world."""
+"""Wide-area network over time: one step function per directed link, the ground truth of a world."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Changes = tuple[Times, Times, Times, Values, Values]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkSeries:
-    """A directed link: each sample holds until the next one; the first also holds before its own time.
+    """Series of a directed link: each sample holds until the next one, the first also before its own time.
 
     Shapes (n,), n >= 1. `times_ns` strictly ascending, `bandwidth_bps` >= 0 (0 = dead), `latency_s` one way.
     """
@@ -43,7 +43,7 @@ class LinkSeries:
         return max(0, int(np.searchsorted(self.times_ns, ns, side="right")) - 1)
 
     def window(self, start_ns: int, end_ns: int) -> "LinkSeries":
-        """Samples in force during [start, end), re-based so that `start_ns` becomes 0."""
+        """Samples in force during [start, end), with `start_ns` as time 0."""
         first = self.index(start_ns)
         last = max(first + 1, int(np.searchsorted(self.times_ns, end_ns, side="left")))
         times = np.maximum(self.times_ns[first:last] - start_ns, 0)
@@ -55,7 +55,7 @@ class LinkSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WanTrace:
-    """All directed links of K domains over [start_ns, end_ns).
+    """Series of all directed links of K domains over [start_ns, end_ns).
 
     `series[(i, j)]` exists for every i != j. `origin_epoch_ns` is the UTC time of simulation time 0, `note`
     states the modelling steps between the measurements and these numbers, `digest` identifies the content.
@@ -90,7 +90,7 @@ class WanTrace:
         return self._between(self.start_ns + 1, self.end_ns)
 
     def stream(self, about: int = 4096) -> Iterator[Changes]:
-        """`changes` in pieces of `about` changes on average: memory does not grow with the trace."""
+        """`changes` in pieces of `about` changes on average, so that memory does not grow with the trace."""
         count = sum(len(link.times_ns) for link in self.series.values())
         pieces = max(1, count // about)
         edges = np.linspace(self.start_ns + 1, self.end_ns, pieces + 1).astype(np.int64).tolist()
@@ -113,11 +113,11 @@ class WanTrace:
         return times[order], i_[order], j_[order], bandwidth[order], latency[order]
 
     def breakpoints(self) -> Times:
-        """Distinct times at which any link changes, the start included."""
+        """Distinct times (n,) at which any link changes, the start included."""
         return np.unique(np.concatenate([np.array([self.start_ns]), self.changes()[0]]))
 
     def window(self, start_ns: int, end_ns: int) -> "WanTrace":
-        """The part [start, end) with the clock re-based to 0."""
+        """Part [start, end) with `start_ns` as time 0."""
         if not self.start_ns <= start_ns < end_ns <= self.end_ns:
             raise ValueError(f"window [{start_ns}, {end_ns}) is not inside [{self.start_ns}, {self.end_ns})")
         series = {pair: link.window(start_ns, end_ns) for pair, link in self.series.items()}
@@ -125,7 +125,7 @@ class WanTrace:
         return trace(self.names, series, end_ns - start_ns, origin_ns, self.note, self.capacity_bps)
 
     def with_series(self, series: Mapping[tuple[int, int], LinkSeries], note: str) -> "WanTrace":
-        """The same window with other link series and one more stated modelling step."""
+        """Same window with other link series and one more stated modelling step."""
         joined = f"{self.note}; {note}" if self.note else note
         return trace(self.names, series, self.end_ns, self.origin_epoch_ns, joined, self.capacity_bps)
 
@@ -138,7 +138,7 @@ def trace(
     note: str = "",
     capacity_bps: Matrix | None = None,
 ) -> WanTrace:
-    """A `WanTrace` from 0 to `end_ns` over `series`, which must hold every ordered pair of `names`."""
+    """`WanTrace` from 0 to `end_ns` over `series`, which must hold every ordered pair of `names`."""
     size = len(names)
     wanted = [(i, j) for i in range(size) for j in range(size) if i != j]
     missing = [pair for pair in wanted if pair not in series]

@@ -1,4 +1,4 @@
-"""When to decide: reasons are collected, those of one instant become one decision, one decision at a time."""
+"""Triggers of decisions: the reasons of one instant become one decision, one decision at a time."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -8,15 +8,16 @@ from simpy import Environment, Event
 from twin.core.clock import DECIDE, At
 
 TRIGGERS = ("start", "failure", "repair", "alarm", "change", "period")
-"""Names of the triggers, the most urgent first; it names a decision that has several reasons."""
+"""Names of the triggers, the most urgent first; the first of several reasons names the decision."""
 
 
-class Controller:
+class DecisionTrigger:
     """Turns requests into decisions.
 
-    Requests of the same instant are answered together, after everything else of that instant. While a plan is
-    being put into effect (`busy`) requests wait, and are answered together when it is. Of several controllers
-    the one with the lowest `rank` decides first.
+    Requests of one instant become one decision, after everything else of that instant. Between `hold` and
+    `release`, while a plan is being put into effect, requests are collected. Of several triggers at one
+    instant that with the lowest `rank` decides first. `decide` is called with the trigger's name and all
+    reasons.
     """
 
     def __init__(
@@ -30,40 +31,40 @@ class Controller:
         self._decide = decide
         self._reasons: dict[str, list[Any]] = {}
         self._busy = False
-        self._due = False
+        self._scheduled = False
         self._rank = DECIDE + rank
-        self._over = False
+        self._stopped = False
         env.process(self._periodically(period_ns))
 
     def request(self, trigger: str, detail: Any = None) -> None:
-        """Ask for a decision because of `trigger`; `detail` (JSON) says what happened."""
+        """Request a decision because of `trigger`; `detail` (JSON) describes what happened."""
         assert trigger in TRIGGERS, trigger
         details = self._reasons.setdefault(trigger, [])
         if detail is not None:
             details.append(detail)
-        self._plan_decision()
+        self._schedule()
 
     def hold(self) -> None:
-        """A plan is being put into effect: no decision until `release`."""
+        """Postpone decisions until `release`: a plan is being put into effect."""
         self._busy = True
 
     def stop(self) -> None:
-        """Nothing is left to decide."""
-        self._over = True
+        """Make no decision any more."""
+        self._stopped = True
 
     def release(self) -> None:
-        """Decisions may be taken again."""
+        """Decide again, at once if requests have come meanwhile."""
         self._busy = False
-        self._plan_decision()
+        self._schedule()
 
-    def _plan_decision(self) -> None:
-        if self._reasons and not self._due and not self._over:
-            self._due = True
+    def _schedule(self) -> None:
+        if self._reasons and not self._scheduled and not self._stopped:
+            self._scheduled = True
             At(self._env, 0, self._rank).callbacks.append(self._fire)
 
     def _fire(self, _: Event) -> None:
-        self._due = False
-        if self._busy or self._over:
+        self._scheduled = False
+        if self._busy or self._stopped:
             return
         reasons = {name: self._reasons[name] for name in TRIGGERS if name in self._reasons}
         self._reasons = {}
@@ -71,6 +72,6 @@ class Controller:
 
     def _periodically(self, period_ns: int) -> Generator[Event, Any, None]:
         self.request("start")
-        while not self._over:
+        while not self._stopped:
             yield self._env.timeout(period_ns)
             self.request("period")

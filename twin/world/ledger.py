@@ -1,4 +1,4 @@
-"""Facts about training and what it uses up, made in one place so that they add up."""
+"""Facts about training and the resources it uses, made in one place so that they add up."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twin.estimate.resource_use import PlanCosts, egress_usd, plan_costs, triples
-from twin.estimate.estimator import Estimator
-from twin.network.link_state import Pair
+from twin.core.domain import Pair
 from twin.core.plan import Plan, to_json
+from twin.estimation.estimator import Estimator
+from twin.estimation.resource_use import ResourceUse, egress_usd, plan_costs, triples
 
 Emit = Callable[[str, dict[str, Any]], None]
-Measured = Callable[[NDArray[np.float64]], None]
-"""Told of iterations: their mean computing time over nominal (K,), NaN for a domain that computed nothing."""
+OnComputeTimes = Callable[[NDArray[np.float64]], None]
+"""Called with the mean computing time of iterations over nominal (K,), NaN where a domain computed
+nothing."""
 MAX_RUNS = 1000
 """Different durations in one `iteration_done`; more are split, so that no payload grows without bound."""
 
@@ -21,13 +22,15 @@ MAX_RUNS = 1000
 class Ledger:
     """Batches complete iterations and charges pauses and losses to the plan in force."""
 
-    def __init__(self, estimator: Estimator, emit: Emit, measured: Measured = lambda ratio: None) -> None:
+    def __init__(
+        self, estimator: Estimator, emit: Emit, on_compute_times: OnComputeTimes = lambda ratio: None
+    ) -> None:
         self._estimator = estimator
         self._emit = emit
-        self._measured = measured
+        self._on_compute_times = on_compute_times
         self._nominal_ns = np.zeros(estimator.cluster.size)  # computing time of an iteration at nominal speed
-        self._timed, self._timed_extra_ns = 0, np.zeros(estimator.cluster.size)
-        self._costs: PlanCosts | None = None
+        self._unmeasured, self._unmeasured_extra_ns = 0, np.zeros(estimator.cluster.size)
+        self._costs: ResourceUse | None = None
         self._runs: list[list[int]] = []
         self._start_ns = self._stalled_ns = 0
         self._extra_ns = np.zeros(estimator.cluster.size)  # computing time of the batch beyond the usual
@@ -37,16 +40,16 @@ class Ledger:
 
     @property
     def tokens(self) -> int:
-        """Trained so far: every complete iteration, less those that a failure took back."""
+        """Tokens trained: those of complete iterations, less those lost to failures."""
         return self._tokens
 
     @property
     def tokens_per_iteration(self) -> int:
-        """What an iteration of the plan in force is worth."""
+        """Tokens of one iteration of the plan in force."""
         return self._each
 
     def checkpoint(self) -> None:
-        """All work up to now is safe."""
+        """Make all work up to now safe from failures."""
         self._saved, self._saved_tokens = self._completed - self._rolled_back, self._tokens
 
     def roll_back(self) -> tuple[int, int]:
@@ -57,7 +60,7 @@ class Ledger:
         return lost, tokens
 
     def use(self, plan: Plan, slowdown: NDArray[np.float64]) -> None:
-        """From now on iterations and time are those of `plan` at this compute slowdown."""
+        """Charge to `plan` at this compute slowdown (K,) from now on."""
         self.flush()
         self._costs = plan_costs(self._estimator, plan, slowdown)
         self._each = self._estimator.tokens(plan)
@@ -65,19 +68,21 @@ class Ledger:
         self._nominal_ns = np.array(nominal, np.float64)
 
     def measure(self) -> None:
-        """Tell `measured` of the iterations since the last time."""
-        if self._timed and self._costs is not None:
-            computed_ns = np.array(self._costs.compute_ns) + self._timed_extra_ns / self._timed
+        """Pass the iterations since the last call on to `on_compute_times`."""
+        if self._unmeasured and self._costs is not None:
+            computed_ns = np.array(self._costs.compute_ns) + self._unmeasured_extra_ns / self._unmeasured
             pace = np.full_like(computed_ns, np.nan)
-            self._measured(np.divide(computed_ns, self._nominal_ns, out=pace, where=self._nominal_ns > 0))
-        self._timed, self._timed_extra_ns = 0, np.zeros_like(self._nominal_ns)
+            self._on_compute_times(
+                np.divide(computed_ns, self._nominal_ns, out=pace, where=self._nominal_ns > 0)
+            )
+        self._unmeasured, self._unmeasured_extra_ns = 0, np.zeros_like(self._nominal_ns)
 
     @property
     def completed(self) -> int:
-        """Iterations completed so far, taken back or not."""
+        """Iterations completed so far, those lost to failures included."""
         return self._completed
 
-    def iterated(
+    def add_iterations(
         self,
         count: int,
         start_ns: int,
@@ -85,9 +90,9 @@ class Ledger:
         stalled_ns: int,
         extra_ns: NDArray[np.float64] | None = None,
     ) -> None:
-        """`count` iterations of equal duration were completed, the first one began at `start_ns`.
+        """Add `count` complete iterations of equal duration, the first of which began at `start_ns`.
 
-        `extra_ns` (K,): what each domain computed longer than usual in each of them; None: as usual.
+        `extra_ns` (K,): how much longer than usual each domain computed in each of them; None: as usual.
         """
         if len(self._runs) >= MAX_RUNS:
             self.flush()
@@ -97,16 +102,16 @@ class Ledger:
             self._runs[-1][0] += count
         else:
             self._runs.append([count, duration_ns])
-        self._timed += count
+        self._unmeasured += count
         if extra_ns is not None:
             self._extra_ns += count * extra_ns
-            self._timed_extra_ns += count * extra_ns
+            self._unmeasured_extra_ns += count * extra_ns
         self._stalled_ns += stalled_ns
         self._completed += count
         self._tokens += count * self._each
 
     def flush(self) -> None:
-        """Tell the complete iterations that were not told yet."""
+        """Emit the complete iterations that have not been emitted yet."""
         self.measure()
         if not self._runs:
             return
@@ -135,7 +140,7 @@ class Ledger:
         self._emit("iteration_done", payload)
 
     def _busy(self, compute_ns: list[int], count: int) -> float:
-        """How many usual iterations the computation of the batch amounts to, GPU time by GPU time."""
+        """Computation of a batch in usual iterations, by GPU time."""
         costs = self._costs
         if not self._extra_ns.any() or costs is None or not costs.gpu_compute_ns:
             return count
@@ -143,7 +148,7 @@ class Ledger:
         return spent / costs.gpu_compute_ns
 
     def copied(self, number: int, start_ns: int, copied_ns: int, moved: dict[Pair, int]) -> None:
-        """Round `number` of a copy ahead of a move, begun at `start_ns`, is over; training went on."""
+        """Emit round `number` of a pre-copy, begun at `start_ns`, beside which training went on."""
         self.flush()
         payload = {
             "round": number,
@@ -157,7 +162,7 @@ class Ledger:
     def applied(
         self, plan: Plan, start_ns: int, pause_ns: int, restart_ns: int, moved: dict[Pair, int]
     ) -> None:
-        """`plan`, already in use, takes effect after a pause that began at `start_ns`."""
+        """Emit that `plan`, already in use, takes effect after a pause that began at `start_ns`."""
         assert self._costs is not None
         payload = {
             "plan": to_json(plan),
@@ -181,9 +186,9 @@ class Ledger:
         moved: dict[Pair, int] | None = None,
         charged: bool = True,
     ) -> None:
-        """Time went by without a complete iteration; `done`: the fraction of one that was done in vain.
+        """Emit time without a complete iteration; `done`: the fraction of one that was computed for nothing.
 
-        `charged`: the plan in force held its GPUs meanwhile.
+        `charged`: the plan in force held its GPUs during that time.
         """
         if lost_ns == 0:
             return

@@ -1,4 +1,4 @@
-"""The job as the world sees it: which plan it runs, when it stands still, how it gets from plan to plan."""
+"""Execution of plans by a job: which plan runs, when the job stands still, how it goes from plan to plan."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -8,35 +8,35 @@ from numpy.typing import NDArray
 from simpy import Environment, Event
 
 from ingest.core.units import to_ns
-from twin.core.domain import Matrix
-from twin.estimate.estimator import Estimator
-from twin.world.ledger import Ledger
-from twin.network.link_state import Pair
-from twin.costs.migration import move_bytes, move_s, needs_restart
-from twin.network.flows import Network
+from twin.core.domain import Matrix, Pair
 from twin.core.plan import Plan
-from twin.settings.scenario_file import MovingSettings
-from twin.engines.engine import Training
+from twin.costs.migration import move_bytes, move_s, needs_restart
+from twin.engines.engine import Engine
+from twin.estimation.estimator import Estimator
 from twin.network.bulk_transfers import Transfers, directed, over_links
+from twin.network.flows import Network
+from twin.settings.scenario_file import MovingSettings
+from twin.world.ledger import Ledger
 
 
 class Execution:
     """Runs one plan after the other.
 
-    A new plan takes effect at the end of the running iteration; one that stalls is given up. The job then
+    A new plan takes effect at the end of the running iteration; a stalled iteration is given up. The job then
     pauses until the last layer has arrived and the restart is over. The first plan costs nothing.
     After a failure the layers start from a checkpoint, which lies in the domain that held them: those that
-    change domain travel just the same.
+    change domain are moved just the same.
 
-    With `settings.mode` pre_copy the layers travel while training goes on and shares the links with them.
-    Training changes every parameter and every optimiser state in every iteration, so what has arrived is
-    stale; but its update can be repeated where it has arrived, from the gradients alone. Each iteration since
-    the copy was taken therefore makes `settings.stale_share` of the bytes to be sent again (2 bytes of
-    gradient for 14 of state), and after 1/`stale_share` iterations a copy is worth nothing. Rounds follow
-    each other, each sending what the one before left stale (as for virtual machines: Clark, NSDI 2005),
-    until that is one iteration's or does not shrink any more; then the job stops and sends the rest.
+    With `settings.mode` pre_copy the layers are sent while training goes on and shares the links with them.
+    Training changes every parameter and every optimiser state in every iteration, so that a copy becomes
+    stale; but an update can be repeated on the copy from the gradients alone. Each iteration since a copy
+    was taken therefore adds `settings.stale_share` of its bytes to those to be sent (2 bytes of gradient
+    for 14 of state), and after 1/`stale_share` iterations a copy is useless. Rounds follow each other, each
+    sending what the one before left stale (as for virtual machines: Clark, NSDI 2005), until that is one
+    iteration's or does not shrink any more; then the job stops and sends the rest.
 
-    `free_gpus` tells the GPUs per domain that the job may use. `may_wait`: the job can be without a plan.
+    `free_gpus` returns the GPUs per domain (K,) that the job may use. `may_wait`: the job can be without a
+    plan.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Execution:
         network: Network,
         free_gpus: Callable[[], tuple[int, ...]],
         estimator: Estimator,
-        training: Training,
+        engine: Engine,
         ledger: Ledger,
         settings: MovingSettings,
         *,
@@ -56,65 +56,63 @@ class Execution:
         self._network = network
         self._free_gpus = free_gpus
         self._estimator = estimator
-        self._training = training
+        self._engine = engine
         self._ledger = ledger
         self._settings = settings
         self._slowdown = slowdown
         self._may_wait = may_wait
         self._restart_ns = to_ns(settings.restart_s)
         self._transfers: Transfers | None = None
-        self._copying: Callable[[], None] | None = None  # tells what a round has sent so far
+        self._copying: Callable[[], None] | None = None  # accounts for what a round has sent so far
         self._closed = False
-        self._still_since_ns = env.now
+        self._idle_since_ns = env.now
         self._stopped = env.event()
         self.running = self.moving = False
         self.plan: Plan | None = None
         self.applied_ns = env.now
 
-    def goal(self, answer: Plan | None) -> Plan | None:
-        """What an answer of the controller asks for: a plan to go to, or None when nothing is to change.
+    def requested_plan(self, decision: Plan | None) -> Plan | None:
+        """The plan to go to after a decision, None where nothing changes.
 
-        Holding a job that a failure has stopped starts it again, as soon as enough GPUs are alive.
+        Holding (None) starts a job again that a failure has stopped, as soon as enough GPUs are alive.
 
         Raises:
             ValueError: the plan is not legal now, or there is none to hold.
         """
-        if answer is None and self.plan is None and not self._may_wait:
+        if decision is None and self.plan is None and not self._may_wait:
             raise ValueError("the first decision must be a plan: there is none to hold")
-        if answer is not None and answer != self.plan:
-            problems = self._estimator.problems(answer, self._free_gpus())
+        if decision is not None and decision != self.plan:
+            problems = self._estimator.problems(decision, self._free_gpus())
             if problems:
-                raise ValueError(f"{answer} cannot run now: {'; '.join(problems)}")
-            return answer
+                raise ValueError(f"{decision} cannot run now: {'; '.join(problems)}")
+            return decision
         return None if self.running or not self._can_run(self.plan) else self.plan
 
-    def switch(self, goal: Plan) -> Generator[Event, Any, None]:
-        """Process fragment: bring `goal` into effect, unless a failure meanwhile makes it impossible."""
+    def switch(self, target: Plan) -> Generator[Event, Any, None]:
+        """Process fragment: put `target` into effect, unless a failure meanwhile makes it impossible."""
         since = None
-        if self.running and self._settings.mode == "pre_copy" and needs_restart(self.plan, goal):
-            since = yield from self._copy_ahead(goal)
+        if self.running and self._settings.mode == "pre_copy" and needs_restart(self.plan, target):
+            since = yield from self._copy_ahead(target)
         if self.running:
-            yield from self._training.finish()
-        if self._closed or not self._can_run(goal):
+            yield from self._engine.finish()
+        if self._closed or not self._can_run(target):
             return
         stopped = not self.running
         stale = 1.0 if since is None or stopped else self._stale(since)
         self._halt("abandoned")
-        self._ledger.lost(
-            "waiting", self._still_since_ns, self._env.now - self._still_since_ns, charged=False
-        )
-        old, self.plan = self.plan, goal
-        self._ledger.use(goal, self._slowdown)
-        yield from self._move(old, goal, stopped, stale)
-        self._still_since_ns = self._env.now
-        if stopped or old is None or needs_restart(old, goal):
+        self._ledger.lost("waiting", self._idle_since_ns, self._env.now - self._idle_since_ns, charged=False)
+        old, self.plan = self.plan, target
+        self._ledger.use(target, self._slowdown)
+        yield from self._move(old, target, stopped, stale)
+        self._idle_since_ns = self._env.now
+        if stopped or old is None or needs_restart(old, target):
             self.applied_ns = self._env.now
-        if self._can_run(goal):
+        if self._can_run(target):
             self.running = True
-            self._training.start(goal)
+            self._engine.start(target)
 
     def interrupt(self, reason: str) -> None:
-        """Stop the running iteration at once; a move goes on."""
+        """Stop the running iteration at once; a move under way goes on."""
         self._halt(reason)
 
     def close(self) -> None:
@@ -122,51 +120,51 @@ class Execution:
         self._closed = True
         self._halt("finished")
 
-    def slowed(self) -> None:
-        """The compute speed of a domain has changed."""
+    def slowdown_changed(self) -> None:
+        """Go on at the present compute speed of the domains."""
         if self.plan is not None:
-            self._training.settle()
+            self._engine.settle()
             self._ledger.use(self.plan, self._slowdown)
-            self._training.repace()
+            self._engine.slowdown_changed()
 
     def settle(self) -> None:
         """Report every iteration that was complete by now."""
-        self._training.settle()
+        self._engine.settle()
         self._ledger.flush()
 
     def checkpoint(self) -> None:
-        """Every iteration that was complete by now is safe from failures."""
-        self._training.settle()
+        """Make every iteration that is complete by now safe from failures."""
+        self._engine.settle()
         self._ledger.checkpoint()
 
     def end(self) -> None:
-        """The run is over: what is under way now does not count."""
+        """Account for what is under way at the end of the run, which does not count."""
         if self.moving:
             sent = self._transfers.sent_bytes() if self._transfers else {}
-            elapsed = self._env.now - self._still_since_ns
-            self._ledger.lost("moving", self._still_since_ns, elapsed, moved=sent)
+            elapsed = self._env.now - self._idle_since_ns
+            self._ledger.lost("moving", self._idle_since_ns, elapsed, moved=sent)
         elif self.running:
             if self._copying is not None:
                 self._copying()
             self._halt("horizon")
         else:
-            elapsed = self._env.now - self._still_since_ns
-            self._ledger.lost("waiting", self._still_since_ns, elapsed, charged=False)
+            elapsed = self._env.now - self._idle_since_ns
+            self._ledger.lost("waiting", self._idle_since_ns, elapsed, charged=False)
 
     def _can_run(self, plan: Plan | None) -> bool:
-        """Whether enough GPUs are there for `plan`."""
+        """True where enough GPUs are alive for `plan`."""
         free = self._free_gpus()
         return plan is not None and all(len(share.gpus) <= free[share.domain] for share in plan.shares)
 
     def _halt(self, reason: str) -> None:
-        """Stop the running iteration, if there is one; the job stands still from now on."""
-        unfinished = self._training.stop()
+        """Stop the running iteration, if any; the job stands still from now on."""
+        unfinished = self._engine.stop()
         if unfinished is None:
             return
         self.running = False
         self._stopped.succeed()
         self._stopped = self._env.event()
-        self._still_since_ns = self._env.now
+        self._idle_since_ns = self._env.now
         self._ledger.lost(
             reason,
             unfinished.start_ns,
@@ -177,17 +175,17 @@ class Execution:
 
     # -- moving
 
-    def _copy_ahead(self, goal: Plan) -> Generator[Event, Any, int | None]:
-        """Rounds of copying beside training.
+    def _copy_ahead(self, target: Plan) -> Generator[Event, Any, int | None]:
+        """Send copies beside training, round after round.
 
-        Returns: iterations completed when the last copy was taken; None where there is none of use.
+        Returns: iterations completed when the last copy was taken; None without a useful copy.
         """
-        whole = directed(move_bytes(self._estimator.job, self.plan, goal, self._estimator.cluster.size))
+        whole = directed(move_bytes(self._estimator.job, self.plan, target, self._estimator.cluster.size))
         share, number, since = 1.0, 0, None
-        while whole and self.running and self._can_run(goal):
-            self._training.settle()
+        while whole and self.running and self._can_run(target):
+            self._engine.settle()
             taken = self._ledger.completed
-            if not (yield from self._round(_part(whole, share), goal, number)):
+            if not (yield from self._copy_round(_part(whole, share), target, number)):
                 return None
             since, number = taken, number + 1
             stale = self._stale(taken)
@@ -196,13 +194,13 @@ class Execution:
             share = stale
         return since
 
-    def _round(self, sizes: dict[Pair, int], goal: Plan, number: int) -> Generator[Event, Any, bool]:
+    def _copy_round(self, sizes: dict[Pair, int], target: Plan, number: int) -> Generator[Event, Any, bool]:
         """Send `sizes` beside training; False when training stopped meanwhile."""
         start_ns, stopped = self._env.now, self._stopped
-        transfers = Transfers(self._network, sizes, _routes(goal, sizes))
+        transfers = Transfers(self._network, sizes, _routes(target, sizes))
 
         def account() -> None:
-            self._training.settle()
+            self._engine.settle()
             self._ledger.copied(number, start_ns, self._env.now - start_ns, transfers.sent_bytes())
 
         self._copying = account
@@ -214,16 +212,16 @@ class Execution:
 
     def _stale(self, taken: int) -> float:
         """Share of a copy, taken after `taken` iterations, that must be sent again now."""
-        self._training.settle()
+        self._engine.settle()
         return min(1.0, (self._ledger.completed - taken) * self._settings.stale_share)
 
     def _move(self, old: Plan | None, new: Plan, stopped: bool, stale: float) -> Generator[Event, Any, None]:
-        """Pause, copy, restart; none of it for the first plan and for knobs that place nothing elsewhere."""
+        """Pause, copy, restart; nothing for a first plan and for changes that move no state."""
         start_ns, restart_ns = self._env.now, 0
         moved = move_bytes(self._estimator.job, old, new, self._estimator.cluster.size)
         sizes = _part(directed(moved), stale)
         routes = _routes(new, sizes)
-        self._still_since_ns = start_ns
+        self._idle_since_ns = start_ns
         if old is not None and (stopped or needs_restart(old, new)):
             self.moving, restart_ns = True, self._restart_ns
             self._transfers = Transfers(self._network, sizes, routes)
@@ -235,7 +233,7 @@ class Execution:
         self._ledger.applied(new, start_ns, self._env.now - start_ns, restart_ns, carried)
 
     def _fabric_ns(self, moved: Matrix, new: Plan) -> int:
-        """Resharding inside domains, over fabrics that do not change."""
+        """Nanoseconds of resharding inside domains, whose fabrics do not change."""
         inside = np.diag(np.diag(moved))
         return to_ns(move_s(self._estimator.cluster, inside, new, self._network.links.state))
 

@@ -1,4 +1,4 @@
-"""What the controller may know: noisy, late samples of the links, through the filter."""
+"""Noisy, delayed samples of the links, passed to the filter that policies see."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -8,22 +8,22 @@ from simpy import Environment, Event
 
 from ingest.core.units import to_ns
 from twin.core.clock import SENSE, At
-from twin.core.domain import LinkState, Matrix
-from twin.filters.link_filter import LinkFilter, pairs
-from twin.network.link_state import Links, Pair
-from twin.settings.scenario_file import TelemetrySettings
+from twin.core.domain import LinkState, Matrix, Pair
 from twin.core.view import Forecast
+from twin.filters.link_filter import LinkFilter, pairs
+from twin.network.link_state import Links
+from twin.settings.scenario_file import TelemetrySettings
 
 Emit = Callable[[str, dict[str, Any]], None]
-Arrived = Callable[[Matrix, list[list[int]]], None]
-"""Told of a sample: the filter's present bandwidth (K, K) and the links whose filter re-initialised."""
+OnSample = Callable[[Matrix, list[list[int]]], None]
+"""Called with a sample: the filtered present bandwidth (K, K) and the links whose filter re-initialised."""
 
 
 class Telemetry:
     """Samples every link each period with log-normal noise; a sample reaches the filter `delay_s` later.
 
-    The sample of time 0 is known at once: the links were measured before the job starts. Noise is drawn for
-    all links at every tick, so it is the same whatever is decided.
+    The sample of time 0 arrives at once: the links were measured before the job starts. Noise is drawn for
+    all links at every sample, so that it does not depend on decisions.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Telemetry:
         settings: TelemetrySettings,
         rng: np.random.Generator,
         emit: Emit,
-        arrived: Arrived,
+        on_sample: OnSample,
     ) -> None:
         self._env = env
         self._links = links
@@ -42,15 +42,15 @@ class Telemetry:
         self._settings = settings
         self._rng = rng
         self._emit = emit
-        self._arrived = arrived
+        self._on_sample = on_sample
         self._rows, self._columns = pairs(link_filter.size)
         env.process(self._sample())
 
     def forecast(self) -> Forecast:
-        """The filter's view of the links from now on; a link that is dead now is known to be dead."""
-        return self._known().forecast(self._env.now)
+        """The filtered links now and at each horizon; a link that is dead now is forecast as dead."""
+        return self._updated_filter().forecast(self._env.now)
 
-    def _known(self) -> LinkFilter:
+    def _updated_filter(self) -> LinkFilter:
         self._filter.dead = self._links.state.bandwidth_bps[self._rows, self._columns] <= 0
         return self._filter
 
@@ -73,7 +73,7 @@ class Telemetry:
     def _arrive(self, sampled_ns: int, sample: LinkState) -> None:
         self._emit("link_observed", {"sampled_ns": sampled_ns, "samples": self._rowwise(sample)})
         alarms = self._filter.observe(sampled_ns, sample)
-        self._arrived(self._known().present_bps(self._env.now), [list(pair) for pair in alarms])
+        self._on_sample(self._updated_filter().present_bps(self._env.now), [list(pair) for pair in alarms])
 
     def _rowwise(self, sample: LinkState) -> list[list[float]]:
         columns = (
@@ -86,9 +86,9 @@ class Telemetry:
 
 
 def moved_links(before: Matrix | None, now: Matrix, threshold: float) -> list[Pair]:
-    """Links whose filtered bandwidth (K, K) has moved by more than `threshold`; none before a first decision.
+    """Links whose filtered bandwidth (K, K) differs by more than `threshold`, relative to `before`.
 
-    A link that was dead is announced by its repair, not by a relative change of 0.
+    None before a first decision. A link that was dead triggers by its repair, not by a relative change of 0.
     """
     if before is None:
         return []

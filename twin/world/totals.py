@@ -1,4 +1,4 @@
-"""Sums over the facts of a run: the same fold makes `run_finished` and checks it."""
+"""Totals over the facts of a run, for `run_finished` and for its check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ Json = Mapping[str, Any]
 
 @dataclass
 class Totals:
-    """What a run did in all. Integers add up exactly; USD and J are added in the order of the facts.
+    """Totals of a run. Integers add up exactly; USD and J are added in the order of the facts.
 
     `durations + pauses + losses = horizon`: `iteration_ns + pause_ns + lost_ns` is the length of the run.
-    `turns` are those of the `plans` for which training did not stand still: changes of free knobs.
-    Lists are indexed by domain; links are keyed "i>j". `tokens` and `iterations` are net of what a failure
-    took back. `jobs` holds the sums of each job where there are several.
+    `turns` counts the `plans` for which training did not pause: changes of knobs that move no state.
+    Lists are indexed by domain; links are keyed "i>j". `tokens` and `iterations` are net of what failures
+    lost. `jobs` holds the totals of each job where there are several.
     """
 
     domains: int
@@ -44,7 +44,7 @@ class Totals:
         self.active_ns = self.active_ns or [0] * self.domains
 
     def add(self, kind: str, payload: Json, job: str = "") -> None:
-        """Take in one fact; kinds that carry no sum change nothing."""
+        """Add one fact; kinds that carry no sum change nothing."""
         own = self.jobs.setdefault(job, Totals(self.domains)) if job else self
         turned = kind == "plan_applied" and own.plans > 0 and payload["pause_ns"] == 0
         if job:
@@ -65,7 +65,7 @@ class Totals:
             self._charges(payload)
 
     def payload(self) -> dict[str, Any]:
-        """JSON of all sums, links in order; `jobs` only where there are any."""
+        """All totals as JSON, links in order; `jobs` only where there are any."""
         fields = dict(vars(self))
         jobs = fields.pop("jobs")
         if jobs:

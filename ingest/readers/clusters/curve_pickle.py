@@ -2,7 +2,7 @@
 
 Each pair is one curve of `distributions`; a row is a point, `source_row` counts them over the file from 1.
 What a curve shows stands in the file's name and its place in the list; the files themselves say nothing.
-Read by `ingest.plainpickle`: a pickle that names anything but numeric arrays is refused.
+Read by `ingest.parsing.safe_pickle`: a pickle that names anything but numeric arrays is refused.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from pathlib import PurePath
 
 import numpy as np
 
-from ingest.parsing import safe_pickle as plainpickle
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing import safe_pickle
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
 
 _TABLE = "distributions"
@@ -44,12 +44,12 @@ class CurvePickle:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A pickle of protocol 2 or later whose name is one of AcmeTrace's."""
+        """Returns True if it is a pickle of protocol 2 or later, and its name one of AcmeTrace's."""
         return path.suffix == ".pkl" and head[:1] == b"\x80" and _named(path.stem) is not None
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A batch for each curve."""
-        arrays = plainpickle.load(source.data(), source.shown)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a batch for each curve."""
+        arrays = safe_pickle.load(source.data(), source.shown)
         if len(arrays) % 2 or not all(_is_row(a) for a in arrays):
             raise InputError(f"{source.shown}: not a list of pairs of numeric rows")
         names = _named(source.path.stem) or ()
@@ -65,7 +65,7 @@ class CurvePickle:
             first += len(value)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Where the meaning of a curve comes from."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "curve-pickle: what a curve shows is taken from the file's name and its place in the file; the "
             "unit of InfiniBand curves is not known",
@@ -82,7 +82,7 @@ def _is_row(array: np.ndarray) -> bool:
     return array.ndim == 1
 
 
-def _batch(name: str, quantity: str, value: np.ndarray, percent: np.ndarray, first: int) -> Batch:
+def _batch(name: str, quantity: str, value: np.ndarray, percent: np.ndarray, first: int) -> RowBatch:
     count = len(value)
     columns = {
         "source_row": list(range(first, first + count)),
@@ -91,4 +91,4 @@ def _batch(name: str, quantity: str, value: np.ndarray, percent: np.ndarray, fir
         "value": value.astype(np.float64).tolist(),
         "cumulative": (percent.astype(np.float64) / 100).tolist(),  # per cent
     }
-    return Batch(_TABLE, columns, count)
+    return RowBatch(_TABLE, columns, count)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import FAULTS, Rows, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, text, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import FAULTS, RowBuilder, from_document
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "faults"
 _START = re.compile(rb'\[\s*\{\s*"node_id"\s*:\s*"[^"]{1,200}"\s*,\s*"event_time"\s*:')
@@ -32,24 +32,24 @@ class NodeFaults:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The document begins with a node and a time."""
+        """Returns True if the document begins with a node and a time."""
         return bool(_START.match(head.removeprefix(BOM).lstrip()))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each fault."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each fault."""
         start_ns = to_ns(options.start_or_default().timestamp())
         return from_document(source, _TABLE, lambda document: [_batch(document, start_ns)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """When it began, and who is missing."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"node-faults: days are taken to count from {options.start_or_default().isoformat()}",
             "node-faults: nodes without a fault do not appear; kind is level, class and description",
         )
 
 
-def _batch(events: list[Any], start_ns: int) -> Batch:
-    rows = Rows(_TABLE, ("host", "kind", "ts", "repaired_ts"))
+def _batch(events: list[Any], start_ns: int) -> RowBatch:
+    rows = RowBuilder(_TABLE, ("host", "kind", "ts", "repaired_ts"))
     begun: defaultdict[tuple[str, str], deque[tuple[int, int]]] = defaultdict(deque)
     for row, event in enumerate(events, 1):
         try:

@@ -12,10 +12,10 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
 
 _JOBS = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
@@ -30,20 +30,20 @@ class Philly:
     tables = ("jobs", "availability")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header is exactly that of one of the two tables."""
-        names = csvfile.header(head)
+        """Returns True if the header is exactly that of one of the two tables."""
+        names = csv_blocks.header(head)
         return set(names) in (_JOBS, _NODES) and len(set(names)) == len(names)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each job or minute."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each job or minute."""
+        names = csv_blocks.header(source.head)
         if set(names) not in (_JOBS, _NODES) or len(set(names)) != len(names):
             raise InputError(f"{source.shown}: not the header of a Philly job or node table")
         make = _jobs if set(names) == _JOBS else _nodes
-        yield from csvfile.side_by_side(source, lambda block: make(source, block, names, options))
+        yield from csv_blocks.side_by_side(source, lambda block: make(source, block, names, options))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Zone, and what a node counts for."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         each = options.gpus_per_node
         counted = f"{each} GPUs" if each else "one unit of gpus_available (set gpus_per_node)"
         return (
@@ -53,14 +53,14 @@ class Philly:
         )
 
 
-def _jobs(source: Source, block: csvfile.Block, names: list[str], options: DatasetOptions) -> Batch:
+def _jobs(source: Source, block: csv_blocks.Block, names: list[str], options: DatasetOptions) -> RowBatch:
     columns = [
-        cells.instant("submit_ts", "timestamp", options.timezone, sample=""),
-        cells.number("duration_s", "duration"),  # s
-        cells.whole("gpus", "num_gpus"),
-        cells.text("user", "cluster"),
+        cell_conversion.instant("submit_ts", "timestamp", options.timezone, sample=""),
+        cell_conversion.number("duration_s", "duration"),  # s
+        cell_conversion.whole("gpus", "num_gpus"),
+        cell_conversion.text("user", "cluster"),
     ]
-    batch = cells.Typed("jobs", names, columns)(block)
+    batch = cell_conversion.Typed("jobs", names, columns)(block)
     numbers = batch.columns["source_row"].cast(pa.string())
     return replace(
         batch,
@@ -68,14 +68,14 @@ def _jobs(source: Source, block: csvfile.Block, names: list[str], options: Datas
     )
 
 
-def _nodes(source: Source, block: csvfile.Block, names: list[str], options: DatasetOptions) -> Batch:
+def _nodes(source: Source, block: csv_blocks.Block, names: list[str], options: DatasetOptions) -> RowBatch:
     columns = [
-        cells.instant("ts", "time", options.timezone, sample=""),
-        cells.whole("gpus_available", "active"),
-        cells.whole("_total", "total"),
+        cell_conversion.instant("ts", "time", options.timezone, sample=""),
+        cell_conversion.whole("gpus_available", "active"),
+        cell_conversion.whole("_total", "total"),
     ]
     domain = source.path.stem.removesuffix("_node_sequence")
-    batch = cells.Typed("availability", names, columns, {"domain": domain})(block)
+    batch = cell_conversion.Typed("availability", names, columns, {"domain": domain})(block)
     idle = pc.subtract(batch.columns["_total"], batch.columns["gpus_available"])
     available = pc.multiply(idle, options.gpus_per_node or 1)
     return replace(batch, columns={**batch.columns, "gpus_available": available})

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, from_document
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "availability"
 _START = re.compile(rb'\{\s*"metadata"\s*:\s*\{[^}]{0,400}"gap_seconds"')
@@ -32,15 +32,15 @@ class SpotAvailability:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The document begins with its step."""
+        """Returns True if the document begins with its step."""
         return bool(_START.match(head.removeprefix(BOM).lstrip()))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each sample."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each sample."""
         return from_document(source, _TABLE, lambda document: [_batch(document, source, options)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What the files do not say."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "spot-availability: samples begin at 00:00 UTC of the day in the folder's name, without one at "
             f"{options.start_or_default().isoformat()}",
@@ -49,12 +49,12 @@ class SpotAvailability:
         )
 
 
-def _batch(document: dict[str, Any], source: Source, options: DatasetOptions) -> Batch:
+def _batch(document: dict[str, Any], source: Source, options: DatasetOptions) -> RowBatch:
     named = _NAME.fullmatch(source.path.name)
     domain, each = (named[1], int(named[3])) if named else (source.path.stem, 1)
     gap_s = amount(document["metadata"]["gap_seconds"])
     start_ns = to_ns(_day(source, options).timestamp())
-    rows = Rows(_TABLE, ("ts", "gpus_available"), domain=domain)
+    rows = RowBuilder(_TABLE, ("ts", "gpus_available"), domain=domain)
     for row, value in enumerate(document["data"], 1):
         rows.take(row, "data", value, _sample, start_ns, (row - 1) * gap_s, value, each)
     return rows.batch()

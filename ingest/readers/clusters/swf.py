@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ingest.parsing import text_lines as textlines
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
-from ingest.parsing.source import Source
 from ingest.core.units import to_ns
+from ingest.parsing import text_lines
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import number, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
+from ingest.parsing.source import Source
 
 _TABLE = "jobs"
 _FIELDS = 18
@@ -32,7 +32,7 @@ class Swf:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """Called *.swf, or with its header comments; the first line that is no comment has 18 numbers."""
+        """Returns True if name or header comments are those of SWF, and the first record has 18 numbers."""
         named = path.suffix.lower() == ".swf"
         if not named and b"UnixStartTime" not in head:
             return False
@@ -42,11 +42,11 @@ class Swf:
         records = [line.split() for line in lines[:-1] or lines if line.strip() and line.strip()[0] != ";"]
         return not records or (len(records[0]) == _FIELDS and all(map(_number, records[0])))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each job."""
-        rows = Rows(_TABLE, _NAMES)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each job."""
+        rows = RowBuilder(_TABLE, _NAMES)
         start_ns = to_ns(options.start_or_default().timestamp())
-        for line, text in textlines.numbered(source):
+        for line, text in text_lines.numbered(source):
             if text.startswith(";"):
                 began = _BEGAN.match(text)
                 if began and int(began[1]) and options.start is None:
@@ -58,7 +58,7 @@ class Swf:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What a processor stands for."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "swf: a processor is taken for a GPU; priority is the queue",
             "swf: without UnixStartTime or `start`, seconds count from "

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, rejected_file
-from ingest.parsing.row_builder import Rows, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import MS, to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, number, whole
+from ingest.parsing.reader import RowBatch, rejected_file
+from ingest.parsing.row_builder import RowBuilder, from_document
+from ingest.parsing.source import BOM, Source
 
 Values = tuple[float | None, float | None, float | None]
 """bandwidth_bps, rtt_s, loss."""
@@ -58,12 +58,12 @@ class Esmond:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The name tells both ends and a known event type, the list has instants and values."""
+        """Returns True if the name has both ends and a known event type, and the list instants and values."""
         start = head.removeprefix(BOM).lstrip()
         return bool(_NAME.fullmatch(path.name)) and start[:1] == b"[" and b'"ts"' in head and b'"val"' in head
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each entry of the list."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each entry of the list."""
         named = _NAME.fullmatch(source.path.name)
         if named is None:
             reason = "not called <source>_<destination>_<event type>_<from>_<to>.json"
@@ -72,14 +72,16 @@ class Esmond:
         yield from from_document(source, "link_samples", lambda series: [_batch(series, named, options)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Where the ends come from."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("esmond: ends and quantity are taken from the file's name; of an RTT histogram, the mean",)
 
 
-def _batch(series: Any, named: re.Match[str], options: DatasetOptions) -> Batch:
+def _batch(series: Any, named: re.Match[str], options: DatasetOptions) -> RowBatch:
     kind, values = _EVENTS[named["event"]]
     streams = options.streams if kind == "tcp" else None
-    rows = Rows("link_samples", _COLUMNS, src=named["src"], dst=named["dst"], kind=kind, streams=streams)
+    rows = RowBuilder(
+        "link_samples", _COLUMNS, src=named["src"], dst=named["dst"], kind=kind, streams=streams
+    )
     if not isinstance(series, list):
         raise TypeError("not a list")
     for row, entry in enumerate(series, 1):

@@ -13,16 +13,16 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ingest.core.units import MS, to_ns
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
+from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
 from ingest.parsing.source import BOM, Source
 from ingest.parsing.text_lines import numbered
-from ingest.core.units import MS, to_ns
-from ingest.parsing.json_values import amount, whole
 
 INTERVAL_S = 1.0
-"""What `fping -l` waits between probes of a target unless told."""
+"""Default interval between probes of a target of `fping -l`."""
 _LINE = re.compile(r"(?:\[(?P<ts>\d+\.\d+)\] )?(?P<dst>\S+)\s+: (?P<rest>.*)")
 _PROBE = re.compile(r"\[(?P<seq>\d+)\], (?:\d+ bytes, (?P<rtt>\S+) ms\b|timed out)")
 _SUMMARY = re.compile(
@@ -43,7 +43,7 @@ class Fping:
     settings = ("values.src",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The first line has a target and one of the three forms."""
+        """Returns True if the first line has a target and one of the three forms."""
         lines = head.removeprefix(BOM).decode("utf-8", "replace").strip().splitlines()
         line = _LINE.fullmatch(lines[0].strip()) if lines else None
         return line is not None and any(
@@ -51,9 +51,9 @@ class Fping:
             for form in (_PROBE, _SUMMARY, _SERIES)
         )
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each probe or target."""
-        rows = Rows("link_samples", _COLUMNS, src=_near(options), kind="ping")
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each probe or target."""
+        rows = RowBuilder("link_samples", _COLUMNS, src=_near(options), kind="ping")
         for line, content in numbered(source):
             found = _LINE.fullmatch(content)
             if found is None:
@@ -65,7 +65,7 @@ class Fping:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Times and the near end, where the text does not say them."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"fping: probes without a time (fping -D) are taken to be {options.interval_s or INTERVAL_S:g} s "
             f"apart from {options.start_or_default().isoformat()}; the near end is {_near(options)}",
@@ -73,11 +73,11 @@ class Fping:
 
 
 def _near(options: DatasetOptions) -> str:
-    """Where fping ran."""
+    """The site on which fping ran."""
     return str(options.values.get("src") or options.name)
 
 
-def _take(rows: Rows, line: int, found: re.Match[str], options: DatasetOptions) -> None:
+def _take(rows: RowBuilder, line: int, found: re.Match[str], options: DatasetOptions) -> None:
     rest = found["rest"].strip()
     if probe := _PROBE.match(rest):
         rows.take(line, "rtt", rest, _probe, found, probe, options)

@@ -10,13 +10,13 @@ from pathlib import PurePath
 
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
+from ingest.core.errors import InputError
+from ingest.core.units import BITS_PER_BYTE, MS
+from ingest.parsing import cell_conversion, csv_blocks
 from ingest.parsing.csv_blocks import Texts
 from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
-from ingest.core.units import BITS_PER_BYTE, MS
 
 RUN_S = 10.0
 """Length of an iperf2 run that nobody set."""
@@ -32,47 +32,49 @@ class Intercloud:
     tables = ("link_samples", "places")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header names clouds and regions, and bytes of a run or a place on Earth."""
-        names = csvfile.header(head)
+        """Returns True if the header names clouds and regions, and bytes of a run or a place on Earth."""
+        names = csv_blocks.header(head)
         return len(set(names)) == len(names) and (set(names) >= _RESULTS or set(names) >= _PLACES)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each run, or for each place."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each run, or for each place."""
+        names = csv_blocks.header(source.head)
         if not self.can_read(source.path, source.head):
             raise InputError(f"{source.shown}: the header must name clouds, regions and what is measured")
         read = _runs if set(names) >= _RESULTS else _places
-        yield from csvfile.side_by_side(source, lambda block: read(csvfile.texts(block, names), options))
+        yield from csv_blocks.side_by_side(
+            source, lambda block: read(csv_blocks.texts(block, names), options)
+        )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What the files do not say of a run."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"intercloud: bitrate_Bps holds the bytes of a run of {RUN_S:g} s (iperf2's default): the rate "
             f"is 8 x value / {RUN_S:g} s; {options.streams or 1} TCP stream",
         )
 
 
-def _runs(texts: Texts, options: DatasetOptions) -> Batch:
+def _runs(texts: Texts, options: DatasetOptions) -> RowBatch:
     columns = [
-        cells.instant("ts", "timestamp"),
-        cells.text("src", "src"),
-        cells.text("dst", "dst"),
-        cells.number("bandwidth_bps", "bitrate_Bps", BITS_PER_BYTE / RUN_S),  # bytes per run
+        cell_conversion.instant("ts", "timestamp"),
+        cell_conversion.text("src", "src"),
+        cell_conversion.text("dst", "dst"),
+        cell_conversion.number("bandwidth_bps", "bitrate_Bps", BITS_PER_BYTE / RUN_S),  # bytes per run
     ]
     if "avgrtt" in texts.columns:
-        columns.append(cells.number("rtt_s", "avgrtt", MS))  # ms
+        columns.append(cell_conversion.number("rtt_s", "avgrtt", MS))  # ms
     ends = {"src": ("from_cloud", "from_region"), "dst": ("to_cloud", "to_region")}
     constants = {"kind": "tcp", "streams": options.streams or 1, "duration_s": RUN_S}
-    return cells.from_texts("link_samples", _joined(texts, ends), columns, constants)
+    return cell_conversion.from_texts("link_samples", _joined(texts, ends), columns, constants)
 
 
-def _places(texts: Texts, options: DatasetOptions) -> Batch:
+def _places(texts: Texts, options: DatasetOptions) -> RowBatch:
     columns = [
-        cells.text("site", "site"),
-        cells.number("latitude_deg", "latitude"),
-        cells.number("longitude_deg", "longitude"),
+        cell_conversion.text("site", "site"),
+        cell_conversion.number("latitude_deg", "latitude"),
+        cell_conversion.number("longitude_deg", "longitude"),
     ]
-    return cells.from_texts("places", _joined(texts, {"site": ("cloud", "region")}), columns)
+    return cell_conversion.from_texts("places", _joined(texts, {"site": ("cloud", "region")}), columns)
 
 
 def _joined(texts: Texts, ends: dict[str, tuple[str, str]]) -> Texts:

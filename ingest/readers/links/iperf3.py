@@ -1,4 +1,4 @@
-"""iperf3 JSON: one file is one run between two sites, told by dataset.toml or the path.
+"""iperf3 JSON: one file is one run between two sites, named by dataset.toml or the path.
 
 Rows: the run (`source_row` 0, `duration_s` about 10, receiver's rate, mean RTT), then one row for each
 second that counts (`source_row` = position in `intervals`, from 1; sender's rate). Warm-up seconds
@@ -16,11 +16,11 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, Reject, rejected_file
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import NS_PER_S, US, to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, document, number, text, whole
+from ingest.parsing.reader import Reject, RowBatch, rejected_file
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "link_samples"
 _ROLES = re.compile(r"(?:^|[_-])(host|target|proxy)_(host|target|proxy)(?:_|\.|$)")
@@ -40,12 +40,12 @@ class Iperf3:
     settings = ("values.src", "values.dst")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The document begins with `start`, which names iperf."""
+        """Returns True if the document begins with `start`, which names iperf."""
         start = head.removeprefix(BOM).lstrip()
         return start.startswith(b"{") and start[1:].lstrip().startswith(b'"start"') and b'"iperf 3' in head
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """One batch: the run and its seconds, or one reject for the file."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields one batch: the run and its seconds, or one reject for the file."""
         try:
             run = document(source)
         except ValueError as error:
@@ -56,7 +56,7 @@ class Iperf3:
         try:
             ends = _ends(source.name, run.get("start"), options)
             if isinstance(ends, str):
-                if run.get("error"):  # who failed to connect knows no addresses
+                if run.get("error"):  # a client that failed to connect has no addresses
                     raise ValueError(run["error"])
                 yield rejected_file(_TABLE, "path", source.name, ends)
                 return
@@ -66,10 +66,10 @@ class Iperf3:
             yield rejected_file(_TABLE, "document", said, f"not a complete iperf3 run: {_missing(error)}")
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Where the sites come from and what is left out."""
-        told = "dataset.toml, else the path" if options.values or options.sites else "the path"
+        """Returns what the files do not say and the reader assumes, a sentence each."""
+        origin = "dataset.toml, else the path" if options.values or options.sites else "the path"
         return (
-            f"iperf3: sites and direction are taken from {told}; warm-up seconds are left out; "
+            f"iperf3: sites and direction are taken from {origin}; warm-up seconds are left out; "
             "run rows hold the receiver's rate, second rows the sender's",
         )
 
@@ -86,7 +86,7 @@ def _sites(folders: tuple[str, ...]) -> dict[str, str]:
 
 
 def _ends(name: str, start: Any, options: DatasetOptions) -> tuple[str, str] | str:
-    """Client and server, or why nothing tells them: dataset.toml, the path, the addresses, in this order."""
+    """Client and server by dataset.toml, path or addresses, in this order; or why they are not known."""
     stated = [options.values.get(end) for end in _ENDS]
     if any(stated) and _reversed(start):
         return (
@@ -107,7 +107,7 @@ def _ends(name: str, start: Any, options: DatasetOptions) -> tuple[str, str] | s
 
 
 def _of_path(name: str) -> tuple[str, str] | str:
-    """Sender and receiver, or why the path does not tell them."""
+    """Sender and receiver, or the reason why the path does not name them."""
     path = name.split("/")
     sites = _sites(tuple(path[:-1]))
     roles = _ROLES.search(path[-1])
@@ -120,7 +120,7 @@ def _of_path(name: str) -> tuple[str, str] | str:
 
 
 def _addresses(start: Any) -> tuple[list[str], list[str]]:
-    """What client and server are called in the file, which either of them may have written."""
+    """Names of client and server in the file, which either of them may have written."""
     given = start if isinstance(start, dict) else {}
     links = [link for link in given.get("connected") or () if isinstance(link, dict)]
     near = list(dict.fromkeys(str(link["local_host"]) for link in links if "local_host" in link))
@@ -137,7 +137,7 @@ def _reversed(start: Any) -> bool:
     return bool(isinstance(test, dict) and test.get("reverse"))
 
 
-def _batch(run: dict[str, Any], src: str, dst: str) -> Batch:
+def _batch(run: dict[str, Any], src: str, dst: str) -> RowBatch:
     start_ns = whole(run["start"]["timestamp"]["timesecs"], _LAST_S) * NS_PER_S
     test = run["start"]["test_start"]
     streams = whole(test["num_streams"], 2**31 - 1)
@@ -163,19 +163,19 @@ def _batch(run: dict[str, Any], src: str, dst: str) -> Batch:
     }
     kind = "tcp" if test.get("protocol", "TCP") == "TCP" else text(test["protocol"]).lower()
     columns.update(src=[src] * count, dst=[dst] * count, streams=[streams] * count, kind=[kind] * count)
-    return Batch(_TABLE, columns, count + len(rejects), rejects)
+    return RowBatch(_TABLE, columns, count + len(rejects), rejects)
 
 
 def _run_row(end: dict[str, Any], start_ns: int) -> Row:
     received = end["sum_received"]
     sender = end["streams"][0].get("sender", {})
-    again = end.get("sum_sent", {}).get("retransmits")
+    retransmits = end.get("sum_sent", {}).get("retransmits")
     return (
         0,
         start_ns,
         amount(received["bits_per_second"]),
         _rtt_s(sender.get("mean_rtt")),
-        None if again is None else whole(again),
+        None if retransmits is None else whole(retransmits),
         number(received["seconds"]),
     )
 
@@ -183,13 +183,13 @@ def _run_row(end: dict[str, Any], start_ns: int) -> Row:
 def _second_row(
     position: int, start_ns: int, warm_up_s: float, interval: dict[str, Any], total: dict[str, Any]
 ) -> Row:
-    again = total.get("retransmits")
+    retransmits = total.get("retransmits")
     return (
         position,
         whole(start_ns + to_ns(warm_up_s + number(total["start"]))),
         amount(total["bits_per_second"]),
         _rtt_s(interval["streams"][0].get("rtt")),
-        None if again is None else whole(again),
+        None if retransmits is None else whole(retransmits),
         number(total["seconds"]),
     )
 

@@ -11,13 +11,13 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
+from ingest.core.errors import InputError
+from ingest.core.units import MS
+from ingest.parsing import cell_conversion, csv_blocks
 from ingest.parsing.csv_blocks import Texts
 from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
-from ingest.core.units import MS
 
 TARGET = "atlas-1010"
 """The target of RIPE Atlas's built-in measurement 1010, which the files leave out."""
@@ -41,7 +41,9 @@ def _one(cell: str) -> float:
     return value * MS
 
 
-_RTT = cells.Column("rtt_s", "rtt", pa.string(), _answered, _one, pa.float64(), f"{_FAILED}, or not a number")
+_RTT = cell_conversion.ColumnMapping(
+    "rtt_s", "rtt", pa.string(), _answered, _one, pa.float64(), f"{_FAILED}, or not a number"
+)
 
 
 class LabelledRtt:
@@ -53,25 +55,25 @@ class LabelledRtt:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header is `epoch;rtt;cp`."""
-        return csvfile.header(head, _DELIMITER) == _NAMES
+        """Returns True if the header is `epoch;rtt;cp`."""
+        return csv_blocks.header(head, _DELIMITER) == _NAMES
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each line."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each line."""
         if not self.can_read(source.path, source.head):
             raise InputError(f"{source.shown}: the header must be {_DELIMITER.join(_NAMES)}")
-        columns = [cells.instant("ts", "epoch"), _RTT]
+        columns = [cell_conversion.instant("ts", "epoch"), _RTT]
         constants = {"src": f"probe-{source.path.stem}", "dst": TARGET, "kind": options.kind or "ping"}
-        yield from csvfile.side_by_side(
+        yield from csv_blocks.side_by_side(
             source,
-            lambda block: cells.from_texts(
-                "link_samples", _year_first(csvfile.texts(block, _NAMES)), columns, constants
+            lambda block: cell_conversion.from_texts(
+                "link_samples", _year_first(csv_blocks.texts(block, _NAMES)), columns, constants
             ),
             _DELIMITER,
         )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """The ends of the link, the clock, and what became of failures."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"labelled-rtt: the file's name is the probe, the target is called {TARGET}; times are UTC, "
             "dates with slashes have the day first",

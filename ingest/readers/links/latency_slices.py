@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, Reject
-from ingest.lake.schema import TS
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import to_ns
+from ingest.lake.schema import TS
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import Reject, RowBatch
+from ingest.parsing.source import BOM, Source
 
 INTERVAL_S = 15.7
 """Assumed spacing of slices: three hours over the 688 slices of the Seattle set."""
@@ -39,14 +39,14 @@ class LatencySlices:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The name ends in the number of the slice, the first line is numbers between TABs."""
+        """True if the name ends in the number of a slice and the first line is numbers between TABs."""
         if not _NAME.fullmatch(path.name):
             return False
         first = head.removeprefix(BOM).split(b"\n", 1)[0].split()
         return len(first) >= _LEAST and b"\t" in head and all(_NUMBER.fullmatch(cell) for cell in first)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """One batch: the cells of the slice."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields one batch: the cells of the slice."""
         named = _NAME.fullmatch(source.path.name)
         if named is None:
             yield _unusable(source, "not called <name>_<number of the slice>")
@@ -60,7 +60,7 @@ class LatencySlices:
         yield _slice([cell for line in lines for cell in line], nodes, _ts_ns(int(named[1]), options))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """When the slices were taken, which the files do not say."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"latency-slices: no time stamps; slice t begins {options.interval_s or INTERVAL_S:g} s "
             f"x (t - 1) after {options.start_or_default().isoformat()}",
@@ -68,9 +68,9 @@ class LatencySlices:
         )
 
 
-def _unusable(source: Source, reason: str) -> Batch:
+def _unusable(source: Source, reason: str) -> RowBatch:
     shown = source.head[:80].decode("utf-8", "replace")
-    return Batch("link_samples", {"source_row": []}, 1, (Reject(0, "", shown, reason),))
+    return RowBatch("link_samples", {"source_row": []}, 1, (Reject(0, "", shown, reason),))
 
 
 def _ts_ns(order: int, options: DatasetOptions) -> int:
@@ -78,7 +78,7 @@ def _ts_ns(order: int, options: DatasetOptions) -> int:
     return start_ns + to_ns((order - 1) * (options.interval_s or INTERVAL_S))
 
 
-def _slice(texts: list[bytes], nodes: int, ts_ns: int) -> Batch:
+def _slice(texts: list[bytes], nodes: int, ts_ns: int) -> RowBatch:
     values, wrong = _values(texts)
     diagonal = np.zeros(nodes * nodes, bool)
     diagonal[:: nodes + 1] = True
@@ -100,7 +100,7 @@ def _slice(texts: list[bytes], nodes: int, ts_ns: int) -> Batch:
         "rtt_s": pa.array(values[keep]),
         "kind": pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(keep), np.int32)), pa.array(["ping"])),
     }
-    return Batch("link_samples", columns, len(keep) + len(rejects), rejects)
+    return RowBatch("link_samples", columns, len(keep) + len(rejects), rejects)
 
 
 def _values(texts: list[bytes]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -109,7 +109,7 @@ def _values(texts: list[bytes]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
         if not any(b"_" in cell for cell in texts):  # numpy would read 1_000 as a number
             return np.array(texts).astype(np.float64), np.zeros(len(texts), bool)
     except ValueError:
-        pass  # the cells at fault are told apart below
+        pass  # the cells at fault are found below
     made = [_number(cell) for cell in texts]
     wrong = np.array([value is None for value in made])
     return np.array([0.0 if value is None else value for value in made]), wrong

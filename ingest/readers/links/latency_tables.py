@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import PurePath
 
+from ingest.core.units import MS, to_ns
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
+from ingest.parsing.json_values import amount, text
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
 from ingest.parsing.source import Source
 from ingest.parsing.text_lines import numbered
-from ingest.core.units import MS, to_ns
-from ingest.parsing.json_values import amount, text
 
 _WINDOW_S = 30 * 86_400.0
 """The figures are means over the 30 days that end with the date."""
@@ -36,16 +36,16 @@ class LatencyTables:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """There is a dated section, and in it a table of latencies in ms."""
+        """Returns True if there is a dated section, and in it a table of latencies in ms."""
         if b"##" not in head:
             return False
         lines = head.decode("utf-8", "replace").splitlines()
         dated = any(_DATE.fullmatch(line.strip()) for line in lines)
         return dated and any(_TITLE.search(cells[0]) for cells in map(_cells, lines) if cells)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each filled cell."""
-        rows = Rows("link_samples", _COLUMNS, kind="ping", duration_s=_WINDOW_S)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each filled cell."""
+        rows = RowBuilder("link_samples", _COLUMNS, kind="ping", duration_s=_WINDOW_S)
         date_ns: int | None = None
         sites: list[str] = []
         for line, content in numbered(source):
@@ -65,7 +65,7 @@ class LatencyTables:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What a figure is a mean of, and when it is dated."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "latency-tables: a figure is the mean of the 30 days up to the date of its section, and is dated "
             "to that day, 00:00 UTC; neighbouring weeks share most of their days",
@@ -90,7 +90,7 @@ def _date_ns(heading: str) -> int | None:
         return None
 
 
-def _take(rows: Rows, line: int, date_ns: int, sites: list[str], cells: list[str]) -> None:
+def _take(rows: RowBuilder, line: int, date_ns: int, sites: list[str], cells: list[str]) -> None:
     """The filled cells of one line of a table."""
     if len(cells) - 1 > len(sites):
         rows.reject(line, "", " | ".join(cells), f"{len(cells) - 1} values for {len(sites)} destinations")

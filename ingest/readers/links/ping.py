@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ingest.core.units import MS, US, to_ns
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
+from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
 from ingest.parsing.source import BOM, Source
 from ingest.parsing.text_lines import numbered
-from ingest.core.units import MS, US, to_ns
-from ingest.parsing.json_values import amount, whole
 
 INTERVAL_S = 1.0
-"""What `ping` waits between probes unless told."""
+"""Default interval between probes of `ping`."""
 _BEGIN = re.compile(r"PING\s+(?P<dst>[^\s(:]+)(?:.*?\bfrom (?P<src>[^\s:]+))?")
 _TIME = r"(?:\[(?P<ts>\d+\.\d+)\] )?"
 _ANSWER = re.compile(
@@ -43,18 +43,18 @@ class Ping:
     settings = ("values.src",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The first line says what is pinged."""
+        """Returns True if the first line says what is pinged."""
         return head.removeprefix(BOM).lstrip().startswith(b"PING ")
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each probe; several runs in a file follow each other."""
-        rows: Rows | None = None
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each probe; several runs in a file follow each other."""
+        rows: RowBuilder | None = None
         for line, content in numbered(source):
             if begin := _BEGIN.match(content):
                 if rows is not None:
                     yield rows.batch()
                 src = str(options.values.get("src") or begin["src"] or options.name)
-                rows = Rows("link_samples", _COLUMNS, src=src, dst=begin["dst"], kind="ping")
+                rows = RowBuilder("link_samples", _COLUMNS, src=src, dst=begin["dst"], kind="ping")
             elif rows is not None:
                 _take(rows, line, content, options)
                 if len(rows) >= _BATCH:
@@ -63,7 +63,7 @@ class Ping:
             yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Times and the near end, where the text does not say them."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         near = f"{options.name} unless the text says from where"
         if "src" in options.values:
             near = str(options.values["src"])
@@ -73,7 +73,7 @@ class Ping:
         )
 
 
-def _take(rows: Rows, line: int, content: str, options: DatasetOptions) -> None:
+def _take(rows: RowBuilder, line: int, content: str, options: DatasetOptions) -> None:
     """One line of the text; what is no probe is no row."""
     if answer := _ANSWER.match(content):
         rows.take(line, "time", content, _answered, answer, options)

@@ -11,15 +11,15 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.cell_conversion import Column
+from ingest.core.errors import InputError
+from ingest.core.units import MS, to_ns
+from ingest.lake.schema import TS
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.cell_conversion import ColumnMapping
 from ingest.parsing.csv_blocks import Texts
 from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.lake.schema import TS
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
-from ingest.core.units import MS, to_ns
 
 _TABLE = "link_samples"
 _RATES = ("throughput_received", "throughput_recieved")
@@ -40,7 +40,7 @@ def _all_succeeded(column: pa.Array) -> pa.Array:
     return pa.repeat(True, len(column))
 
 
-_SUCCESS = Column(
+_SUCCESS = ColumnMapping(
     "_success", "success", pa.string(), _all_succeeded, _succeeded, pa.bool_(), "the measurement failed"
 )
 
@@ -53,27 +53,27 @@ class RegionPairs:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header names two regions and a throughput or an RTT."""
-        return _fits(csvfile.header(head))
+        """Returns True if the header names two regions and a throughput or an RTT."""
+        return _fits(csv_blocks.header(head))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each pair and tier."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each pair and tier."""
+        names = csv_blocks.header(source.head)
         if not _fits(names):
             raise InputError(
                 f"{source.shown}: the header must name both regions and what is measured, once each"
             )
         columns, constants = _columns(names, options)
 
-        def made(block: csvfile.Block) -> Batch:
-            return cells.from_texts(
-                _TABLE, _with_ends(csvfile.texts(block, names), options), columns, constants
+        def made(block: csv_blocks.Block) -> RowBatch:
+            return cell_conversion.from_texts(
+                _TABLE, _with_ends(csv_blocks.texts(block, names), options), columns, constants
             )
 
-        yield from csvfile.side_by_side(source, made)
+        yield from csv_blocks.side_by_side(source, made)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """How the rows are dated, and what a tier means."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "region-pairs: throughput is dated by the name of its log folder (UTC), rows without one "
             f"to {options.start_or_default().isoformat()}",
@@ -104,25 +104,25 @@ def _with_ends(texts: Texts, options: DatasetOptions) -> Texts:
     return Texts(made, texts.rows, texts.rows_in, texts.rejects)
 
 
-def _columns(names: list[str], options: DatasetOptions) -> tuple[list[Column], dict[str, object]]:
-    columns = [cells.text("src", "src"), cells.text("dst", "dst")]
+def _columns(names: list[str], options: DatasetOptions) -> tuple[list[ColumnMapping], dict[str, object]]:
+    columns = [cell_conversion.text("src", "src"), cell_conversion.text("dst", "dst")]
     constants: dict[str, object] = {}
     rate = next((name for name in _RATES if name in names), None)
     if rate is not None:
-        columns.append(cells.number("bandwidth_bps", rate))
+        columns.append(cell_conversion.number("bandwidth_bps", rate))
         constants["kind"] = options.kind or "tcp"
     else:
         constants["kind"] = "ping"
     if "avg_rtt" in names:
-        columns.append(cells.number("rtt_s", "avg_rtt", MS))  # ms
+        columns.append(cell_conversion.number("rtt_s", "avg_rtt", MS))  # ms
     if "iperf3_connections" in names:
-        columns.append(cells.whole("streams", "iperf3_connections"))
+        columns.append(cell_conversion.whole("streams", "iperf3_connections"))
     if "iperf3_runtime" in names:
-        columns.append(cells.number("duration_s", "iperf3_runtime"))  # s
+        columns.append(cell_conversion.number("duration_s", "iperf3_runtime"))  # s
     if "success" in names:
         columns.append(_SUCCESS)
     if "stdout_path" in names:
-        columns.append(cells.instant("ts", "_date"))
+        columns.append(cell_conversion.instant("ts", "_date"))
     else:
         constants["ts"] = pa.scalar(to_ns(options.start_or_default().timestamp()), TS)
     return columns, constants

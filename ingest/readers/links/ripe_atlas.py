@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from ingest.core.units import MS, NS_PER_S
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, from_document
+from ingest.parsing.json_values import amount, text, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, from_document
 from ingest.parsing.source import BOM, Source
 from ingest.parsing.text_lines import numbered
-from ingest.core.units import MS, NS_PER_S
-from ingest.parsing.json_values import amount, text, whole
 
 _COLUMNS = ("ts", "src", "dst", "rtt_s", "loss")
 _BATCH = 50_000
@@ -26,7 +26,7 @@ _LAST_S = 2**33
 Row = tuple[int, str, str, float | None, float]
 
 
-class Atlas:
+class RipeAtlas:
     """Ping results of RIPE Atlas."""
 
     name = "ripe-atlas"
@@ -34,14 +34,14 @@ class Atlas:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """JSON that speaks of a probe, a measurement and packets received."""
+        """Returns True if it is JSON with a probe, a measurement and packets received."""
         start = head.removeprefix(BOM).lstrip()
         return start[:1] in (b"[", b"{") and all(
             key in head for key in (b'"prb_id"', b'"msm_id"', b'"rcvd"', b'"timestamp"')
         )
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each result."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each result."""
         if source.head.removeprefix(BOM).lstrip().startswith(b"["):
             yield from from_document(source, "link_samples", _array)
             return
@@ -53,15 +53,15 @@ class Atlas:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What stands for the ends, and which RTT."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("ripe-atlas: the near end is probe-<id>; the RTT is the mean of the packets that came back",)
 
 
-def _rows() -> Rows:
-    return Rows("link_samples", _COLUMNS, kind="ping")
+def _rows() -> RowBuilder:
+    return RowBuilder("link_samples", _COLUMNS, kind="ping")
 
 
-def _array(results: Any) -> list[Batch]:
+def _array(results: Any) -> list[RowBatch]:
     rows = _rows()
     for row, result in enumerate(results, 1):
         rows.take(row, "result", result, _result, result)

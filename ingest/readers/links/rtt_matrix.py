@@ -7,17 +7,16 @@ pairs - are no measurements. One value a pair: a table, not a series.
 from collections.abc import Iterator
 from pathlib import PurePath
 
-import numpy as np
 import pyarrow as pa
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.csv_blocks import Texts
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.lake.schema import TS
-from ingest.parsing.source import Source
 from ingest.core.units import MS, to_ns
+from ingest.lake.schema import TS
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.source import Source
+from ingest.parsing.wide_table import unpivoted
 
 _TABLE = "link_samples"
 _LEAST = 2
@@ -32,24 +31,29 @@ class RttMatrix:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The corner says `Source`, and the first row is named like a column and holds numbers or blanks."""
-        names, record = csvfile.header(head), csvfile.first_record(head)
+        """True if the corner is `Source` and the first row, named as a column, has numbers or blanks."""
+        names, record = csv_blocks.header(head), csv_blocks.first_record(head)
         if len(names) <= _LEAST or names[0].lower() != "source" or not record:
             return False
         return record[0].strip() in names[1:] and all(_number_or_blank(cell) for cell in record[1:])
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each filled cell."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each filled cell."""
+        names = csv_blocks.header(source.head)
         if len(set(names)) != len(names) or len(names) <= _LEAST:
             raise InputError(f"{source.shown}: the header must name each destination once")
-        columns = [cells.text("src", "src"), cells.text("dst", "dst"), cells.number("rtt_s", "rtt", MS)]  # ms
+        columns = [
+            cell_conversion.text("src", "src"),
+            cell_conversion.text("dst", "dst"),
+            cell_conversion.number("rtt_s", "rtt", MS),
+        ]  # ms
         constants = {"kind": "ping", "ts": pa.scalar(to_ns(options.start_or_default().timestamp()), TS)}
-        for block in csvfile.blocks(source):
-            yield cells.from_texts(_TABLE, _long(csvfile.texts(block, names), names), columns, constants)
+        for block in csv_blocks.blocks(source):
+            long = unpivoted(csv_blocks.texts(block, names), names, ("src", "dst", "rtt"))
+            yield cell_conversion.from_texts(_TABLE, long, columns, constants)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """The table bears no date."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (f"rtt-matrix: not dated; taken to be of {options.start_or_default().isoformat()}",)
 
 
@@ -59,20 +63,3 @@ def _number_or_blank(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _long(texts: Texts, names: list[str]) -> Texts:
-    """The matrix as one row for each filled cell, line by line."""
-    count, destinations = len(texts.rows), names[1:]
-    line = np.repeat(np.arange(count), len(destinations))
-    grid = pa.concat_arrays([texts.columns[name] for name in destinations])
-    by_line = np.arange(len(grid)).reshape(len(destinations), count).T.ravel()
-    values = grid.take(pa.array(by_line))
-    filled = values.is_valid()
-    made = {
-        "src": texts.columns[names[0]].take(pa.array(line)).filter(filled),
-        "dst": pa.array(destinations * count, pa.string()).filter(filled),
-        "rtt": values.filter(filled),
-    }
-    rows = texts.rows.take(pa.array(line)).filter(filled)
-    return Texts(made, rows, len(rows) + len(texts.rejects), texts.rejects)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, text
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, from_document
+from ingest.parsing.source import BOM, Source
 
 _COLUMNS = ("src", "dst", "bandwidth_bps")
 
@@ -26,28 +26,28 @@ class Topology:
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A JSON object that says whether it is directed, with nodes and capacities."""
+        """Returns True if it is a JSON object of a graph, directed or not, with nodes and capacities."""
         start = head.removeprefix(BOM).lstrip()
         return start.startswith(b"{") and all(
             key in head for key in (b'"directed"', b'"nodes"', b'"capacity"', b'"source"')
         )
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each direction of each link."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each direction of each link."""
         yield from from_document(source, "link_samples", lambda graph: [_batch(graph, options)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Unit and time, which the file does not say."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "topology: capacities are taken to be b/s, valid from "
             f"{options.start_or_default().isoformat()}; nodes with a number are called node-<number>",
         )
 
 
-def _batch(graph: Any, options: DatasetOptions) -> Batch:
+def _batch(graph: Any, options: DatasetOptions) -> RowBatch:
     both_ways = graph["directed"] is False
     ts_ns = to_ns(options.start_or_default().timestamp())
-    rows = Rows("link_samples", _COLUMNS, ts=ts_ns, kind="capacity")
+    rows = RowBuilder("link_samples", _COLUMNS, ts=ts_ns, kind="capacity")
     links = graph["links"] if "links" in graph else graph["edges"]
     if not isinstance(links, list):
         raise TypeError("links are not a list")

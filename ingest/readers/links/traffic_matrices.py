@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, Reject
+from ingest.core.units import to_ns
 from ingest.lake.schema import TS
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import Reject, RowBatch
 from ingest.parsing.source import BOM, Source
 from ingest.parsing.text_lines import numbered
-from ingest.core.units import to_ns
 
 INTERVAL_S = 900.0
 """Spacing of matrices: SNMP and NetFlow figures come a quarter of an hour apart."""
@@ -42,13 +42,13 @@ class TrafficMatrices:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The extension is `.hist` and the file begins with numbers between blanks."""
+        """Returns True if the extension is `.hist` and the file begins with numbers between blanks."""
         return path.suffix == ".hist" and all(
             _is_number(cell) for cell in head.removeprefix(BOM).split()[:_LEAST]
         )
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each pair of each line."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each pair of each line."""
         nodes: int | None = None
         lines: list[tuple[int, NDArray[np.float64]]] = []
         rejects: list[Reject] = []
@@ -69,7 +69,7 @@ class TrafficMatrices:
         yield _batch(lines, nodes or 0, rejects, options)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Unit, names and times, which the files do not say."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "traffic-matrices: numbers are taken to be b/s (their size and that of the capacities say so); "
             "nodes are called node-0, node-1, ... in the order of the matrix",
@@ -103,9 +103,9 @@ def _batch(
     nodes: int,
     rejects: list[Reject],
     options: DatasetOptions,
-) -> Batch:
+) -> RowBatch:
     if not lines:
-        return Batch(_TABLE, {"source_row": []}, len(rejects), tuple(rejects))
+        return RowBatch(_TABLE, {"source_row": []}, len(rejects), tuple(rejects))
     values = np.stack([value for _, value in lines])
     orders = np.array([order for order, _ in lines], np.int64)
     src, dst, pairs = _pairs(nodes)
@@ -126,7 +126,7 @@ def _batch(
         "kind": pa.repeat("load", count * len(lines)).dictionary_encode(),
         "duration_s": pa.repeat(options.interval_s or INTERVAL_S, count * len(lines)),
     }
-    return Batch(_TABLE, columns, count * len(lines) + len(faulty), tuple(faulty))
+    return RowBatch(_TABLE, columns, count * len(lines) + len(faulty), tuple(faulty))
 
 
 @lru_cache(maxsize=4)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch, Reject, rejected_file
-from ingest.parsing.source import Source
 from ingest.core.units import KBYTE_PER_S, MBPS, to_ns
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, document, text, whole
+from ingest.parsing.reader import Reject, RowBatch, rejected_file
+from ingest.parsing.source import Source
 
 _TABLE = "link_samples"
 _NAME = re.compile(r"(dynamic|snapshot)(\d{1,9})_(\d{1,6})\.json")
@@ -31,11 +31,11 @@ class Wanify:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The name tells kind and order, the document holds readings of a number of data centres."""
+        """True if the name has kind and order, and the document readings of a number of data centres."""
         return bool(_NAME.fullmatch(path.name)) and b'"numDCs"' in head and b'"readings"' in head
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """One batch: a row for each reading."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields one batch: a row for each reading."""
         named = _NAME.fullmatch(source.path.name)
         if named is None:
             yield rejected_file(
@@ -53,7 +53,7 @@ class Wanify:
         yield _batch(readings, named[1], int(named[2]), int(named[3]), options)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """When the samples were taken, which the files do not say."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         start, interval = options.start_or_default(), options.interval_s or INTERVAL_S
         return (
             f"wanify: no time stamps; measurement N is taken to begin {interval:g} s x N after "
@@ -62,7 +62,7 @@ class Wanify:
         )
 
 
-def _batch(readings: list[Any], kind: str, order: int, duration_s: int, options: DatasetOptions) -> Batch:
+def _batch(readings: list[Any], kind: str, order: int, duration_s: int, options: DatasetOptions) -> RowBatch:
     start_ns = to_ns(options.start_or_default().timestamp())
     begins_ns = start_ns + to_ns(order * (options.interval_s or INTERVAL_S))
     if kind == "dynamic":
@@ -75,7 +75,7 @@ def _batch(readings: list[Any], kind: str, order: int, duration_s: int, options:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             rejects.append(Reject(row, "readings", str(reading), reason))
     count = len(rows)
-    row_numbers, src, dst, rate, again = (
+    row_numbers, src, dst, rate, retransmits = (
         (list(c) for c in zip(*rows, strict=True)) if rows else ([] for _ in range(5))
     )
     columns: dict[str, Any] = {
@@ -84,12 +84,12 @@ def _batch(readings: list[Any], kind: str, order: int, duration_s: int, options:
         "src": src,
         "dst": dst,
         "bandwidth_bps": rate,
-        "retransmits": again,
+        "retransmits": retransmits,
         "streams": [options.streams or 1] * count,
         "kind": ["tcp"] * count,
         "duration_s": [float(duration_s)] * count,
     }
-    return Batch(_TABLE, columns, len(readings), rejects)
+    return RowBatch(_TABLE, columns, len(readings), rejects)
 
 
 def _reading(reading: dict[str, Any], kind: str) -> tuple[str, str, float, int | None]:

@@ -1,1 +1,5 @@
-"""ingest/readers/profiles: say what comes in, what goes out, where to start reading."""
+"""Readers of operator, layer and collective profiles, as profilers of training systems write them.
+
+Their CSV and JSON files come in; rows of `layer_profiles`, `collective_profiles` and `op_times` go out. Start
+at `nccl_tests.py`.
+"""

@@ -12,15 +12,15 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile, text_lines as textlines
-from ingest.parsing.cell_conversion import Column
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, folder
-from ingest.parsing.source import Source
 from ingest.core.units import BITS_PER_BYTE, GIB, MIB, MS
+from ingest.parsing import cell_conversion, csv_blocks, text_lines
+from ingest.parsing.cell_conversion import ColumnMapping
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, folder
+from ingest.parsing.source import Source
 
 _TABLE = "collective_profiles"
 _PRIMITIVE = re.compile(r"prim_.{1,80}?_(all_gather|all_reduce|all_to_all|reduce_scatter)_(\d{1,5})gpus\.csv")
@@ -44,8 +44,8 @@ def _all_measured(column: pa.Array) -> pa.Array:
 
 
 _COLUMNS = (
-    cells.whole("bytes", _HEADER[0], MIB),
-    Column(
+    cell_conversion.whole("bytes", _HEADER[0], MIB),
+    ColumnMapping(
         "time_s", _HEADER[1], pa.float64(), _all_measured, _measured, pa.float64(),
         "no time, or one that stands for a failed measurement",
     ),
@@ -61,27 +61,29 @@ class AcesoCollectives:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The name tells operation and GPUs."""
+        """Returns True if the name has operation and GPUs."""
         if _P2P.fullmatch(path.name):
-            first = csvfile.header(head)
+            first = csv_blocks.header(head)
             return bool(first) and all(cell.replace(".", "", 1).isdigit() for cell in first)
-        return bool(_PRIMITIVE.fullmatch(path.name)) and csvfile.header(head) == _HEADER
+        return bool(_PRIMITIVE.fullmatch(path.name)) and csv_blocks.header(head) == _HEADER
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each size."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each size."""
         gpu = options.gpu_model or folder(source, options)
         pair, primitive = _P2P.fullmatch(source.path.name), _PRIMITIVE.fullmatch(source.path.name)
         if pair is not None:
             yield _rates(source, 1 if pair[1] == "intra" else 2, gpu)
-        elif primitive is not None and csvfile.header(source.head) == _HEADER:
+        elif primitive is not None and csv_blocks.header(source.head) == _HEADER:
             constants = {"op": primitive[1], "ranks": int(primitive[2]), "nodes": 1, "gpu_model": gpu}
             stated = {name: value for name, value in constants.items() if value is not None}
-            yield from csvfile.side_by_side(source, cells.Typed(_TABLE, _HEADER, _COLUMNS, stated))
+            yield from csv_blocks.side_by_side(
+                source, cell_conversion.Typed(_TABLE, _HEADER, _COLUMNS, stated)
+            )
         else:
             raise InputError(f"{source.shown}: neither a collective nor a p2p profile of Aceso")
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Units, nodes, and what a size means."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "aceso-collectives: MB are MiB and GB/s are GiB/s, as in the profiler's code; the collectives "
             "ran inside one node",
@@ -89,11 +91,11 @@ class AcesoCollectives:
         )
 
 
-def _rates(source: Source, nodes: int, gpu: str | None) -> Batch:
-    lines = [line.split(",") for _, line in textlines.numbered(source)]
+def _rates(source: Source, nodes: int, gpu: str | None) -> RowBatch:
+    lines = [line.split(",") for _, line in text_lines.numbered(source)]
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
         raise InputError(f"{source.shown}: must be a line of sizes and a line of as many rates")
-    rows = Rows(
+    rows = RowBuilder(
         _TABLE, ("bytes", "time_s", "bandwidth_bps"), op="send_recv", gpu_model=gpu, nodes=nodes, ranks=2
     )
     for at, pair in enumerate(zip(*lines, strict=True), 1):

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, folder, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import BITS_PER_BYTE, GB, MIB, MS
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, folder, from_document
+from ingest.parsing.source import BOM, Source
 
 _LAYERS, _RATES = "layer_profiles", "collective_profiles"
 _FILE = re.compile(
@@ -49,13 +49,13 @@ class Galvatron:
     tables = (_LAYERS, _RATES)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The first key is one of Galvatron's."""
+        """Returns True if the first key is one of Galvatron's."""
         return bool(_KEYS.match(head.removeprefix(BOM).lstrip()))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each measurement."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each measurement."""
 
-        def made(document: dict[str, Any]) -> Iterator[Batch]:
+        def made(document: dict[str, Any]) -> Iterator[RowBatch]:
             keys = list(document)
             if any(_BANDWIDTH.match(key) for key in keys):
                 yield _hardware(document, source, options)
@@ -67,7 +67,7 @@ class Galvatron:
         return from_document(source, _LAYERS, made)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Units, and what the numbers stand for."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "galvatron: a row of layer `model of L layers` is the forward time of the whole small model; "
             "subtract two L for one layer",
@@ -88,10 +88,10 @@ def _model(source: Source, options: DatasetOptions) -> dict[str, Any]:
     return {"model": model, "gpu_model": options.gpu_model, "seq": int(named[4]) if named[4] else None}
 
 
-def _computation(document: dict[str, Any], source: Source, options: DatasetOptions) -> Batch:
+def _computation(document: dict[str, Any], source: Source, options: DatasetOptions) -> RowBatch:
     stated = _model(source, options)
     seq = stated.pop("seq", None)
-    rows = Rows(_LAYERS, ("layer", "micro_batch", "seq", "forward_s"), tp=1, **stated)
+    rows = RowBuilder(_LAYERS, ("layer", "micro_batch", "seq", "forward_s"), tp=1, **stated)
     measured = [(key, value) for key, value in document.items() if not _DIFFERENCE.match(key)]
     for row, (key, value) in enumerate(measured, 1):
         rows.take(row, key, value, _computed, key, value, seq)
@@ -109,11 +109,11 @@ def _computed(key: str, value: Any, seq: int | None) -> tuple[str, int, int | No
     return f"model of {found[1]} layers", int(found[2]), int(found[3]) if found[3] else seq, time_s
 
 
-def _memory(document: dict[str, Any], source: Source, options: DatasetOptions) -> Batch:
+def _memory(document: dict[str, Any], source: Source, options: DatasetOptions) -> RowBatch:
     stated = _model(source, options)
     seq = stated.pop("seq", None)
     names = ("layer", "tp", "micro_batch", "seq", "variant", "states_bytes", "activation_bytes", "peak_bytes")
-    rows = Rows(_LAYERS, names, **stated)
+    rows = RowBuilder(_LAYERS, names, **stated)
     for setting, measures in document.items():
         split = _SETTING.fullmatch(setting)
         if split is None:
@@ -137,21 +137,21 @@ def _held(
 
 
 def _by_model(measures: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The sizes of one setting, gathered by layers, batch, sequence length and rank."""
-    gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
+    """The sizes of one setting, grouped by layers, batch, sequence length and rank."""
+    grouped: dict[tuple[Any, ...], dict[str, Any]] = {}
     for key, value in measures.items():
         found = _MEASURE.fullmatch(key)
         if found is None or not found[5]:
             raise ValueError(f"{key!r} is not a key of a memory profile")
-        gathered.setdefault(found.groups()[:4], {})[found[5]] = value
-    return gathered
+        grouped.setdefault(found.groups()[:4], {})[found[5]] = value
+    return grouped
 
 
-def _hardware(document: dict[str, Any], source: Source, options: DatasetOptions) -> Batch:
+def _hardware(document: dict[str, Any], source: Source, options: DatasetOptions) -> RowBatch:
     machine = _MACHINE.search(source.path.name)
     nodes, each = (int(machine[1]), int(machine[2])) if machine else (1, 1 << 30)
     names = ("op", "ranks", "nodes", "variant", "bytes", "time_s", "bandwidth_bps")
-    rows = Rows(_RATES, names, gpu_model=options.gpu_model)
+    rows = RowBuilder(_RATES, names, gpu_model=options.gpu_model)
     for row, (key, value) in enumerate(document.items(), 1):
         rows.take(row, key, value, _rate, key, value, nodes, max(each, 1))
     return rows.batch()

@@ -2,20 +2,20 @@
 
 A line of numbers gives two rows: out of place and in place (`variant`). Time is in us, `bandwidth_bps` is the
 bus bandwidth (GB/s in the file; not known where it rounds to 0). The lines `Rank ... on <host> device ...`
-before them tell ranks, nodes and GPU; the name of the program tells the operation. `source_row` is the line.
+before them state ranks, nodes and GPU; the program is named after the operation. `source_row` is the line.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ingest.parsing import text_lines as textlines
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
-from ingest.parsing.source import Source
 from ingest.core.units import BITS_PER_BYTE, GB, US
+from ingest.parsing import text_lines
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
+from ingest.parsing.source import Source
 
 _TABLE = "collective_profiles"
 _PROGRAM = re.compile(r"\b([a-z_]{4,20})_perf\b")
@@ -35,17 +35,17 @@ class NcclTests:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The head of the table is there, and the ranks."""
+        """Returns True if the head of the table is there, and the ranks."""
         return b"algbw" in head and b"busbw" in head and b"Rank " in head
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """Two rows for each size."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields two rows for each size."""
         names = ("op", "gpu_model", "nodes", "ranks", "variant", "bytes", "time_s", "bandwidth_bps")
-        rows = Rows(_TABLE, names)
+        rows = RowBuilder(_TABLE, names)
         operation = _PROGRAM.search(source.path.stem)
         hosts: list[str] = []
         gpu, listed = options.gpu_model, False
-        for row, line in textlines.numbered(source):
+        for row, line in text_lines.numbered(source):
             rank, program, numbers = _RANK.fullmatch(line), _PROGRAM.search(line), _NUMBERS.fullmatch(line)
             if program and not numbers:
                 operation = program
@@ -60,7 +60,7 @@ class NcclTests:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What a run is."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("nccl-tests: ranks and operation are those named last before a table",)
 
 

@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.cell_conversion import Column
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, from_document
-from ingest.parsing.source import Source
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.cell_conversion import ColumnMapping
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, from_document
+from ingest.parsing.source import Source
 
 _STAGES = ["stage", "instruction", "frequency", "time", "energy"]
 _STAGE_NAME = re.compile(r"(.+)\+(.+?)_(bf16|fp16|fp32|tf32)\.csv")
@@ -44,14 +44,14 @@ def _all_directions(column: pa.Array) -> pa.Array:
 
 
 _STAGE_COLUMNS = (
-    cells.text("layer", "stage"),
-    Column(
+    cell_conversion.text("layer", "stage"),
+    ColumnMapping(
         "_what", "instruction", pa.string(), _all_directions, _direction, pa.string(),
         "neither forward nor backward",
     ),
-    cells.number("clock_mhz", "frequency"),
-    cells.number("_time_s", "time"),  # s
-    cells.number("energy_j", "energy"),  # J
+    cell_conversion.number("clock_mhz", "frequency"),
+    cell_conversion.number("_time_s", "time"),  # s
+    cell_conversion.number("energy_j", "energy"),  # J
 )  # fmt: skip
 
 
@@ -64,25 +64,25 @@ class Perseus:
     tables = ("layer_profiles", "step_times", "op_times")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header of one of the two tables, or a list of ranks with `iter_time`."""
-        names = csvfile.header(head)
+        """True if it has the header of one of the two tables, or is a list of ranks with `iter_time`."""
+        names = csv_blocks.header(head)
         measured = path.name.endswith(".prof.json") and b'"iter_time"' in head
         return names == _STAGES or set(names) >= _LIMITS or measured
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each instruction and clock, or for each iteration and operation of a rank."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each instruction and clock, or for each iteration and operation of a rank."""
+        names = csv_blocks.header(source.head)
         if names == _STAGES:
-            yield from csvfile.side_by_side(source, lambda block: _stages(source, block))
+            yield from csv_blocks.side_by_side(source, lambda block: _stages(source, block))
         elif set(names) >= _LIMITS and len(set(names)) == len(names):
-            yield from csvfile.side_by_side(source, lambda block: _limits(source, block, names))
+            yield from csv_blocks.side_by_side(source, lambda block: _limits(source, block, names))
         elif source.path.name.endswith(".prof.json"):
             yield from from_document(source, "step_times", lambda ranks: _run(ranks, source))
         else:
             raise InputError(f"{source.shown}: not a profile of Perseus")
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What is left out and what the times hold."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "perseus: the first iteration of a run warms up and is left out, with its operations",
             "perseus: forward and backward include waiting inside the instruction, and recomputation",
@@ -91,10 +91,10 @@ class Perseus:
         )
 
 
-def _stages(source: Source, block: csvfile.Block) -> Batch:
+def _stages(source: Source, block: csv_blocks.Block) -> RowBatch:
     named = _STAGE_NAME.fullmatch(source.path.name)
     constants = {"model": named[1], "gpu_model": named[2]} if named else {"model": source.path.stem}
-    batch = cells.Typed("layer_profiles", _STAGES, _STAGE_COLUMNS, constants)(block)
+    batch = cell_conversion.Typed("layer_profiles", _STAGES, _STAGE_COLUMNS, constants)(block)
     columns = dict(batch.columns)
     what, time_s = columns.pop("_what"), columns.pop("_time_s")
     columns["layer"] = pc.binary_join_element_wise("stage", columns["layer"].cast(pa.string()), " ")
@@ -103,13 +103,16 @@ def _stages(source: Source, block: csvfile.Block) -> Batch:
     return replace(batch, columns=columns)
 
 
-def _limits(source: Source, block: csvfile.Block, names: list[str]) -> Batch:
+def _limits(source: Source, block: csv_blocks.Block, names: list[str]) -> RowBatch:
     limits = [name for name in names if re.fullmatch(r"power_limit_\d{1,3}", name)]
-    columns = [cells.number("time_s", "time"), cells.number("energy_j", "energy")]  # s, J
-    columns += [cells.whole(f"_{name}", name) for name in ("dp", "tp", "pp")]
-    columns += [cells.text("_model", "model_name"), *(cells.text(f"_{name}", name) for name in limits)]
+    columns = [cell_conversion.number("time_s", "time"), cell_conversion.number("energy_j", "energy")]  # s, J
+    columns += [cell_conversion.whole(f"_{name}", name) for name in ("dp", "tp", "pp")]
+    columns += [
+        cell_conversion.text("_model", "model_name"),
+        *(cell_conversion.text(f"_{name}", name) for name in limits),
+    ]
     constants = {"kind": "step", "gpu_model": source.path.name.split("_")[0]}
-    batch = cells.Typed("step_times", names, columns, constants)(block)
+    batch = cell_conversion.Typed("step_times", names, columns, constants)(block)
     made = dict(batch.columns)
     sizes = [made.pop(f"_{name}") for name in ("dp", "tp", "pp")]
     watts = [made.pop(f"_{name}").cast(pa.string()) for name in limits]
@@ -123,14 +126,16 @@ def _limits(source: Source, block: csvfile.Block, names: list[str]) -> Batch:
     return replace(batch, columns={**made, "gpus": gpus, "job": job})
 
 
-def _run(ranks: list[dict[str, Any]], source: Source) -> Iterator[Batch]:
+def _run(ranks: list[dict[str, Any]], source: Source) -> Iterator[RowBatch]:
     named = _RUN_NAME.fullmatch(source.path.name)
     gpu, job = (named[1], f"{named[3]} {named[2]} plan {named[4]}") if named else (None, source.path.stem)
-    steps = Rows(
+    steps = RowBuilder(
         "step_times", ("worker", "step", "time_s", "energy_j"),
         job=job, gpu_model=gpu, gpus=len(ranks), kind="step",
     )  # fmt: skip
-    operations = Rows("op_times", ("worker", "stage", "step", "op", "micro_batch_id", "time_s"), job=job)
+    operations = RowBuilder(
+        "op_times", ("worker", "stage", "step", "op", "micro_batch_id", "time_s"), job=job
+    )
     for rank in ranks:
         worker = str(whole(rank["rank"]))
         measured = zip(rank["iter_time"], rank["iter_energy"], strict=True)
@@ -142,7 +147,7 @@ def _run(ranks: list[dict[str, Any]], source: Source) -> Iterator[Batch]:
     yield operations.batch()
 
 
-def _operations(rows: Rows, worker: str, breakdown: dict[str, Any]) -> None:
+def _operations(rows: RowBuilder, worker: str, breakdown: dict[str, Any]) -> None:
     """Every operation of every iteration but the first of one rank."""
     for operation, iterations in breakdown.items():
         for step, times in enumerate(iterations):

@@ -15,10 +15,10 @@ from pathlib import PurePath
 from typing import Any
 
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, folder, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, folder, from_document
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "layer_profiles"
 _TIMES = re.compile(
@@ -38,14 +38,14 @@ class SailorProfile:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The document begins with a layer inside tp inside micro-batch, or with a layer's sizes."""
+        """True if the document begins with a layer inside tp inside micro-batch, or with a layer's sizes."""
         start = head.removeprefix(BOM).lstrip()
         return bool(_TIMES.match(start) or _SIZES.match(start))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each layer, micro-batch and tp."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each layer, micro-batch and tp."""
 
-        def made(document: Any) -> Iterator[Batch]:
+        def made(document: Any) -> Iterator[RowBatch]:
             if _SIZES.match(source.head.lstrip()):
                 yield _sizes(document)
             elif all(key.isdigit() for key in document):
@@ -56,7 +56,7 @@ class SailorProfile:
         return from_document(source, _TABLE, made)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What is measured, and where the names come from."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "sailor-profile: model and GPU of a profile.json are the two folders it lies in",
             "sailor-profile: the times include the tensor-parallel collectives inside a node",
@@ -64,9 +64,9 @@ class SailorProfile:
         )
 
 
-def _times(document: dict[Any, Any]) -> Batch:
+def _times(document: dict[Any, Any]) -> RowBatch:
     names = ("model", "gpu_model", "micro_batch", "tp", "layer", "forward_s", "backward_s", "update_s")
-    rows = Rows(_TABLE, names)
+    rows = RowBuilder(_TABLE, names)
     for model, gpus in document.items():
         for gpu, batches in gpus.items():
             for micro_batch, splits in batches.items():
@@ -88,8 +88,8 @@ def _timed(model: str, gpu: str, micro_batch: str, tp: str, layer: str, times: A
     return model, gpu, whole(micro_batch), whole(tp), layer, *measured
 
 
-def _sizes(document: dict[str, Any]) -> Batch:
-    rows = Rows(_TABLE, ("model", "tp", "layer", "param_bytes", "activation_bytes"), micro_batch=1)
+def _sizes(document: dict[str, Any]) -> RowBatch:
+    rows = RowBuilder(_TABLE, ("model", "tp", "layer", "param_bytes", "activation_bytes"), micro_batch=1)
     for model, splits in document.items():
         for tp, layers in splits.items():
             for layer, sizes in layers.items():
@@ -102,7 +102,7 @@ def _sized(model: str, tp: str, layer: str, sizes: Any) -> tuple[Any, ...]:
 
 
 def _wrong(model: Any, layers: Any) -> str | None:
-    """Why these cannot be the layers of the model."""
+    """Reason why these cannot be the layers of the model."""
     if model not in LAYERS or len(layers) == LAYERS[model]:
         return None
     others = [name for name, count in LAYERS.items() if count == len(layers)]

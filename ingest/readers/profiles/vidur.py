@@ -13,13 +13,13 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.core.units import MS
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.row_builder import folder
 from ingest.parsing.source import Source
-from ingest.core.units import MS
 
 _MEDIAN = re.compile(r"time_stats\.([A-Za-z0-9_-]{1,60})\.median")
 _NETWORK = {"num_workers", "size", "devices_per_node", "collective"}
@@ -36,24 +36,24 @@ class Vidur:
     tables = ("collective_profiles", "layer_profiles")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header has medians of operations and what they were measured for."""
-        return _known(csvfile.header(head))
+        """Returns True if the header has medians of operations and what they were measured for."""
+        return _known(csv_blocks.header(head))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each size, or for each operator and number of tokens."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each size, or for each operator and number of tokens."""
+        names = csv_blocks.header(source.head)
         if len(set(names)) != len(names) or not _known(names):
             raise InputError(f"{source.shown}: not the header of a profile, or two columns of one name")
-        for block in csvfile.blocks(source):
+        for block in csv_blocks.blocks(source):
             if set(names) >= _NETWORK:
                 yield _collectives(source, block, names, options)
             else:
-                texts = csvfile.texts(block, names)
+                texts = csv_blocks.texts(block, names)
                 for operation in _operations(names):
                     yield _operators(source, texts, operation, options)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Which statistic, and where the names come from."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "vidur: the median of the repetitions is taken",
             "vidur: the GPU is the beginning of the folder (a100_dgx) or of the file (a100_<model>_mlp.csv)",
@@ -70,38 +70,40 @@ def _operations(names: Sequence[str]) -> list[str]:
     return sorted(found[1] for found in map(_MEDIAN.fullmatch, names) if found)
 
 
-def _collectives(source: Source, block: csvfile.Block, names: list[str], options: DatasetOptions) -> Batch:
+def _collectives(
+    source: Source, block: csv_blocks.Block, names: list[str], options: DatasetOptions
+) -> RowBatch:
     operation = _operations(names)[0]
     columns = [
-        cells.text("op", "collective"),
-        cells.number("time_s", f"time_stats.{operation}.median", MS),
-        cells.whole("bytes", "size"),
-        cells.whole("ranks", "num_workers"),
-        cells.whole("_each", "devices_per_node"),
+        cell_conversion.text("op", "collective"),
+        cell_conversion.number("time_s", f"time_stats.{operation}.median", MS),
+        cell_conversion.whole("bytes", "size"),
+        cell_conversion.whole("ranks", "num_workers"),
+        cell_conversion.whole("_each", "devices_per_node"),
     ]
     machine = folder(source, options)
     gpu = options.gpu_model or (machine.split("_")[0].upper() if machine else None)
     constants = {"gpu_model": gpu} if gpu else {}
-    batch = cells.Typed("collective_profiles", names, columns, constants)(block)
+    batch = cell_conversion.Typed("collective_profiles", names, columns, constants)(block)
     return replace(batch, columns={**batch.columns, "nodes": _nodes(batch)})
 
 
-def _nodes(batch: Batch) -> pa.Array:
+def _nodes(batch: RowBatch) -> pa.Array:
     """Nodes that hold the ranks, rounded up; null where the file does not say."""
     ranks, each = (np.asarray(batch.columns[n].fill_null(0)) for n in ("ranks", "_each"))
     unknown = (ranks <= 0) | (each <= 0)
     return pa.array(-(-ranks // np.where(unknown, 1, each)), pa.int64(), mask=unknown)
 
 
-def _operators(source: Source, texts: csvfile.Texts, operation: str, options: DatasetOptions) -> Batch:
+def _operators(source: Source, texts: csv_blocks.Texts, operation: str, options: DatasetOptions) -> RowBatch:
     named = _COMPUTE_NAME.fullmatch(source.path.name)
     columns = [
-        cells.number("forward_s", f"time_stats.{operation}.median", MS),
-        cells.whole("tp", "num_tensor_parallel_workers"),
-        cells.whole("seq", "num_tokens"),
+        cell_conversion.number("forward_s", f"time_stats.{operation}.median", MS),
+        cell_conversion.whole("tp", "num_tensor_parallel_workers"),
+        cell_conversion.whole("seq", "num_tokens"),
     ]
     gpu = options.gpu_model or (named[1].upper() if named else None)
     constants = {"layer": operation, "micro_batch": 1, "variant": "inference", "gpu_model": gpu}
     constants["model"] = named[2] if named else source.path.stem
     stated = {name: value for name, value in constants.items() if value is not None}
-    return cells.from_texts("layer_profiles", texts, columns, stated)
+    return cell_conversion.from_texts("layer_profiles", texts, columns, stated)

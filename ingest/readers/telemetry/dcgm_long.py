@@ -2,7 +2,7 @@
 
 `timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,...,value,labels_raw`. All metrics of one GPU in
 one scrape become one row; `source_row` is the first of them. Metrics without a canonical column are passed
-over (see `ingest.scrapes`).
+over (see `ingest.readers.telemetry.prometheus_samples`).
 """
 
 from collections.abc import Iterator
@@ -10,21 +10,21 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing import csv_blocks as csvfile
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import FAULTS
-from ingest.readers.telemetry.prometheus_samples import Scrapes, instant_ns
-from ingest.parsing.source import Source
 from ingest.core.units import to_ns
+from ingest.parsing import csv_blocks
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import text
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import FAULTS
+from ingest.parsing.source import Source
+from ingest.readers.telemetry.prometheus_samples import Scrapes, instant_ns
 
 _NEEDED = ("timestamp", "metric_name", "gpu_id", "Hostname", "value")
 _LABELS = {"gpu_id": "gpu", "uuid": "UUID", "modelName": "modelName", "Hostname": "Hostname"}
 """Column of the file and Prometheus' label."""
 TOLERANCE_S = 5.0
-"""How far apart the metrics of one GPU in one scrape may bear their times."""
+"""Largest difference of the times of one GPU's metrics in one scrape."""
 
 
 class DcgmLong:
@@ -35,17 +35,17 @@ class DcgmLong:
     tables = ("gpu_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header names metric, GPU and value."""
-        return set(csvfile.header(head)) >= set(_NEEDED)
+        """Returns True if the header names metric, GPU and value."""
+        return set(csv_blocks.header(head)) >= set(_NEEDED)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each GPU and instant."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each GPU and instant."""
+        names = csv_blocks.header(source.head)
         if len(set(names)) != len(names) or not set(names) >= set(_NEEDED):
             raise InputError(f"{source.shown}: not the header of a long table of DCGM metrics")
         wanted = [name for name in (*_NEEDED, *_LABELS) if name in names]
-        for block in csvfile.blocks(source):
-            texts = csvfile.texts(block, names, list(dict.fromkeys(wanted)))
+        for block in csv_blocks.blocks(source):
+            texts = csv_blocks.texts(block, names, list(dict.fromkeys(wanted)))
             scrapes = Scrapes(to_ns(TOLERANCE_S))
             for reject in texts.rejects:
                 scrapes.reject(reject.row, reject.column, reject.raw, reject.reason)
@@ -55,7 +55,7 @@ class DcgmLong:
             yield from (batch for batch in scrapes.batches() if batch.table == "gpu_samples")
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """The total memory."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "dcgm-long: without FB_TOTAL the total memory is FB_USED + FB_FREE",
             f"dcgm-long: metrics of a GPU within {TOLERANCE_S:g} s are one sample, dated to the first",

@@ -5,7 +5,7 @@
   `epoch_count` counts tokens: the steps are epoch_count / sequence length / global batch.
 * `tracked_stats` with `train_step_timing in s`: kind `smoothed`, because the logger smooths it.
 
-`:::SYSJSON` tells the GPUs. `source_row` is the line, blank ones counted.
+`:::SYSJSON` names the GPUs. `source_row` is the line, blank ones counted.
 """
 
 import json
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ingest.parsing import text_lines as textlines
-from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import FAULTS, Rows
-from ingest.parsing.source import Source
 from ingest.core.units import MS
+from ingest.parsing import text_lines
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import FAULTS, RowBuilder
+from ingest.parsing.source import Source
 
 _LINE = re.compile(r"(?:\d{1,6}:\s*)?:::(MLLOG|SYSJSON) (\{.*)")
 _FLUSH = 1 << 16
@@ -38,13 +38,13 @@ class MlLog:
     tables = ("host_samples", "step_times")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """Some line at its beginning is marked as MLPerf's."""
+        """Returns True if some line at its beginning is marked as MLPerf's."""
         return any(mark in head for mark in (b":::MLLOG {", b":::SYSJSON {", b":::DLPAL "))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each power reading, block and logged step."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each power reading, block and logged step."""
         log = _Log(source, options)
-        for row, line in textlines.numbered(source):
+        for row, line in text_lines.numbered(source):
             found = _LINE.match(line)
             if found:
                 log.line(row, found[1], found[2])
@@ -54,7 +54,7 @@ class MlLog:
         yield from log.batches()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What is not in every line."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "mllog: the host of a power reading is the file's name; power is of the whole node, at the wall",
             "mllog: the time of a block is divided by its steps; epoch_count counts tokens",
@@ -63,23 +63,23 @@ class MlLog:
 
 
 class _Log:
-    """What a log has said so far."""
+    """State of a log up to the present line."""
 
     def __init__(self, source: Source, options: DatasetOptions):
-        self.power = Rows("host_samples", ("ts", "power_w"), host=source.path.stem)
+        self.power = RowBuilder("host_samples", ("ts", "power_w"), host=source.path.stem)
         names = ("step", "time_s", "kind", "steps", "gpu_model", "gpus")
-        self.steps = Rows("step_times", names, job=source.path.stem)
+        self.steps = RowBuilder("step_times", names, job=source.path.stem)
         self._gpus: tuple[str | None, int | None] = (options.gpu_model, None)
         self._shape: dict[str, int] = {}
         self._block: tuple[int, str, dict[str, Any]] | None = None
 
-    def batches(self) -> Iterator[Batch]:
-        """The rows since the last time."""
+    def batches(self) -> Iterator[RowBatch]:
+        """Returns the rows since the last call."""
         yield self.power.batch()
         yield self.steps.batch()
 
     def line(self, row: int, mark: str, said: str) -> None:
-        """One marked line."""
+        """Reads one marked line."""
         try:
             event = json.loads(said)
             if mark == "SYSJSON":
@@ -90,7 +90,7 @@ class _Log:
             self.steps.reject(row, mark, said, f"not an MLPerf record: {error!r}")
 
     def end(self) -> None:
-        """The log is over: a block that has not stopped was not measured."""
+        """Ends the log: a block that has not stopped was not measured."""
         if self._block is not None:
             self.steps.reject(self._block[0], "block_start", self._block[1], "the block never stops")
             self._block = None

@@ -12,14 +12,14 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.cell_conversion import Column
+from ingest.core.errors import InputError
+from ingest.core.units import MIB
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.cell_conversion import ColumnMapping
 from ingest.parsing.csv_blocks import Texts
 from ingest.parsing.dataset import DatasetOptions
-from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
-from ingest.core.units import MIB
 
 _TABLE = "gpu_samples"
 _NO_VALUE = r"^\[.*\]$|^N/A$"
@@ -60,27 +60,27 @@ class NvidiaSmi:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header has a time, a GPU, and something that is measured, under nvidia-smi's names."""
-        found = _found(csvfile.header(head))
+        """True if the header has a time, a GPU, and something that is measured, under nvidia-smi's names."""
+        found = _found(csv_blocks.header(head))
         return "ts" in found and "gpu" in found and any(field.target in found for field in _NUMBERS)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each GPU and tick."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each GPU and tick."""
+        names = csv_blocks.header(source.head)
         found = _found(names)
         if len(set(names)) != len(names) or "ts" not in found:
             raise InputError(f"{source.shown}: the header must have a timestamp and name each column once")
         columns = _columns(found, options)
         constants = {} if "host" in found else {"host": options.name}
-        yield from csvfile.side_by_side(
+        yield from csv_blocks.side_by_side(
             source,
-            lambda block: cells.from_texts(
-                _TABLE, _plain(csvfile.texts(block, names), found), columns, constants
+            lambda block: cell_conversion.from_texts(
+                _TABLE, _plain(csv_blocks.texts(block, names), found), columns, constants
             ),
         )
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What stands for the host and the zone."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "nvidia-smi: where the file names no host, the data set's name stands for it",
             f"nvidia-smi: times without a zone are {options.timezone}",
@@ -111,11 +111,13 @@ def _plain(texts: Texts, found: dict[str, str]) -> Texts:
     return Texts(made, texts.rows, texts.rows_in, texts.rejects)
 
 
-def _columns(found: dict[str, str], options: DatasetOptions) -> list[Column]:
-    columns = [cells.instant("ts", found["ts"], options.timezone)]
-    columns += [cells.text(field.target, found[field.target]) for field in _NAMES if field.target in found]
+def _columns(found: dict[str, str], options: DatasetOptions) -> list[ColumnMapping]:
+    columns = [cell_conversion.instant("ts", found["ts"], options.timezone)]
+    columns += [
+        cell_conversion.text(field.target, found[field.target]) for field in _NAMES if field.target in found
+    ]
     for field in _NUMBERS:
         if field.target in found:
-            make = cells.whole if field.target in _BYTES else cells.number
+            make = cell_conversion.whole if field.target in _BYTES else cell_conversion.number
             columns.append(make(field.target, found[field.target], field.factor))
     return columns

@@ -11,11 +11,11 @@ from pathlib import PurePath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.cell_conversion import Column
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.cell_conversion import ColumnMapping
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
 
 _TABLE = "gpu_samples"
@@ -33,8 +33,8 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 _MEASURES = {
-    "duty_cycle": cells.number("util", "value", 0.01),  # per cent
-    "memory_used_bytes": Column(
+    "duty_cycle": cell_conversion.number("util", "value", 0.01),  # per cent
+    "memory_used_bytes": ColumnMapping(
         "mem_used_bytes", "value", pa.float64(), _bytes, _byte, pa.int64(), "not a number"
     ),
 }
@@ -49,26 +49,30 @@ class PodSeries:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header has the three columns; the name says what is measured."""
-        return set(csvfile.header(head)) == _HEADER and _measure(path.name) is not None
+        """Returns True if the header has the three columns; the name says what is measured."""
+        return set(csv_blocks.header(head)) == _HEADER and _measure(path.name) is not None
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each sample."""
-        names, measure = csvfile.header(source.head), _measure(source.path.name)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each sample."""
+        names, measure = csv_blocks.header(source.head), _measure(source.path.name)
         if measure is None or set(names) != _HEADER or len(names) != len(_HEADER):
             raise InputError(
                 f"{source.shown}: not called *duty_cycle* or *memory_used_bytes*, or another header"
             )
-        columns = [cells.epoch("ts", "timestamp_anon"), cells.text("host", "container_ip"), measure]
-        yield from csvfile.side_by_side(source, cells.Typed(_TABLE, names, columns))
+        columns = [
+            cell_conversion.epoch("ts", "timestamp_anon"),
+            cell_conversion.text("host", "container_ip"),
+            measure,
+        ]
+        yield from csv_blocks.side_by_side(source, cell_conversion.Typed(_TABLE, names, columns))
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """The clock."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "pod-series: times are kept on the files' anonymised clock, 57 s for a true minute (a day spans "
             "22.8 h); the host is the pod",
         )
 
 
-def _measure(name: str) -> Column | None:
+def _measure(name: str) -> ColumnMapping | None:
     return next((column for word, column in _MEASURES.items() if word in name), None)

@@ -1,4 +1,4 @@
-"""Samples of Prometheus metrics, gathered into rows: one of a GPU or of a host at an instant.
+"""Samples of Prometheus metrics, pivoted into rows: one for each GPU or host and instant.
 
 Known are the metrics of NVIDIA's dcgm-exporter and of the node exporter that have a canonical column; others
 are passed over. DCGM's units are in its field names' documentation: per cent, MiB, W, mJ, MHz, bytes/s.
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
 from ingest.core.units import MIB, NS_PER_S
 from ingest.parsing.json_values import amount, number, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
 
 GPU_METRICS: dict[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": ("util", 0.01),  # per cent
@@ -49,7 +49,7 @@ _BYTES = frozenset({"mem_used_bytes", "mem_total_bytes", "_free_bytes"})
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of one GPU or host at one instant."""
+    """Values of one GPU or host at one instant."""
 
     row: int
     named: tuple[Any, ...]
@@ -57,7 +57,7 @@ class _Group:
 
 
 class Scrapes:
-    """Samples in, rows out. `batches` gives what was gathered since the last time.
+    """Samples in, rows out. `batches` yields the rows since its last call.
 
     tolerance_ns: a sample joins the nearest row of its GPU that lacks its metric and began at most so long
     before or after; for collectors that ask for one metric after the other.
@@ -69,14 +69,14 @@ class Scrapes:
         self._gpus: dict[tuple[int, str, str], _Group] = {}
         self._hosts: dict[tuple[int, str], _Group] = {}
         self._last: dict[tuple[str, str, str], tuple[int, float]] = {}
-        self._gpu_rows = Rows("gpu_samples", ("ts", "host", "gpu", "gpu_model", *_GPU_COLUMNS))
-        self._host_rows = Rows("host_samples", ("ts", "host", *_HOST_COLUMNS))
+        self._gpu_rows = RowBuilder("gpu_samples", ("ts", "host", "gpu", "gpu_model", *_GPU_COLUMNS))
+        self._host_rows = RowBuilder("host_samples", ("ts", "host", *_HOST_COLUMNS))
 
     def __len__(self) -> int:
         return len(self._gpus) + len(self._hosts)
 
     def add(self, row: int, ts_ns: int, metric: str, labels: Mapping[str, str], value: Any) -> None:
-        """One sample.
+        """Adds one sample.
 
         Raises:
             ValueError: its value or its labels cannot be used.
@@ -89,11 +89,11 @@ class Scrapes:
             self._add_counter(row, ts_ns, metric, labels, amount(value))
 
     def reject(self, row: int, column: str, raw: Any, reason: str | Exception) -> None:
-        """A sample that cannot be used."""
+        """Rejects a sample that cannot be used."""
         self._gpu_rows.reject(row, column, raw, reason)
 
-    def batches(self) -> Iterator[Batch]:
-        """The rows of all groups so far, in the order in which they began."""
+    def batches(self) -> Iterator[RowBatch]:
+        """Yields the rows of all groups so far, in the order in which they began."""
         for (ts_ns, _, _), group in self._gpus.items():
             values = group.values
             free = values.pop("_free_bytes", None)
@@ -156,7 +156,7 @@ class Scrapes:
 
 
 def instant_ns(seconds: float) -> int:
-    """An instant in ns; a double holds today's seconds to 0.24 us, hence rounded to microseconds.
+    """Returns an instant in ns; a double holds today's seconds to 0.24 us, hence rounded to microseconds.
 
     Raises:
         ValueError, OverflowError: it is not finite, or far from today.

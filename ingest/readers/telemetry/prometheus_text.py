@@ -2,23 +2,24 @@
 
 `name{label="value",...} value [ms since 1970]`; lines that begin with `#` are comments. When a series comes
 again, the next scrape begins. Scrapes without time stamps are taken to be `interval_s` (15 s) apart from the
-start of the data set. Metrics without a canonical column are passed over (see `ingest.scrapes`).
-`source_row` is the line of the row's first sample. Definition: Prometheus, Exposition formats.
+start of the data set. Metrics without a canonical column are passed over (see
+`ingest.readers.telemetry.prometheus_samples`). `source_row` is the line of the row's first sample.
+Definition: Prometheus, Exposition formats.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ingest.parsing import text_lines as textlines
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import FAULTS
-from ingest.readers.telemetry.prometheus_samples import MOST_SERIES, Scrapes, instant_ns
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import to_ns
+from ingest.parsing import text_lines
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import number
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import FAULTS
+from ingest.parsing.source import BOM, Source
+from ingest.readers.telemetry.prometheus_samples import MOST_SERIES, Scrapes, instant_ns
 
 INTERVAL_S = 15.0
 """Assumed spacing of scrapes that bear no time."""
@@ -38,17 +39,17 @@ class PrometheusText:
     tables = ("gpu_samples", "host_samples")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """Some line is a metric of dcgm-exporter or the node exporter."""
+        """Returns True if some line is a metric of dcgm-exporter or the node exporter."""
         head = head.removeprefix(BOM)
         first = head.lstrip()[:1]
         return first not in (b"{", b"[", b"<", b'"') and bool(_KNOWN.search(head))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each GPU, and for each host, of a scrape."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each GPU, and for each host, of a scrape."""
         scrapes, seen = Scrapes(), set[str]()
         start_ns = to_ns(options.start_or_default().timestamp())
         step_ns, count = to_ns(options.interval_s or INTERVAL_S), 0
-        for line, text in textlines.numbered(source):
+        for line, text in text_lines.numbered(source):
             if text.startswith("#"):
                 continue
             found = _SAMPLE.fullmatch(text)
@@ -72,7 +73,7 @@ class PrometheusText:
         yield from scrapes.batches()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Times that the text lacks, and the total memory."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             f"prometheus-text: scrapes without time stamps are {options.interval_s or INTERVAL_S:g} s apart "
             f"from {options.start_or_default().isoformat()}",

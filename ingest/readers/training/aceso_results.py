@@ -7,14 +7,14 @@ the authors' model, not measurements, and are no rows.
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ingest.parsing import text_lines as textlines
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows
-from ingest.parsing.source import BOM, Source
 from ingest.core.units import MIB
+from ingest.parsing import text_lines
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.json_values import amount
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "step_times"
 
@@ -27,18 +27,18 @@ class AcesoResults:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The name says time or memory; the second line is `actual`."""
+        """Returns True if the name says time or memory; the second line is `actual`."""
         lines = head.removeprefix(BOM).split(b"\n")
         named = path.name.startswith(("perf_model_time", "perf_model_mem"))
         return named and lines[0].startswith(b"size,") and any(x.startswith(b"actual,") for x in lines[1:])
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each model."""
-        lines = [(row, [c.strip() for c in line.split(",")]) for row, line in textlines.numbered(source)]
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each model."""
+        lines = [(row, [c.strip() for c in line.split(",")]) for row, line in text_lines.numbered(source)]
         models = lines[0][1][1:] if lines else []
         memory = "_mem" in source.path.name
         measure = "peak_mem_bytes" if memory else "time_s"
-        rows = Rows(_TABLE, ("job", measure), kind="step", gpu_model=options.gpu_model)
+        rows = RowBuilder(_TABLE, ("job", measure), kind="step", gpu_model=options.gpu_model)
         for row, cells in lines[1:]:
             if cells[0] != "actual":
                 continue
@@ -49,7 +49,7 @@ class AcesoResults:
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Units that the file does not state."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("aceso-results: actual times are seconds of an iteration, actual memory is MiB",)
 
 

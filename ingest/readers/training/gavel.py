@@ -11,10 +11,10 @@ from pathlib import PurePath
 from typing import Any
 
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, from_document
-from ingest.parsing.source import BOM, Source
 from ingest.parsing.json_values import amount
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, from_document
+from ingest.parsing.source import BOM, Source
 
 _TABLE = "step_times"
 _START = re.compile(rb"\{\s*\"[a-z0-9_]{1,40}\"\s*:\s*\{\s*\"\('[^']{1,200}', \d{1,4}\)\"\s*:\s*\{")
@@ -30,20 +30,20 @@ class Gavel:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The document begins with a GPU and a job as a printed tuple."""
+        """Returns True if the document begins with a GPU and a job as a printed tuple."""
         return bool(_START.match(head.removeprefix(BOM).lstrip()))
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each job and neighbour."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each job and neighbour."""
         return from_document(source, _TABLE, lambda document: [_batch(document)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What the names mean."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("gavel: worker names the job that shares the GPUs; `spread` means GPUs on different nodes",)
 
 
-def _batch(document: dict[str, Any]) -> Batch:
-    rows = Rows(_TABLE, ("job", "gpus", "gpu_model", "kind", "worker", "time_s"))
+def _batch(document: dict[str, Any]) -> RowBatch:
+    rows = RowBuilder(_TABLE, ("job", "gpus", "gpu_model", "kind", "worker", "time_s"))
     for gpu, jobs in document.items():
         for job, neighbours in jobs.items():
             for other, rates in neighbours.items():

@@ -10,10 +10,10 @@ from pathlib import PurePath
 from typing import Any
 
 from ingest.parsing.dataset import DatasetOptions
-from ingest.parsing.reader import Batch
-from ingest.parsing.row_builder import Rows, folder, from_document
-from ingest.parsing.source import Source
 from ingest.parsing.json_values import amount, whole
+from ingest.parsing.reader import RowBatch
+from ingest.parsing.row_builder import RowBuilder, folder, from_document
+from ingest.parsing.source import Source
 
 _TABLE = "step_times"
 _TIME, _MEMORY = "iteration-time", "mem-max-allocated-bytes"
@@ -29,16 +29,16 @@ class MegatronGolden:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """Named golden values, and the first series has its steps."""
+        """Returns True if it is named golden values and the first series has its steps."""
         named = path.name.startswith("golden_values") and path.suffix == ".json"
         return named and b'"start_step"' in head and b'"step_interval"' in head
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each step that was measured."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each step that was measured."""
         return from_document(source, _TABLE, lambda document: [_batch(document, source, options)])
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Units and names."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "megatron-golden: the job is the folder of the file, the GPU stands in the file's name",
             "megatron-golden: memory is the most one rank has allocated so far; steps that were not timed "
@@ -46,11 +46,11 @@ class MegatronGolden:
         )
 
 
-def _batch(document: dict[str, Any], source: Source, options: DatasetOptions) -> Batch:
+def _batch(document: dict[str, Any], source: Source, options: DatasetOptions) -> RowBatch:
     named = _NAME.fullmatch(source.path.name)
     gpu = options.gpu_model or (named[1].upper() if named else None)
     job = folder(source, options) or source.path.stem
-    rows = Rows(_TABLE, ("step", "time_s", "peak_mem_bytes"), kind="step", gpu_model=gpu, job=job)
+    rows = RowBuilder(_TABLE, ("step", "time_s", "peak_mem_bytes"), kind="step", gpu_model=gpu, job=job)
     times, memory = _series(document, _TIME), _series(document, _MEMORY)
     if not times and not memory:
         raise ValueError(f"neither {_TIME} nor {_MEMORY}")

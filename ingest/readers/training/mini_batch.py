@@ -8,27 +8,24 @@ iteration: standard deviation over mean of the workers' times (`variation`), bla
 from collections.abc import Iterator
 from pathlib import PurePath
 
-import numpy as np
-import pyarrow as pa
-
-from ingest.parsing import cell_conversion as cells, csv_blocks as csvfile
-from ingest.parsing.csv_blocks import Texts
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing import cell_conversion, csv_blocks
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
+from ingest.parsing.wide_table import unpivoted
 
 _TABLE = "step_times"
 _TIMES = ["", "worker", "gpu", "time", "batch_time_norm"]
 _TIME_COLUMNS = (
-    cells.text("worker", "worker"),
-    cells.whole("step", "time"),
-    cells.number("time_norm", "batch_time_norm"),
+    cell_conversion.text("worker", "worker"),
+    cell_conversion.whole("step", "time"),
+    cell_conversion.number("time_norm", "batch_time_norm"),
 )
 _VARIATION_COLUMNS = (
-    cells.text("job", "job"),
-    cells.whole("step", "step"),
-    cells.number("variation", "variation"),
+    cell_conversion.text("job", "job"),
+    cell_conversion.whole("step", "step"),
+    cell_conversion.number("variation", "variation"),
 )
 
 
@@ -41,43 +38,29 @@ class MiniBatch:
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """The header of a job, or iterations counted from 0."""
-        names = csvfile.header(head)
+        """Returns True if the header is that of a job, or iterations counted from 0."""
+        names = csv_blocks.header(head)
         return names == _TIMES or _iterations(names)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """A row for each worker and iteration, or for each job and iteration."""
-        names = csvfile.header(source.head)
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields a row for each worker and iteration, or for each job and iteration."""
+        names = csv_blocks.header(source.head)
         if names == _TIMES:
             constants = {"job": source.path.stem, "kind": "relative"}
-            yield from csvfile.side_by_side(source, cells.Typed(_TABLE, names, _TIME_COLUMNS, constants))
+            yield from csv_blocks.side_by_side(
+                source, cell_conversion.Typed(_TABLE, names, _TIME_COLUMNS, constants)
+            )
         elif _iterations(names):
-            for block in csvfile.blocks(source):
-                texts = _long(csvfile.texts(block, names), names)
-                yield cells.from_texts(_TABLE, texts, _VARIATION_COLUMNS, {"kind": "variation"})
+            for block in csv_blocks.blocks(source):
+                texts = unpivoted(csv_blocks.texts(block, names), names, ("job", "step", "variation"))
+                yield cell_conversion.from_texts(_TABLE, texts, _VARIATION_COLUMNS, {"kind": "variation"})
         else:
             raise InputError(f"{source.shown}: neither mini-batch times nor their variation")
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What the numbers are good for."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return ("mini-batch: times have no unit: only ratios inside a job mean something",)
 
 
 def _iterations(names: list[str]) -> bool:
     return len(names) > 1 and names == ["", *map(str, range(len(names) - 1))]
-
-
-def _long(texts: Texts, names: list[str]) -> Texts:
-    """The table as one row for each filled cell, job by job."""
-    count, steps = len(texts.rows), len(names) - 1
-    line = np.repeat(np.arange(count), steps)
-    grid = pa.concat_arrays([texts.columns[name] for name in names[1:]])
-    values = grid.take(pa.array(np.arange(len(grid)).reshape(steps, count).T.ravel()))
-    filled = values.is_valid()
-    made = {
-        "job": texts.columns[""].take(pa.array(line)).filter(filled),
-        "step": pa.array(names[1:] * count, pa.string()).filter(filled),
-        "variation": values.filter(filled),
-    }
-    rows = texts.rows.take(pa.array(line)).filter(filled)
-    return Texts(made, rows, len(rows) + len(texts.rejects), texts.rejects)

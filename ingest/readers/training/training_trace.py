@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.parsing.dataset import DatasetOptions
 from ingest.core.errors import InputError
-from ingest.parsing.reader import Batch
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
 
 _PARQUET = b"PAR1"
@@ -35,11 +35,11 @@ class TrainingTrace:
     tables = ("op_times", "step_times")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
-        """A Parquet file called `trace-*.parquet`; its columns stand at its end."""
+        """Returns True if it is a Parquet file called `trace-*.parquet`; its columns stand at its end."""
         return path.name.startswith("trace-") and path.suffix == ".parquet" and head.startswith(_PARQUET)
 
-    def read(self, source: Source, options: DatasetOptions) -> Iterator[Batch]:
-        """Operations as they come, the steps at the end."""
+    def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
+        """Yields operations as they come, the steps at the end."""
         job = source.path.stem.removeprefix("trace-")
         steps: dict[int, Span] = {}
         try:
@@ -58,7 +58,7 @@ class TrainingTrace:
         yield _steps(steps, job)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """What a step is, and what receiving holds."""
+        """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
             "training-trace: the time of a step runs from its first start to its last end over all ranks",
             "training-trace: a recv includes waiting for the peer, a short send is only the enqueue; one "
@@ -77,7 +77,7 @@ def _applicable(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(values, -1), None, values)
 
 
-def _operations(rows: pa.RecordBatch, first: int, job: str) -> Batch:
+def _operations(rows: pa.RecordBatch, first: int, job: str) -> RowBatch:
     count = len(rows)
     columns = {
         "source_row": pa.array(np.arange(first, first + count)),
@@ -91,7 +91,7 @@ def _operations(rows: pa.RecordBatch, first: int, job: str) -> Batch:
         "start_s": _column(rows, "start_ts", pa.float64()),
         "time_s": _column(rows, "duration", pa.float64()),
     }
-    return Batch("op_times", columns, count)
+    return RowBatch("op_times", columns, count)
 
 
 def _extend(steps: dict[int, Span], rows: pa.RecordBatch, first: int) -> None:
@@ -112,7 +112,7 @@ def _extend(steps: dict[int, Span], rows: pa.RecordBatch, first: int) -> None:
         steps[int(step[head])] = min(old[0], begin), max(old[1], end), old[2]
 
 
-def _steps(steps: dict[int, Span], job: str) -> Batch:
+def _steps(steps: dict[int, Span], job: str) -> RowBatch:
     ordered = sorted(steps.items())
     columns = {
         "source_row": [span[2] for _, span in ordered],
@@ -121,4 +121,4 @@ def _steps(steps: dict[int, Span], job: str) -> Batch:
         "time_s": [float(span[1] - span[0]) for _, span in ordered],
         "kind": ["step"] * len(ordered),
     }
-    return Batch("step_times", columns, len(ordered))
+    return RowBatch("step_times", columns, len(ordered))

@@ -1,14 +1,15 @@
-"""Plans one step away from a plan: layers shifted, another arrangement inside a domain, another knob,
-another route.
+"""Neighbours of a plan: layers shifted, another inner configuration, another knob, other domains.
 
-The network proposes, these steps polish. Legality is checked with the same tables as the masks.
+Legality is checked with the tables of the masks.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from policy.hippo.tables.planning_tables import Codes, Problem
+from policy.hippo.tables.planning_tables import Codes, PlanArrays, PlanningTables
 
 Int = NDArray[np.int64]
 
@@ -16,77 +17,66 @@ SHIFTS = np.array([1, 2, 4, 8], dtype=np.int64)
 """Layers moved between two domains in one step."""
 
 
-def neighbours(problem: Problem, codes: Codes) -> Codes:
-    """Every legal plan one step away from one of `codes`; some may come twice."""
+class _Plan(NamedTuple):
+    """One coded plan for compiled code; arrays (K,) in pipeline order."""
+
+    knob: int
+    shares: int
+    domain: Int
+    layers: Int
+    choice: Int
+
+
+def neighbours(problem: PlanningTables, codes: Codes) -> Codes:
+    """Returns every legal plan one step away from one of `codes`; some may come twice."""
     k, q = problem.k, problem.tables.pp.shape[2]
     knobs = len(problem.knobs)
     room = len(codes) * (len(SHIFTS) * k * k + (k + 1) * q + knobs + 2 * k * k + 2 * k)
     out = np.zeros((room, 2 + 3 * k), dtype=np.int64)
     made = 0
     for row in range(len(codes)):
-        made = _neighbours(
-            int(codes.knob[row]),
-            int(codes.count[row]),
-            codes.domain[row],
-            codes.layers[row],
-            codes.choice[row],
-            problem.tables.pp,
-            problem.tables.tp,
-            problem.class_of,
-            knobs,
-            SHIFTS,
-            out,
-            made,
-        )
+        columns = codes.domain[row], codes.layers[row], codes.choice[row]
+        plan = _Plan(int(codes.knob[row]), int(codes.count[row]), *columns)
+        made = _neighbours(plan, problem.shapes, SHIFTS, out, made)
     out = out[:made]
     found = Codes(out[:, 0], out[:, 1], *(out[:, 2 + i * k : 2 + (i + 1) * k] for i in range(3)))
     return found.take(np.flatnonzero(legal(problem, found)))
 
 
-def legal(problem: Problem, codes: Codes) -> NDArray[np.bool_]:
-    """Which plans place every layer, use a domain once and fit in memory, (P,)."""
-    masks = problem.masks
+def legal(problem: PlanningTables, codes: Codes) -> NDArray[np.bool_]:
+    """True for each plan that places every layer, uses a domain once and fits in memory, (P,)."""
     out = np.zeros(len(codes), dtype=np.bool_)
-    columns = [np.ascontiguousarray(a) for a in (codes.domain, codes.layers, codes.choice)]
-    _valid(
-        codes.knob,
-        codes.count,
-        *columns,
-        problem.tables.pp,
-        problem.class_of,
-        masks.limit,
-        masks.whole,
-        problem.n,
-        out,
-    )
+    columns = PlanArrays(*(np.ascontiguousarray(column) for column in codes.arrays))
+    _valid(columns, problem.masks.tables, problem.n, out)
     return out
 
 
 @njit(cache=True)
-def _valid(knob, count, domain, layers, choice, pp, class_of, limit, whole, n_layers, out):  # type: ignore[no-untyped-def]
-    depths = limit.shape[4]
-    for p in range(len(knob)):
-        c, n, behind, good = knob[p], n_layers, 0, count[p] > 0
-        for i in range(count[p] - 1, -1, -1):
-            k, q, taken = domain[p, i], choice[p, i], layers[p, i]
-            z = class_of[k]
-            stages = pp[c, z, q]
+def _valid(plans, masks, n_layers, out):  # type: ignore[no-untyped-def]
+    domain, depths = plans.domain, masks.limit.shape[4]
+    for p in range(len(plans.knob)):
+        c, n, behind, good = plans.knob[p], n_layers, 0, plans.shares[p] > 0
+        for i in range(plans.shares[p] - 1, -1, -1):
+            k, q, layers = domain[p, i], plans.choice[p, i], plans.layers[p, i]
+            z = masks.class_of[k]
+            stages = masks.stages[c, z, q]
             s = min(behind, depths - 1)
-            good = good and stages > 0 and stages <= taken <= n
+            good = good and stages > 0 and stages <= layers <= n
             for other in range(i):
                 good = good and domain[p, other] != k
             if not good:
                 break
-            good = whole[c, z, q, n, s] if taken == n else taken <= limit[c, z, q, n, s]
-            n -= taken
+            good = masks.whole[c, z, q, n, s] if layers == n else layers <= masks.limit[c, z, q, n, s]
+            n -= layers
             behind += stages
         out[p] = good and n == 0
 
 
 @njit(cache=True)
-def _put(out, made, c, count, domain, layers, choice):  # type: ignore[no-untyped-def]
+def _put(out, made, knob, count, domain, layers, choice):  # type: ignore[no-untyped-def]
+    """Writes a plan into row `made` of `out`; returns the number of rows written."""
     k = len(domain)
-    out[made, 0], out[made, 1] = c, count
+    out[made, 0], out[made, 1] = knob, count
     for i in range(k):
         live = i < count
         out[made, 2 + i] = domain[i] if live else -1
@@ -96,36 +86,39 @@ def _put(out, made, c, count, domain, layers, choice):  # type: ignore[no-untype
 
 
 @njit(cache=True)
-def _alike(pp, tp, c, z, old_tp, old_pp):  # type: ignore[no-untyped-def]
-    """The configuration of (c, z) nearest to an old one: same tp if there is one, then the deepest use of
-    GPUs.
-    """
+def _nearest_choice(shapes, knob, domain, plan, i):  # type: ignore[no-untyped-def]
+    """The configuration of `domain` under `knob` nearest to that of share i: most GPUs used, then nearest tp,
+    then nearest pp."""
+    old = (plan.knob, shapes.class_of[plan.domain[i]], plan.choice[i])
+    old_tp, old_pp, z = shapes.tp[old], shapes.pp[old], shapes.class_of[domain]
     best, score = 0, -1e9
-    for q in range(pp.shape[2]):
-        if pp[c, z, q] == 0:
+    for q in range(shapes.pp.shape[2]):
+        tp, pp = shapes.tp[knob, z, q], shapes.pp[knob, z, q]
+        if pp == 0:
             continue
-        here = tp[c, z, q] * pp[c, z, q] - 0.1 * abs(tp[c, z, q] - old_tp) - 0.01 * abs(pp[c, z, q] - old_pp)
+        here = tp * pp - 0.1 * abs(tp - old_tp) - 0.01 * abs(pp - old_pp)
         if here > score:
             best, score = q, here
     return best
 
 
 @njit(cache=True)
-def _neighbours(c, count, domain, layers, choice, pp, tp, class_of, knobs, shifts, out, made):  # type: ignore[no-untyped-def]
-    used = np.zeros(len(domain), np.bool_)
-    for i in range(count):
-        used[domain[i]] = True
-    made = _shifted(c, count, domain, layers, choice, shifts, out, made)
-    made = _rearranged(c, count, domain, layers, choice, pp.shape[2], out, made)
-    made = _knobs_turned(c, count, domain, layers, choice, pp, tp, class_of, knobs, out, made)
-    made = _exchanged(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
-    return _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made)
+def _neighbours(plan, shapes, shifts, out, made):  # type: ignore[no-untyped-def]
+    used = np.zeros(len(plan.domain), np.bool_)
+    for i in range(plan.shares):
+        used[plan.domain[i]] = True
+    made = _shift_layers(plan, shifts, out, made)
+    made = _change_choice(plan, shapes.pp.shape[2], out, made)
+    made = _change_knob(plan, shapes, out, made)
+    made = _exchange_domains(plan, used, shapes, out, made)
+    made = _drop_domain(plan, out, made)
+    return _add_domain(plan, used, shapes, out, made)
 
 
 @njit(cache=True)
-def _shifted(c, count, domain, layers, choice, shifts, out, made):  # type: ignore[no-untyped-def]
+def _shift_layers(plan, shifts, out, made):  # type: ignore[no-untyped-def]
     """Layers go from one domain to another; in long pipelines only to the next one."""
-    n = layers.copy()
+    n, count = plan.layers.copy(), plan.shares
     for a in range(count):
         for b in range(count):
             if a != b and (count <= 8 or abs(a - b) == 1):
@@ -133,96 +126,99 @@ def _shifted(c, count, domain, layers, choice, shifts, out, made):  # type: igno
                     if n[a] > step:
                         n[a] -= step
                         n[b] += step
-                        made = _put(out, made, c, count, domain, n, choice)
+                        made = _put(out, made, plan.knob, count, plan.domain, n, plan.choice)
                         n[a] += step
                         n[b] -= step
     return made
 
 
 @njit(cache=True)
-def _rearranged(c, count, domain, layers, choice, choices, out, made):  # type: ignore[no-untyped-def]
+def _change_choice(plan, choices, out, made):  # type: ignore[no-untyped-def]
     """Another inner configuration in one domain, or the same in all."""
-    q = choice.copy()
+    q, count = plan.choice.copy(), plan.shares
     for other in range(choices):
         for i in range(count):
-            if other != choice[i]:
+            if other != plan.choice[i]:
                 q[i] = other
-                made = _put(out, made, c, count, domain, layers, q)
-                q[i] = choice[i]
+                made = _put(out, made, plan.knob, count, plan.domain, plan.layers, q)
+                q[i] = plan.choice[i]
         q[:count] = other
-        made = _put(out, made, c, count, domain, layers, q)
-        q[:] = choice
+        made = _put(out, made, plan.knob, count, plan.domain, plan.layers, q)
+        q[:] = plan.choice
     return made
 
 
 @njit(cache=True)
-def _knobs_turned(c, count, domain, layers, choice, pp, tp, class_of, knobs, out, made):  # type: ignore[no-untyped-def]
-    """Another knob, every domain arranged as much like before as it can be."""
-    q = choice.copy()
-    for knob in range(knobs):
-        if knob != c:
-            for i in range(count):
-                z = class_of[domain[i]]
-                q[i] = _alike(pp, tp, knob, z, tp[c, z, choice[i]], pp[c, z, choice[i]])
-            made = _put(out, made, knob, count, domain, layers, q)
+def _change_knob(plan, shapes, out, made):  # type: ignore[no-untyped-def]
+    """Another knob, every domain with the configuration nearest to its own."""
+    q = plan.choice.copy()
+    for knob in range(shapes.pp.shape[0]):
+        if knob != plan.knob:
+            for i in range(plan.shares):
+                q[i] = _nearest_choice(shapes, knob, plan.domain[i], plan, i)
+            made = _put(out, made, knob, plan.shares, plan.domain, plan.layers, q)
     return made
 
 
 @njit(cache=True)
-def _exchanged(c, count, domain, layers, choice, used, pp, tp, class_of, out, made):  # type: ignore[no-untyped-def]
+def _exchange_domains(plan, used, shapes, out, made):  # type: ignore[no-untyped-def]
     """Two domains of the plan change places, or an unused one takes the place of one."""
+    domain, choice, count = plan.domain, plan.choice, plan.shares
     d, q = domain.copy(), choice.copy()
     for a in range(count):
         for b in range(a + 1, count):
             d[a], d[b] = domain[b], domain[a]
             q[a], q[b] = choice[b], choice[a]
-            made = _put(out, made, c, count, d, layers, q)
+            made = _put(out, made, plan.knob, count, d, plan.layers, q)
             d[a], d[b] = domain[a], domain[b]
             q[a], q[b] = choice[a], choice[b]
-        z = class_of[domain[a]]
         for new in range(len(domain)):
             if not used[new]:
                 d[a] = new
-                q[a] = _alike(pp, tp, c, class_of[new], tp[c, z, choice[a]], pp[c, z, choice[a]])
-                made = _put(out, made, c, count, d, layers, q)
+                q[a] = _nearest_choice(shapes, plan.knob, new, plan, a)
+                made = _put(out, made, plan.knob, count, d, plan.layers, q)
         d[a], q[a] = domain[a], choice[a]
     return made
 
 
 @njit(cache=True)
-def _resized(c, count, domain, layers, choice, used, pp, tp, class_of, out, made):  # type: ignore[no-untyped-def]
-    """One domain less (its layers spread evenly), or one more (an even share from everybody)."""
-    k, total = len(domain), layers[:count].sum()
+def _drop_domain(plan, out, made):  # type: ignore[no-untyped-def]
+    """One domain less, its layers spread evenly over the others."""
+    k, count = len(plan.domain), plan.shares
     d, n, q = np.zeros(k, np.int64), np.zeros(k, np.int64), np.zeros(k, np.int64)
+    if count == 1:
+        return made
     for gone in range(count):
-        if count > 1:
-            at = 0
-            for i in range(count):
-                if i != gone:
-                    d[at], q[at] = domain[i], choice[i]
-                    n[at] = (
-                        layers[i]
-                        + layers[gone] // (count - 1)
-                        + (1 if at < layers[gone] % (count - 1) else 0)
-                    )
-                    at += 1
-            made = _put(out, made, c, count - 1, d, n, q)
+        each, rest = plan.layers[gone] // (count - 1), plan.layers[gone] % (count - 1)
+        at = 0
+        for i in range(count):
+            if i != gone:
+                d[at], q[at] = plan.domain[i], plan.choice[i]
+                n[at] = plan.layers[i] + each + (1 if at < rest else 0)
+                at += 1
+        made = _put(out, made, plan.knob, count - 1, d, n, q)
+    return made
+
+
+@njit(cache=True)
+def _add_domain(plan, used, shapes, out, made):  # type: ignore[no-untyped-def]
+    """One domain more at any place, with an even share of the layers of all others."""
+    k, count, total = len(plan.domain), plan.shares, plan.layers[: plan.shares].sum()
+    d, n, q = np.zeros(k, np.int64), np.zeros(k, np.int64), np.zeros(k, np.int64)
     for new in range(k):
         if used[new] or count == k:
             continue
         for place in range(count + 1):
             left = total
             for i in range(count + 1):
-                old = i if i < place else i - 1
                 if i == place:
-                    z = class_of[domain[0]]
-                    d[i] = new
-                    q[i] = _alike(pp, tp, c, class_of[new], tp[c, z, choice[0]], pp[c, z, choice[0]])
-                    n[i] = 0
+                    d[i], n[i] = new, 0
+                    q[i] = _nearest_choice(shapes, plan.knob, new, plan, 0)
                 else:
-                    d[i], q[i] = domain[old], choice[old]
-                    n[i] = max(layers[old] * count // (count + 1), 1)
+                    old = i if i < place else i - 1
+                    d[i], q[i] = plan.domain[old], plan.choice[old]
+                    n[i] = max(plan.layers[old] * count // (count + 1), 1)
                     left -= n[i]
             n[place] = left
-            made = _put(out, made, c, count + 1, d, n, q)
+            made = _put(out, made, plan.knob, count + 1, d, n, q)
     return made

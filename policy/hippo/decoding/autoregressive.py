@@ -1,9 +1,9 @@
-"""Plans, built share after share from the last to the first, in one compiled walk for each.
+"""Autoregressive decoding of plans, share by share from the last to the first, in compiled code.
 
-A share is three small choices (domain, number of layers, inner configuration), each under the exact mask of
-the plan so far and scored by a head of the agents. One step costs microseconds this way; as array operations
-it is their number that costs. The same heads in torch (`policy.hippo.upper`, `policy.hippo.lower`) judge
-given answers and learn; a test holds the two equal.
+A share is three choices (domain, number of layers, inner configuration), each under the exact mask of the
+partial plan and scored by a head of the agents. Compiled, a step takes microseconds; as many small tensor
+operations it would take far longer. The same heads in torch (`policy.hippo.networks.upper_agent`,
+`policy.hippo.networks.lower_agent`) serve learning; tested equal.
 """
 
 from functools import lru_cache
@@ -15,17 +15,18 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policy.hippo.networks.lower_agent import CHOICE, MASKED, LowerAgent
-from policy.hippo.tables.masks import legal, open_steps
+from policy.hippo.networks.lower_agent import MASKED, LowerAgent
 from policy.hippo.networks.upper_agent import SPLITS, UpperAgent
+from policy.hippo.tables.masks import MaskTables, legal, open_steps
+from policy.hippo.tables.observation import CHOICE
 
 Float = NDArray[np.float32]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 
-class Weights(NamedTuple):
-    """The heads that a step asks; weights (inputs, outputs), as they are now."""
+class HeadWeights(NamedTuple):
+    """Weights of the heads of a step, each (inputs, outputs)."""
 
     scalar: Float
     scalar_bias: Float
@@ -46,8 +47,8 @@ class Weights(NamedTuple):
     inner_out_bias: Float
 
 
-class Scene(NamedTuple):
-    """B situations while plans are built for them; see `policy.hippo.upper.Encoded` and `Observation`."""
+class DecoderInput(NamedTuple):
+    """B encoded situations; see `policy.hippo.networks.upper_agent.Encoded` and `Observation`."""
 
     graph: Float  # (B, 2 h) of the step heads, the chosen knob included
     edges: Float  # (B, K, K, h)
@@ -60,7 +61,15 @@ class Scene(NamedTuple):
     current: Int  # (B, K)
 
 
-class Placed(NamedTuple):
+class ChoiceTables(NamedTuple):
+    """Constant features of what a step chooses from."""
+
+    pp: Int  # (C, Z, Q) stages of an inner configuration
+    inner: Float  # (C, Z, Q, 5) of an inner configuration, see `PlanningTables.choice_table`
+    layer: Float  # (N + 1, N, LAYER) of taking l of the layers left, see `_layer_table`
+
+
+class DecodedPlans(NamedTuple):
     """B plans from the last share to the first, S steps at most, and what each step was chosen from."""
 
     domain: Int  # (B, S), -1 pads
@@ -69,58 +78,60 @@ class Placed(NamedTuple):
     open: Bool  # (B, S, K, N)
     legal: Bool  # (B, S, Q)
     behind: Int  # (B, S)
-    chance: NDArray[np.float64]  # (B,) log-probability of domains and layers
-    lower_chance: NDArray[np.float64]  # (B,) and of the inner configurations
+    log_prob: NDArray[np.float64]  # (B,) of domains and layers
+    lower_log_prob: NDArray[np.float64]  # (B,) of the inner configurations
 
 
-def weights_of(upper: UpperAgent, lower: LowerAgent) -> Weights:
-    """The weights of the step heads."""
+def head_weights(upper: UpperAgent, lower: LowerAgent) -> HeadWeights:
+    """Returns the present weights of the step heads."""
     inner = [part for part in lower.score if isinstance(part, nn.Linear)]
     linear = [upper.step_scalar, upper.domain_room, upper.domain_out, upper.layer_count, upper.layer_out]
-    parts = [part for layer in (*linear, *inner, lower.out) for part in (_turned(layer.weight), layer.bias)]
+    parts = [
+        part for layer in (*linear, *inner, lower.out) for part in (_inputs_first(layer.weight), layer.bias)
+    ]
     arrays = [np.ascontiguousarray(part.detach().numpy()) for part in (*parts[:4], upper.start, *parts[4:])]
-    return Weights(*arrays)
+    return HeadWeights(*arrays)
 
 
-def _turned(weight: Tensor) -> Tensor:
+def _inputs_first(weight: Tensor) -> Tensor:
+    """A layer's weight as (inputs, outputs), or (inputs,) with one output."""
     return weight.T if weight.shape[0] > 1 else weight[0]
 
 
-def place(
-    weights: Weights,
-    scene: Scene,
-    tables: tuple[Int, Bool, Bool, Int, Int, Int],
+def decode(
+    weights: HeadWeights,
+    given: DecoderInput,
+    masks: MaskTables,
     pp: Int,
     choice_table: Float,
     knob: Int,
     uniform: NDArray[np.float64],
-) -> Placed:
-    """One plan for each situation of the scene.
+) -> DecodedPlans:
+    """Returns one plan for each situation of `given`.
 
-    `tables` are those of `policy.hippo.masks.Masks`, `pp` (C, Z, Q) the stages of a configuration,
-    `choice_table` (C, Z, Q, 5) its constant features, `knob` (B,), `uniform` (B, 3 K) numbers in [0, 1), or
-    negative for the most likely, three a step.
+    `pp` (C, Z, Q) are the stages of a configuration, `choice_table` (C, Z, Q, 5) its constant features,
+    `knob` is (B,), `uniform` (B, 3 K) holds three numbers in [0, 1) a step, negative for the most likely.
     """
-    (batch, k), n = scene.begin.shape, tables[0].shape[3] - 1
-    codes = np.full((3, batch, k), -1, dtype=np.int64)
-    codes[1:] = 0
-    open_ = np.zeros((batch, k, k, n), dtype=np.bool_)
-    legal_ = np.zeros((batch, k, pp.shape[2]), dtype=np.bool_)
-    behind, chances = np.zeros((batch, k), dtype=np.int64), np.zeros((2, batch))
-    fixed, given = _layer_table(n), np.ascontiguousarray(uniform)
-    steps = _place(
-        weights, scene, *tables, pp, choice_table, fixed, knob, given, codes, open_, legal_, behind, chances
+    (batch, k), n = given.begin.shape, masks.limit.shape[3] - 1
+    plans = DecodedPlans(
+        np.full((batch, k), -1, dtype=np.int64),
+        np.zeros((batch, k), dtype=np.int64),
+        np.zeros((batch, k), dtype=np.int64),
+        np.zeros((batch, k, k, n), dtype=np.bool_),
+        np.zeros((batch, k, pp.shape[2]), dtype=np.bool_),
+        np.zeros((batch, k), dtype=np.int64),
+        np.zeros(batch),
+        np.zeros(batch),
     )
-    domain, layers, choice = codes[:, :, :steps]
-    return Placed(
-        domain, layers, choice, open_[:, :steps], legal_[:, :steps], behind[:, :steps], chances[0], chances[1]
-    )
+    tables = ChoiceTables(pp, choice_table, _layer_table(n))
+    steps = _decode(weights, given, masks, tables, knob, np.ascontiguousarray(uniform), plans)
+    return DecodedPlans._make([*(part[:, :steps] for part in plans[:6]), *plans[6:]])
 
 
 @lru_cache(maxsize=8)
 def _layer_table(n: int) -> Float:
-    """Of `policy.hippo.upper.layer_features` those that layers left and taken alone say, (N + 1, N, LAYER);
-    the others are 0."""
+    """Features (N + 1, N, LAYER) of `policy.hippo.networks.upper_agent.layer_features` that depend on layers
+    left and taken alone; the others are 0."""
     left = torch.arange(n + 1).float()
     layers = torch.arange(1, n + 1).float().expand(n + 1, -1)
     total = left.unsqueeze(1)
@@ -134,66 +145,65 @@ def _layer_table(n: int) -> Float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _place(  # type: ignore[no-untyped-def]
-    weights, scene, limit, whole, reach, stages, class_of, strides, pp, choice_table, fixed, knob, uniform,
-    codes, open_, legal_, behind_, chances,
-):  # fmt: skip
-    """Fills `codes` (3, B, K), `open_`, `legal_`, `behind_`, `chances` (2, B); the most steps of a plan."""
-    batch, k = scene.begin.shape
-    n_layers, h = limit.shape[3] - 1, scene.domain.shape[2]
+def _decode(weights, given, masks, tables, knob, uniform, plans):  # type: ignore[no-untyped-def]
+    """Fills `plans` as `decode` returns them, with K steps; returns the most steps of a plan."""
+    batch, k = given.begin.shape
+    n_layers, h = masks.limit.shape[3] - 1, given.domain.shape[2]
     context, row = np.empty(2 * h, np.float32), np.empty(h, np.float32)
-    where, size = np.empty(k, np.float32), np.empty(n_layers, np.float32)
-    how, most = np.empty(pp.shape[2], np.float32), 0
+    domain_logits, layer_logits = np.empty(k, np.float32), np.empty(n_layers, np.float32)
+    inner_logits, most = np.empty(tables.pp.shape[2], np.float32), 0
     for b in range(batch):
         c, left, behind, last, step = knob[b], n_layers, 0, -1, 0
         used, code = np.zeros(k, np.bool_), 0
-        for z in class_of:
-            code += strides[z]
+        for z in masks.class_of:
+            code += masks.strides[z]
         while left > 0:
-            may, fits = open_[b, step], legal_[b, step]
-            open_steps(limit, whole, reach, stages, class_of, strides, c, used, code, left, behind, may)
-            _context(weights, scene.graph[b], k, left, step, last < 0, n_layers, context)
-            _domain_logits(weights, scene, b, context, may, left, last, row, where)
-            domain, chance = _drawn(where, uniform[b, 3 * step])
-            chances[0, b] += chance
-            _layer_logits(weights, scene, b, context, may[domain], domain, left, last, fixed, row, size)
-            taken, chance = _drawn(size, uniform[b, 3 * step + 1])
-            chances[0, b] += chance
-            layers, z = taken + 1, class_of[domain]
-            code -= strides[z]
-            for q in range(len(how)):
-                fits[q] = legal(
-                    limit, whole, reach, stages[c, z, q], c, z, q, code, left,
-                    min(behind, reach.shape[3] - 1), layers,
-                )  # fmt: skip
-            current = scene.current[b, domain]
-            _inner_logits(weights, choice_table[c, z], pp[c, z], layers, behind, n_layers, current, fits, how)
-            choice, chance = _drawn(how, uniform[b, 3 * step + 2])
-            chances[1, b] += chance
-            codes[0, b, step], codes[1, b, step], codes[2, b, step] = domain, layers, choice
-            behind_[b, step] = behind
+            open_, legal_ = plans.open[b, step], plans.legal[b, step]
+            open_steps(masks, c, used, code, left, behind, open_)
+            _context(weights, given.graph[b], k, left, step, last < 0, n_layers, context)
+            _domain_logits(weights, given, b, context, open_, left, last, row, domain_logits)
+            domain, log_prob = _sample(domain_logits, uniform[b, 3 * step])
+            plans.log_prob[b] += log_prob
+            _layer_logits(
+                weights, given, b, context, open_[domain], domain, left, last, tables.layer, row, layer_logits
+            )
+            less_one, log_prob = _sample(layer_logits, uniform[b, 3 * step + 1])
+            plans.log_prob[b] += log_prob
+            layers, z = less_one + 1, masks.class_of[domain]
+            code -= masks.strides[z]
+            s = min(behind, masks.reach.shape[3] - 1)
+            for q in range(len(inner_logits)):
+                legal_[q] = legal(masks, c, z, q, code, left, s, layers)
+            current, pp = given.current[b, domain], tables.pp[c, z]
+            _inner_logits(
+                weights, tables.inner[c, z], pp, layers, behind, n_layers, current, legal_, inner_logits
+            )
+            choice, log_prob = _sample(inner_logits, uniform[b, 3 * step + 2])
+            plans.lower_log_prob[b] += log_prob
+            plans.domain[b, step], plans.layers[b, step], plans.choice[b, step] = domain, layers, choice
+            plans.behind[b, step] = behind
             used[domain] = True
             left -= layers
-            behind += pp[c, z, choice]
+            behind += pp[choice]
             last = domain
             step += 1
-        behind_[b, step:] = behind
+        plans.behind[b, step:] = behind
         most = max(most, step)
     return most
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw(logits, uniform):  # type: ignore[no-untyped-def]
-    """An index for each row of `logits` (R, A) by `uniform` (R,), as in `place`; and its log-probability."""
-    index, chance = np.empty(len(logits), np.int64), np.empty(len(logits))
+def sample_rows(logits, uniform):  # type: ignore[no-untyped-def]
+    """Returns an index of each row of `logits` (R, A) by `uniform` (R,), and its log-probability."""
+    index, log_prob = np.empty(len(logits), np.int64), np.empty(len(logits))
     for row in range(len(logits)):
-        index[row], chance[row] = _drawn(logits[row], uniform[row])
-    return index, chance
+        index[row], log_prob[row] = _sample(logits[row], uniform[row])
+    return index, log_prob
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _drawn(logits, uniform):  # type: ignore[no-untyped-def]
-    """An index by inverse distribution, the most likely where `uniform` is negative; its log-probability."""
+def _sample(logits, uniform):  # type: ignore[no-untyped-def]
+    """An index by inverse transform, the most likely where `uniform` is negative, and its log-probability."""
     best = int(np.argmax(logits))
     total = 0.0
     for value in logits:
@@ -210,15 +220,15 @@ def _drawn(logits, uniform):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _added(row, weight, by):  # type: ignore[no-untyped-def]
+def _add_scaled(row, weight, by):  # type: ignore[no-untyped-def]
     """row += by * weight; here and below in 32 bits, as torch."""
     for j in range(len(row)):
         row[j] += by * weight[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scored(row, weight, bias):  # type: ignore[no-untyped-def]
-    """What a last layer makes of the positive part of a row."""
+def _relu_dot(row, weight, bias):  # type: ignore[no-untyped-def]
+    """relu(row) . weight + bias, the last layer of a head."""
     total = bias[0]
     for j in range(len(row)):
         total += max(row[j], np.float32(0)) * weight[j]
@@ -227,48 +237,48 @@ def _scored(row, weight, bias):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _context(weights, graph, k, left, placed, first, n_layers, out):  # type: ignore[no-untyped-def]
-    """What both step heads share; see `policy.hippo.upper.scalars`."""
+    """Input that both step heads share; see `policy.hippo.networks.upper_agent.scalars`."""
     out[:] = graph + weights.scalar_bias
-    _added(out, weights.scalar[0], np.float32(left / n_layers))
-    _added(out, weights.scalar[1], np.float32(placed / k))
-    _added(out, weights.scalar[2], np.float32(placed / 4))
-    _added(out, weights.scalar[3], np.float32(1 / (1 + k - placed)))
-    _added(out, weights.scalar[4], np.float32(first))
+    _add_scaled(out, weights.scalar[0], np.float32(left / n_layers))
+    _add_scaled(out, weights.scalar[1], np.float32(placed / k))
+    _add_scaled(out, weights.scalar[2], np.float32(placed / 4))
+    _add_scaled(out, weights.scalar[3], np.float32(1 / (1 + k - placed)))
+    _add_scaled(out, weights.scalar[4], np.float32(first))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _domain_logits(weights, scene, b, context, may, left, last, row, out):  # type: ignore[no-untyped-def]
-    """As `UpperAgent.domain_logits`, (K,); `may` (K, N)."""
-    n_layers, h = may.shape[1], len(row)
-    after = context[:h] + (weights.start if last < 0 else scene.last[b, last])
+def _domain_logits(weights, given, b, context, open_, left, last, row, out):  # type: ignore[no-untyped-def]
+    """As `UpperAgent.domain_logits`, (K,); `open_` (K, N)."""
+    n_layers, h = open_.shape[1], len(row)
+    after = context[:h] + (weights.start if last < 0 else given.last[b, last])
     for k in range(len(out)):
-        room = may[k].sum()
+        room = open_[k].sum()
         if room == 0:
             out[k] = MASKED
             continue
-        row[:] = after + scene.domain[b, k] + weights.room_bias
-        _added(row, weights.room[0], np.float32(room / n_layers))
-        if may[k, left - 1]:
+        row[:] = after + given.domain[b, k] + weights.room_bias
+        _add_scaled(row, weights.room[0], np.float32(room / n_layers))
+        if open_[k, left - 1]:
             row += weights.room[1]
         if last >= 0:
-            row += scene.edges[b, k, last]
-        out[k] = _scored(row, weights.domain_out, weights.domain_out_bias)
+            row += given.edges[b, k, last]
+        out[k] = _relu_dot(row, weights.domain_out, weights.domain_out_bias)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _layer_logits(weights, scene, b, context, may, domain, left, last, fixed, row, out):  # type: ignore[no-untyped-def]
-    """As `UpperAgent.layer_logits` of one share, (N,); `may` (N,) says which numbers of layers are legal."""
+def _layer_logits(weights, given, b, context, open_, domain, left, last, fixed, row, out):  # type: ignore[no-untyped-def]
+    """As `UpperAgent.layer_logits` of one share, (N,); `open_` (N,) marks the legal numbers of layers."""
     n_layers, h = len(out), len(row)
-    own = context[h:] + scene.layer[b, domain] + weights.layer_bias
+    own = context[h:] + given.layer[b, domain] + weights.layer_bias
     if last >= 0:
-        own += scene.edges[b, domain, last]
-    begin, end, pace, top = scene.begin[b, domain], scene.end[b, domain], scene.pace[b, domain], 0
+        own += given.edges[b, domain, last]
+    begin, end, pace, top = given.begin[b, domain], given.end[b, domain], given.pace[b, domain], 0
     for index in range(n_layers):
-        if may[index]:
+        if open_[index]:
             top = index + 1
     features = np.empty(fixed.shape[2], np.float32)
     for index in range(n_layers):
-        if not may[index]:
+        if not open_[index]:
             out[index] = MASKED
             continue
         layers = index + 1
@@ -281,17 +291,17 @@ def _layer_logits(weights, scene, b, context, may, domain, left, last, fixed, ro
         row[:] = own
         for i in range(len(features)):
             if features[i] != 0:
-                _added(row, weights.layer[i], features[i])
-        out[index] = _scored(row, weights.layer_out, weights.layer_out_bias)
+                _add_scaled(row, weights.layer[i], features[i])
+        out[index] = _relu_dot(row, weights.layer_out, weights.layer_out_bias)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _inner_logits(weights, table, pp, layers, behind, n_layers, current, fits, out):  # type: ignore[no-untyped-def]
-    """As `LowerAgent.logits` of one share, (Q,); see `policy.hippo.lower.choice_features`."""
+def _inner_logits(weights, table, pp, layers, behind, n_layers, current, legal_, out):  # type: ignore[no-untyped-def]
+    """As `LowerAgent.logits` of one share, (Q,); see `policy.hippo.tables.features.choice_features`."""
     features, first = np.empty(CHOICE, np.float32), np.empty(weights.inner_1.shape[1], np.float32)
     second = np.empty(weights.inner_2.shape[1], np.float32)
     for q in range(len(out)):
-        if not fits[q]:
+        if not legal_[q]:
             out[q] = MASKED
             continue
         features[:5] = table[q]
@@ -299,9 +309,9 @@ def _inner_logits(weights, table, pp, layers, behind, n_layers, current, fits, o
         features[7], features[8] = behind / 8, q == current
         first[:] = weights.inner_1_bias
         for i in range(CHOICE):
-            _added(first, weights.inner_1[i], features[i])
+            _add_scaled(first, weights.inner_1[i], features[i])
         second[:] = weights.inner_2_bias
         for i in range(len(first)):
             if first[i] > 0:
-                _added(second, weights.inner_2[i], first[i])
-        out[q] = _scored(second, weights.inner_out, weights.inner_out_bias)
+                _add_scaled(second, weights.inner_2[i], first[i])
+        out[q] = _relu_dot(second, weights.inner_out, weights.inner_out_bias)

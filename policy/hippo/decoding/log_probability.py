@@ -1,8 +1,8 @@
-"""How likely given answers are, and what their situations are worth: all steps at once (teacher forcing).
+"""Log-probabilities of given actions, entropies and values, all steps at once (teacher forcing).
 
-A `Case` is what depends on situations and answers alone: it is made once, and judged by the changing networks
-as often as learning needs, a few rows at a time. Of the layer counts only legal ones are looked at, which are
-few. A plan counts only where the answer was to move; shares of a held plan were never carried out.
+A `TeacherForcingBatch` holds what depends on observations and actions alone; it is made once and evaluated
+under the changing networks in minibatches. Only legal layer counts are scored. A plan counts only where the
+action is to move: the shares of a held plan were never executed.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from policy.hippo.decoding.sampling import Actions, Choices, inner_features, prefixes
-from policy.hippo.networks.lower_agent import LowerAgent, answer
-from policy.hippo.networks.observation import Observation
+from policy.hippo.networks.lower_agent import LowerAgent, likelihood
 from policy.hippo.networks.upper_agent import Partial, Sizes, UpperAgent, layer_features, scalars
+from policy.hippo.tables.observation import Observation
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Probabilities of B answers under both levels, and the upper agent's value; all (B,)."""
+class ActionEvaluation:
+    """Log-probability and entropy of B actions under both levels, and the upper agent's value; all (B,)."""
 
     log_prob: Tensor
     entropy: Tensor
@@ -28,17 +28,17 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
-    """B situations with their answers: R shares were placed, with M legal layer counts between them."""
+class TeacherForcingBatch:
+    """B observations with their actions: R shares placed, with M legal layer counts in total."""
 
     observation: Observation
     go: Tensor  # (B,)
     knob: Tensor  # (B,)
-    shares: Tensor  # (B,) number of shares of each answer; theirs stand together, in order
+    shares: Tensor  # (B,) number of shares of each action; stored one action after the other
     domain: Tensor  # (R,)
     layers: Tensor  # (R,)
     partial: Partial
-    counts: Tensor  # (R,) number of legal layer counts; theirs stand together
+    counts: Tensor  # (R,) number of legal layer counts; stored one share after the other
     sizes: Sizes
     choice: Tensor  # (R,)
     legal: Tensor  # (R, Q)
@@ -47,8 +47,8 @@ class Case:
     def __len__(self) -> int:
         return len(self.go)
 
-    def take(self, index: Tensor) -> "Case":
-        """The answers `index`."""
+    def take(self, index: Tensor) -> "TeacherForcingBatch":
+        """Returns the actions `index`."""
         shares = self.shares[index]
         share = _ranges(_starts(self.shares)[index], shares)
         counts = self.counts[share]
@@ -60,15 +60,17 @@ class Case:
             self.sizes.features.index_select(0, pair),
             self.sizes.n_layers,
         )
-        return Case(
+        return TeacherForcingBatch(
             self.observation.take(index), self.go[index], self.knob[index], shares, self.domain[share],
             self.layers[share], self.partial.take(share, row), counts, sizes, self.choice[share],
             self.legal[share], self.inner.index_select(0, share),
         )  # fmt: skip
 
 
-def case(problem: Choices, observation: Observation, actions: Actions) -> Case:
-    """What of the answers does not depend on any network."""
+def teacher_forcing_batch(
+    problem: Choices, observation: Observation, actions: Actions
+) -> TeacherForcingBatch:
+    """Returns what depends on observations and actions alone."""
     live = (actions.domain >= 0) & (actions.go == 1).unsqueeze(1)
     row, step = live.nonzero(as_tuple=True)
     left, used, last = (part[row, step] for part in prefixes(actions, observation.nodes.shape[1]))
@@ -92,35 +94,37 @@ def case(problem: Choices, observation: Observation, actions: Actions) -> Case:
     behind, current = actions.behind[row, step], observation.current[row, domain]
     given = (actions.knob[row], domain, layers, behind, current)
     inner = inner_features(problem, *(x.numpy() for x in given))
-    return Case(
+    return TeacherForcingBatch(
         observation, actions.go, actions.knob, live.sum(1), domain, layers, partial, legal.sum(1),
         Sizes(share, size, features, n_layers), actions.choice[row, step], actions.legal[row, step], inner,
     )  # fmt: skip
 
 
-def judge(upper: UpperAgent, lower: LowerAgent | None, case: Case) -> Judged:
-    """Both levels on all answers of the case; without `lower` its part is 0."""
-    observation, row = case.observation, case.partial.row
+def evaluate_actions(
+    upper: UpperAgent, lower: LowerAgent | None, batch: TeacherForcingBatch
+) -> ActionEvaluation:
+    """Evaluates all actions of the batch under both levels; without `lower` its part is 0."""
+    observation, row = batch.observation, batch.partial.row
     state = upper.encode(observation)
-    go = answer(upper.go_logits(state, observation.may_hold), case.go)
-    knob = answer(upper.knob_logits(state, observation), case.knob)
-    moved, value = case.go.to(state.graph), upper.value(state)
+    go = likelihood(upper.go_logits(state, observation.may_hold), batch.go)
+    knob = likelihood(upper.knob_logits(state, observation), batch.knob)
+    moved, value = batch.go.to(state.graph), upper.value(state)
     log_prob, entropy = go.log_prob + moved * knob.log_prob, go.entropy + moved * knob.entropy
     none = torch.zeros_like(value)
     if len(row) == 0:
-        return Judged(log_prob, entropy, value, none, none)
-    context = upper.context(state, case.partial)
-    first = answer(upper.domain_logits(state, case.partial, context), case.domain)
-    second = answer(
-        upper.layer_logits(state, case.partial, context, case.domain, case.sizes), case.layers - 1
+        return ActionEvaluation(log_prob, entropy, value, none, none)
+    context = upper.context(state, batch.partial)
+    first = likelihood(upper.domain_logits(state, batch.partial, context), batch.domain)
+    second = likelihood(
+        upper.layer_logits(state, batch.partial, context, batch.domain, batch.sizes), batch.layers - 1
     )
     log_prob = log_prob.index_add(0, row, first.log_prob + second.log_prob)
     entropy = entropy.index_add(0, row, first.entropy + second.entropy)
     if lower is None:
-        return Judged(log_prob, entropy, value, none, none)
-    third = answer(lower.logits(case.inner, case.legal)[0], case.choice)
+        return ActionEvaluation(log_prob, entropy, value, none, none)
+    third = likelihood(lower.logits(batch.inner, batch.legal)[0], batch.choice)
     inside = [none.index_add(0, row, part) for part in (third.log_prob, third.entropy)]
-    return Judged(log_prob, entropy, value, *inside)
+    return ActionEvaluation(log_prob, entropy, value, *inside)
 
 
 def _starts(counts: Tensor) -> Tensor:
@@ -128,6 +132,6 @@ def _starts(counts: Tensor) -> Tensor:
 
 
 def _ranges(starts: Tensor, counts: Tensor) -> Tensor:
-    """starts[0], starts[0] + 1, ... (counts[0] of them), then the same of the next."""
+    """Concatenates the ranges starts[i] .. starts[i] + counts[i] - 1."""
     shift = starts - _starts(counts)
     return torch.arange(int(counts.sum())) + shift.repeat_interleave(counts)

@@ -1,4 +1,4 @@
-"""From logits to plans: sampling under the masks; `policy.hippo.judge` says how likely given plans are."""
+"""Sampling of plans under the masks; `policy.hippo.decoding.log_probability` evaluates given plans."""
 
 from dataclasses import dataclass, fields
 from typing import Protocol
@@ -8,19 +8,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.networks.lower_agent import LowerAgent, LowerAnswer, answer, choice_features
-from policy.hippo.tables.masks import Masks
-from policy.hippo.networks.observation import Observation
-from policy.hippo.decoding.autoregressive import Scene, draw, place, weights_of
-from policy.hippo.tables.planning_tables import Codes
+from policy.hippo.decoding.autoregressive import DecoderInput, decode, head_weights, sample_rows
+from policy.hippo.networks.lower_agent import ChoiceLikelihood, LowerAgent, likelihood
 from policy.hippo.networks.upper_agent import Encoded, UpperAgent
+from policy.hippo.tables.features import choice_features
+from policy.hippo.tables.masks import Masks
+from policy.hippo.tables.observation import Observation
+from policy.hippo.tables.planning_tables import Codes
 
 GREEDY = -1.0
-"""A "random number" that means: take the most likely."""
+"""In place of a random number: take the most likely choice."""
 
 
 class Choices(Protocol):
-    """What decoding needs to know about a cluster and model; see `policy.hippo.problem.Problem`."""
+    """The part that decoding needs of `policy.hippo.tables.planning_tables.PlanningTables`."""
 
     masks: Masks
 
@@ -32,23 +33,23 @@ class Choices(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Actions:
-    """B answers. Steps run from the last share to the first; -1 pads. S is at most K."""
+    """B actions. Steps run from the last share to the first; -1 pads. S is at most K."""
 
     go: Tensor  # (B,) 0 hold, 1 move
     knob: Tensor  # (B,)
     domain: Tensor  # (B, S)
     layers: Tensor  # (B, S)
     choice: Tensor  # (B, S)
-    open: Tensor  # (B, S, K, N) bool, legal steps at the time
-    legal: Tensor  # (B, S, Q) bool, legal inner configurations at the time
+    open: Tensor  # (B, S, K, N) bool, legal (domain, layers) of the step
+    legal: Tensor  # (B, S, Q) bool, legal inner configurations of the step
     behind: Tensor  # (B, S) stages placed before the step
 
     def take(self, index: Tensor) -> "Actions":
-        """The answers `index` (R,)."""
+        """Returns the actions `index` (R,)."""
         return Actions(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def padded(self, steps: int) -> "Actions":
-        """The same answers with room for `steps` shares."""
+        """Returns the same actions padded to `steps` shares."""
         extra = steps - self.domain.shape[1]
         if extra <= 0:
             return self
@@ -63,7 +64,7 @@ class Actions:
 
 
 def joined(parts: list[Actions]) -> Actions:
-    """Several batches as one."""
+    """Concatenates batches."""
     steps = max(part.domain.shape[1] for part in parts)
     parts = [part.padded(steps) for part in parts]
     return Actions(*(torch.cat([getattr(p, field.name) for p in parts]) for field in fields(Actions)))
@@ -71,7 +72,7 @@ def joined(parts: list[Actions]) -> Actions:
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """B answers just given and how likely they were, of the levels apart."""
+    """B sampled actions and their log-probabilities under each level."""
 
     actions: Actions
     log_prob: NDArray[np.float64]  # (B,)
@@ -86,36 +87,43 @@ def sample(
     uniform: NDArray[np.float64],
     state: Encoded | None = None,
 ) -> Sampled:
-    """One plan (and a hold-or-move choice) per situation; no gradients.
+    """Samples hold or move and a plan for each situation; no gradients.
 
     `uniform` (B, 2 + 3 K): numbers in [0, 1) or `GREEDY`, for go, knob and then domain, layers, (tp, pp) of
-    each step. The plan is completed even where the answer is hold: the coordinator may want to compare it.
+    each step. The plan is completed even where the action is hold, for comparison.
     """
-    with torch.no_grad():  # not inference mode: learning uses the answers again
+    with torch.no_grad():  # not inference mode: learning uses the actions
         state = upper.encode(observation) if state is None else state
         go_logits = upper.go_logits(state, observation.may_hold).numpy()
         knob_logits = upper.knob_logits(state, observation).numpy()
         first, second = np.ascontiguousarray(uniform[:, :2].T)
-        (go, go_chance), (knob, knob_chance) = draw(go_logits, first), draw(knob_logits, second)
-        scene, space = scene_of(upper, state, observation, knob), problem.masks.space
-        placed = place(
-            weights_of(upper, lower), scene, problem.masks.tables, space.pp, problem.choice_table, knob,
+        go, go_log_prob = sample_rows(go_logits, first)
+        knob, knob_log_prob = sample_rows(knob_logits, second)
+        plans = decode(
+            head_weights(upper, lower),
+            decoder_input(upper, state, observation, knob),
+            problem.masks.tables,
+            problem.masks.space.pp,
+            problem.choice_table,
+            knob,
             uniform[:, 2:],
-        )  # fmt: skip
+        )
     # Shares of a held plan were never carried out: they do not count.
-    log_prob = go_chance + go * (knob_chance + placed.chance)
-    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in placed[:6]]
+    log_prob = go_log_prob + go * (knob_log_prob + plans.log_prob)
+    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in plans[:6]]
     actions = Actions(torch.from_numpy(go), torch.from_numpy(knob), *parts)
-    return Sampled(actions, log_prob, go * placed.lower_chance)
+    return Sampled(actions, log_prob, go * plans.lower_log_prob)
 
 
-def scene_of(upper: UpperAgent, state: Encoded, observation: Observation, knob: NDArray[np.int64]) -> Scene:
-    """The situations with their chosen knobs (B,), as plans are built for them."""
+def decoder_input(
+    upper: UpperAgent, state: Encoded, observation: Observation, knob: NDArray[np.int64]
+) -> DecoderInput:
+    """Returns the input of `decode` for B situations with their chosen knobs (B,)."""
     features = observation.knobs[torch.arange(len(knob)), torch.from_numpy(knob)]
     graph = upper.step_graph(state.graph) + upper.step_knob(features)
-    told = (observation.begin, observation.end, observation.pace, observation.current)
-    parts = (graph, state.edges, state.domain, state.last, state.layer, *told)
-    return Scene(*(np.ascontiguousarray(part.numpy()) for part in parts))
+    running = (observation.begin, observation.end, observation.pace, observation.current)
+    parts = (graph, state.edges, state.domain, state.last, state.layer, *running)
+    return DecoderInput(*(np.ascontiguousarray(part.numpy()) for part in parts))
 
 
 def inner_features(
@@ -126,7 +134,7 @@ def inner_features(
     behind: NDArray[np.int64],
     current: NDArray[np.int64],
 ) -> Tensor:
-    """What the lower agents see of R shares, (R, Q, CHOICE); all arguments (R,)."""
+    """Returns the lower agents' features of R shares, (R, Q, CHOICE); all arguments (R,)."""
     space = problem.masks.space
     at = knob, space.class_of[domain]
     return torch.from_numpy(
@@ -134,20 +142,21 @@ def inner_features(
     )
 
 
-def judge_lower(
+def evaluate_lower(
     lower: LowerAgent, problem: Choices, observation: Observation, actions: Actions, row: Tensor, step: Tensor
-) -> tuple[LowerAnswer, Tensor]:
-    """The lower agents' part of the shares (row, step), each (R,): answers and values."""
+) -> tuple[ChoiceLikelihood, Tensor]:
+    """Evaluates the lower agents' choices of the shares (row, step), each (R,); returns likelihoods and
+    values."""
     domain = actions.domain[row, step]
     layers, behind = actions.layers[row, step], actions.behind[row, step]
     given = (actions.knob[row], domain, layers, behind, observation.current[row, domain])
     features = inner_features(problem, *(x.numpy() for x in given))
     logits, value = lower.logits(features, actions.legal[row, step])
-    return answer(logits, actions.choice[row, step]), value
+    return likelihood(logits, actions.choice[row, step]), value
 
 
 def prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Per step: layers left before it, domains used before it (B, S, K), domain placed before it."""
+    """Returns layers left (B, S), domains used (B, S, K) and domain placed last (B, S) before each step."""
     taken = actions.layers
     left = taken.sum(1, keepdim=True) - taken.cumsum(1) + taken
     hot = torch.zeros((*actions.domain.shape, k), dtype=torch.bool)
@@ -157,11 +166,11 @@ def prefixes(actions: Actions, k: int) -> tuple[Tensor, Tensor, Tensor]:
     return left, used, last
 
 
-def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
-    """The answers that would have produced the given plans, masks included; `go` (B,) says hold or move.
+def forced_actions(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
+    """Returns the actions that produce the given plans, masks included; `go` (B,) is hold or move.
 
     Raises:
-        ValueError: a plan that the masks do not allow.
+        ValueError: the masks do not allow a plan.
     """
     space, (batch, k) = masks.space, codes.domain.shape
     used = np.zeros((batch, k), dtype=np.bool_)
@@ -175,7 +184,7 @@ def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
         open_ = masks.steps(codes.knob, used, left, behind) & live[:, None, None]
         legal = masks.choices(codes.knob, used, left, behind, domain, layers) & live[:, None]
         if not (open_[rows, domain, layers - 1] & legal[rows, choice])[live].all():
-            raise ValueError("a plan that the masks do not allow")
+            raise ValueError("the masks do not allow this plan")
         records.append(
             (
                 np.where(live, domain, -1),
@@ -194,7 +203,7 @@ def replayed(masks: Masks, codes: Codes, go: NDArray[np.bool_]) -> Actions:
 
 
 def codes_of(actions: Actions, k: int) -> Codes:
-    """Answers as plans in pipeline order: steps were taken from the last share to the first."""
+    """Returns actions, whose steps run from the last share to the first, as plans in pipeline order."""
     domain, layers, choice = (a.numpy() for a in (actions.domain, actions.layers, actions.choice))
     count = (domain >= 0).sum(1)
     place = count[:, None] - 1 - np.arange(k)

@@ -1,22 +1,22 @@
-"""Choosing without masks, an ablation: any share anywhere, until all layers are placed.
+"""Decoding without masks (an ablation): any share in any unused domain, until all layers are placed.
 
-What the twins run instead of an illegal plan is the nearest legal one (`policy.hippo.actions`).
+An illegal plan is replaced by the nearest legal one (`policy.hippo.decoding.action_encoding`).
 """
 
 import numpy as np
 
 from policy.hippo.tables.masks import Masks
-from policy.hippo.tables.planning_tables import Problem
+from policy.hippo.tables.planning_tables import PlanningTables
 
 
 class FreeMasks(Masks):
-    """Open: every unused domain with every number of layers; the last domain must take what is left."""
+    """Every unused domain with every number of layers; the last domain takes all layers left."""
 
     def __init__(self, masks: Masks):
         self._take(masks.space)
         space, n = self.space, self.space.n_layers
         offered = (space.pp > 0).any(2)  # (C, Z): a configuration exists
-        self.stages = (space.pp > 0).astype(np.int64)  # one layer is enough for any
+        self.stages = (space.pp > 0).astype(np.int64)  # one layer suffices for any
         self.limit = np.broadcast_to(np.arange(n + 1, dtype=np.int16)[:, None], (*space.pp.shape, n + 1, 1))
         self.limit = np.ascontiguousarray(self.limit)
         self.whole = np.ones_like(self.limit, dtype=np.bool_)
@@ -27,9 +27,9 @@ class FreeMasks(Masks):
         self.reach = np.ascontiguousarray((more[:, :, None] | nothing_left)[..., None])
 
 
-class Free:
-    """A problem without its masks."""
+class UnmaskedChoices:
+    """The choices of a cluster without masks of memory."""
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: PlanningTables):
         self.masks: Masks = FreeMasks(problem.masks)
         self.choice_table = problem.choice_table

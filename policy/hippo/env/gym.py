@@ -1,19 +1,20 @@
-"""The twins as Gymnasium environments, one or many; `PlanVectorEnv` is the one that Hi-PPO practises in.
+"""Gymnasium environments of one or many twins; Hi-PPO is trained in `PlanVectorEnv`.
 
-    env = gymnasium.make("policy.hippo.env.gym:twin/Plan-v0", scenario="tri-7b", store=".twin")
-    many = gymnasium.make_vec("policy.hippo.env.gym:twin/Plan-v0", num_envs=256, scenario="quad-70b")
+    env = gymnasium.make("policy.hippo.gym:twin/Plan-v0", scenario="tri-7b", store=".twin")
+    many = gymnasium.make_vec("policy.hippo.gym:twin/Plan-v0", num_envs=256, scenario="quad-70b")
 
-STATE    what a controller knows at a periodic trigger, the past only: per domain (`nodes`), per link
+STATE    what is known at a periodic trigger, the past only: per domain (`nodes`), per link
          (`edges`, with the Kalman forecasts), over all (`globals`, with the objective's weights), per
-         (dp, micro-batch) (`knobs`) and the running plan; columns in `policy.hippo.observation`.
+         (dp, micro-batch) (`knobs`) and the running plan; columns in `policy.hippo.tables.observation`.
 ACTION   a row of integers: hold or move, knob, then domain, layers and (tp, pp) of each share from the last
-         to the first. Every row means a legal plan, see `policy.hippo.actions`.
-REWARD   of one period: w1 R_eff + w2 R_util - w3 R_cost, moving included; see `policy.hippo.env`. `info`
-         holds the components, what the soft constraints limit and the iterations done.
+         to the first. Every row means a legal plan, see `policy.hippo.decoding.action_encoding`.
+REWARD   of one period: w1 R_eff + w2 R_util - w3 R_cost, migration included; see
+`policy.hippo.env.vector_env`. INFO     components of the reward, values of the soft constraints, iterations
+done.
 
-Episodes are cut off (truncated), never ended. The single environment waits for `reset`; the vector one resets
-in the same step and leaves the last observations in `info["final_obs"]`. Links, forecasts and prices are
-those of a trace window in the lake, or of a `Setup` at hand.
+Episodes are truncated, never terminated. The single environment waits for `reset`; the vector one resets in
+the same step and leaves the last observations in `info["final_obs"]`. Links, forecasts and prices are those
+of a trace window in the lake, or of a given `PreparedScenario`.
 """
 
 import os
@@ -27,44 +28,44 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from policy.hippo.decoding import action_encoding as actions
+from policy.hippo.decoding import action_encoding
+from policy.hippo.env.training_task import TrainingTask, prepare_task
+from policy.hippo.env.vector_env import COMPONENTS, CONSTRAINTS, BatchedTwins, StepResult
 from policy.hippo.networks.hippo_config import HiPpoConfig, RolloutConfig
-from policy.hippo.env.training_task import Course, prepared
-from policy.hippo.env.vector_env import COMPONENTS, CONSTRAINTS, Step, Twins
 from policy.hippo.tables.features import Features, Situation
-from policy.hippo.networks.observation import EDGE, GLOBAL, KNOB, NODE, Observation
-from policy.hippo.tables.planning_tables import Problem
-from twin.scenario import prepare as scenarios
-from twin.scenario.prepare import Setup
+from policy.hippo.tables.observation import EDGE, GLOBAL, KNOB, NODE, Observation
+from policy.hippo.tables.planning_tables import PlanningTables
+from twin.scenario import prepare
+from twin.scenario.prepare import PreparedScenario
 
 Array = NDArray[Any]
 Observed = dict[str, Array]
 MASKS = ("knob_mask", "may_hold")
 BOUND = 1e6
-"""Features are logarithms and shares; none comes near this."""
+"""Bound of the observation space: features are logarithms and shares, far below it."""
 
 
 class PlanVectorEnv(VectorEnv[Observed, Array, Array]):
-    """E twins of one cluster stepped together; arrays have E rows."""
+    """E twins of one cluster, stepped together; arrays have E rows."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's own)
 
-    def __init__(self, twins: Twins):
+    def __init__(self, twins: BatchedTwins):
         self.twins, self.num_envs = twins, twins.size
         self.single_observation_space = observation_space(twins.problem)
-        self.single_action_space = spaces.MultiDiscrete(actions.sizes(twins.problem.masks))
+        self.single_action_space = spaces.MultiDiscrete(action_encoding.sizes(twins.problem.masks))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observed, dict[str, Any]]:
-        """Start all twins at random times of the footage."""
+        """Starts all twins at random times of the trace."""
         super().reset(seed=seed)
         return observed(self.twins.features, self.twins.reset(self.np_random)), {}
 
     def step(self, actions: Array) -> tuple[Observed, Array, Array, Array, dict[str, Any]]:
-        """One period in every twin; those at their end start again."""
+        """Steps every twin by one period; truncated ones are reset."""
         step, info = _stepped(self.twins, actions)
         seen = step.after
         if step.truncated.any():
@@ -75,8 +76,8 @@ class PlanVectorEnv(VectorEnv[Observed, Array, Array]):
         return observed(self.twins.features, seen), step.reward, terminated, step.truncated, info
 
     def action_masks(self) -> Array:
-        """For every entry of an action on its own, the values that some legal plan has; (E, sum of sizes)."""
-        return actions.entry_masks(self.twins.has_plan, self.twins.problem.masks)
+        """Returns for each entry of an action the values that some legal plan has, (E, sum of sizes)."""
+        return action_encoding.entry_masks(self.twins.has_plan, self.twins.problem.masks)
 
 
 class PlanEnv(gymnasium.Env[Observed, Array]):
@@ -84,37 +85,38 @@ class PlanEnv(gymnasium.Env[Observed, Array]):
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own)
 
-    def __init__(self, twins: Twins):
+    def __init__(self, twins: BatchedTwins):
         assert twins.size == 1
         self.twins = twins
         self.observation_space = observation_space(twins.problem)
-        self.action_space = spaces.MultiDiscrete(actions.sizes(twins.problem.masks))
+        self.action_space = spaces.MultiDiscrete(action_encoding.sizes(twins.problem.masks))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observed, dict[str, Any]]:
-        """Start at a random time of the footage."""
+        """Starts at a random time of the trace."""
         super().reset(seed=seed)
         return _row(observed(self.twins.features, self.twins.reset(self.np_random)), 0), {}
 
     def step(self, action: Array) -> tuple[Observed, float, bool, bool, dict[str, Any]]:
-        """One period."""
+        """Steps by one period."""
         step, info = _stepped(self.twins, np.asarray(action)[None])
         seen = _row(observed(self.twins.features, step.after), 0)
         one = {name: values[0] for name, values in info.items()}
         return seen, float(step.reward[0]), False, bool(step.truncated[0]), one
 
     def action_masks(self) -> Array:
-        """For every entry of an action on its own, the values that some legal plan has."""
-        masks: Array = actions.entry_masks(self.twins.has_plan, self.twins.problem.masks)[0]
+        """Returns for each entry of an action the values that some legal plan has, (sum of sizes,)."""
+        masks: Array = action_encoding.entry_masks(self.twins.has_plan, self.twins.problem.masks)[0]
         return masks
 
 
 # -- observations
 
 
-def observation_space(problem: Problem) -> spaces.Space[Any]:
-    """Of one twin; every array of `policy.hippo.observation.Observation` without its first axis."""
+def observation_space(problem: PlanningTables) -> spaces.Space[Any]:
+    """Returns the space of one twin: the arrays of `policy.hippo.tables.observation.Observation` without axis
+    0."""
     k, c, n, q = problem.k, len(problem.knobs), problem.n, problem.tables.pp.shape[2]
 
     def real(*shape: int) -> spaces.Box:
@@ -141,11 +143,11 @@ def observation_space(problem: Problem) -> spaces.Space[Any]:
 
 
 def observed(features: Features, seen: Situation) -> Observed:
-    """What the controllers of `seen` see, as arrays of the observation space (B, ...)."""
+    """Returns observations as arrays of the observation space (B, ...)."""
     found = features.observe(seen)
     arrays = {name: getattr(found, name).numpy() for name in Observation.__dataclass_fields__}
     for name in MASKS:
-        arrays[name] = arrays[name].astype(np.int8)  # a copy: the table of knobs is shared
+        arrays[name] = arrays[name].astype(np.int8)  # a copy: the tables share it
     return {name: array if array.ndim > 1 else array[:, None] for name, array in arrays.items()}
 
 
@@ -162,27 +164,28 @@ def _final(seen: Observed, ended: NDArray[np.int64], size: int) -> dict[str, Arr
     return {"final_obs": final, "_final_obs": present}
 
 
-def _stepped(twins: Twins, rows: Array) -> tuple[Step, dict[str, Any]]:
-    codes, go, meant = actions.read(rows, twins.problem.masks)
+def _stepped(twins: BatchedTwins, rows: Array) -> tuple[StepResult, dict[str, Any]]:
+    codes, go, meant = action_encoding.rows_to_plans(rows, twins.problem.masks)
     step = twins.step(codes, go)
     info = {"iterations": step.iterations, "meant": meant}
     info |= dict(zip(COMPONENTS, step.components.T, strict=True))
     return step, info | {f"limited_{n}": v for n, v in zip(CONSTRAINTS, step.limited.T, strict=True)}
 
 
-# -- making them by name
+# -- registration
 
 
 def one(**where: Any) -> PlanEnv:
-    """The environment that `gymnasium.make` gives; keyword arguments as of `many`."""
+    """Returns the environment of `gymnasium.make`; keyword arguments as of `many`."""
     return PlanEnv(_twins(1, **where))
 
 
 def many(num_envs: int = 1, **where: Any) -> PlanVectorEnv:
-    """The environment that `gymnasium.make_vec` gives.
+    """Returns the environment of `gymnasium.make_vec`.
 
     `scenario` names a scenario and `store` holds its traces (default: TWIN_STORE, else `.twin`), of which the
-    training window is taken; or `setup` is a prepared one. `rollout` sets the length of episodes and weights.
+    training window is taken; or `setup` is a prepared scenario. `rollout` sets the length of episodes and
+    weights.
 
     Raises:
         NotFoundError: the data set is not in the lake. InfeasibleError: the model does not fit.
@@ -193,18 +196,18 @@ def many(num_envs: int = 1, **where: Any) -> PlanVectorEnv:
 def _twins(
     size: int,
     *,
-    setup: Setup | None = None,
+    setup: PreparedScenario | None = None,
     scenario: str = "tri-7b",
     store: str | Path | None = None,
     dataset: str | None = None,
     rollout: RolloutConfig | None = None,
-) -> Twins:
+) -> BatchedTwins:
     folder = Path(store or os.environ.get("TWIN_STORE", ".twin"))
-    setup = setup or scenarios.prepare(scenarios.load(scenario), folder, window="train", dataset=dataset)
+    setup = setup or prepare.prepare(prepare.load(scenario), folder, window="train", dataset=dataset)
     settings = (rollout or RolloutConfig()).model_copy(update={"environments": size})
     config = HiPpoConfig(rollout=settings)
-    course: Course = prepared(setup, config)
-    return course.twins(config)
+    task: TrainingTask = prepare_task(setup, config)
+    return task.twins(config)
 
 
 PLAN = "twin/Plan-v0"

@@ -1,6 +1,5 @@
-"""One cluster to practise on: its tables, footage and the static plan, from a `Setup`; and made-up
-clusters.
-"""
+"""A cluster and job to train on: tables, traces and the static plan of a `PreparedScenario` or a random
+cluster."""
 
 from dataclasses import dataclass
 
@@ -9,57 +8,57 @@ from numpy.typing import NDArray
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import to_ns
-from policy.hippo.networks.hippo_config import HiPpoConfig
-from policy.hippo.env.vector_env import Twins
-from policy.hippo.tables.features import Features
-from policy.hippo.env.practice_trace import Films, filmed
-from policy.hippo.tables.planning_tables import Codes, Problem
+from policy.control.relay_links import RelayPaths, message_bits
 from policy.core.protocol import Context
-from policy.control.relay_links import Relays, message_bits
-from policy.baselines.static import equal_cuts
+from policy.core.reference_plan import equal_cuts
+from policy.hippo.env.practice_trace import PracticeTracePair, prepare_trace
+from policy.hippo.env.vector_env import BatchedTwins
+from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.tables.features import Features
+from policy.hippo.tables.planning_tables import Codes, PlanningTables
+from twin.core.seeds import generator
 from twin.costs.collectives import Path, all_reduce_s
-from twin.settings.disturbances import Noise
 from twin.filters.link_filter import LinkParameters
 from twin.filters.ou_process import OuParameters
+from twin.scenario.prepare import PreparedScenario, Scenario, assemble
+from twin.settings.disturbances import Noise
 from twin.traces.perturbation import ou_factor
-from twin.scenario.prepare import Scenario, Setup, assemble
-from twin.core.seeds import generator
 from twin.traces.wan_trace import LinkSeries, WanTrace, trace
 
 VALIDATION_SHARE = 0.2
-"""Last part of the window that is kept for choosing between iterations when no validation window is given."""
+"""Last part of the training window, held out for selection without a validation window."""
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """Practice and validation on one cluster."""
+class TrainingTask:
+    """One cluster and job, with the traces of training and validation."""
 
-    setup: Setup
+    setup: PreparedScenario
     features: Features
     base: Codes
-    practice: Films
-    validation: Films
+    training: PracticeTracePair
+    validation: PracticeTracePair
     lower_reward: NDArray[np.float64]  # (C, Z, Q)
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> PlanningTables:
         """Tables of the cluster."""
         return self.features.problem
 
     def context(self, weights: tuple[float, float, float], rng: np.random.Generator) -> Context:
-        """What a policy is told that is asked about this cluster."""
+        """Returns the context of a policy on this cluster."""
         period_s = self.setup.scenario.control.period_s
         return Context(self.problem.estimator, period_s, self.features.restart_s, weights, rng)
 
-    def twins(self, config: HiPpoConfig, *, validate: bool = False) -> Twins:
-        """The environment; with `validate` over the held-out part with the scenario's own weights."""
+    def twins(self, config: HiPpoConfig, *, validate: bool = False) -> BatchedTwins:
+        """Returns the twins; with `validate` over the validation traces under the scenario's weights."""
         control, weights = self.setup.scenario.control, self.setup.scenario.weights.vector
         rollout = config.rollout
         if validate:
             rollout = rollout.model_copy(update={"weights": weights})
-        return Twins(
+        return BatchedTwins(
             self.features,
-            self.validation if validate else self.practice,
+            self.validation if validate else self.training,
             self.base,
             rollout=rollout,
             penalties=config.penalties,
@@ -70,43 +69,44 @@ class Course:
         )
 
 
-def prepared(setup: Setup, config: HiPpoConfig, validation: Setup | None = None) -> Course:
-    """Tables and footage for a training window; `validation` is another window of the same scenario.
+def prepare_task(
+    setup: PreparedScenario, config: HiPpoConfig, validation: PreparedScenario | None = None
+) -> TrainingTask:
+    """Returns the task of a training window; `validation` is another window of the same scenario.
 
     Raises:
-        InfeasibleError: the model does not fit, or the static plan, which rewards are relative to, does not.
+        InfeasibleError: the model does not fit, or not with the static plan, which rewards are relative to.
     """
     scenario = setup.scenario
     estimator = setup.estimator()
-    problem = Problem(estimator)
+    problem = PlanningTables(estimator)
     base = problem.encode(equal_cuts(estimator, range(problem.k), problem.free))
     if base is None:
-        raise InfeasibleError(f"{scenario.name}: the static plan is not among those that training considers")
+        raise InfeasibleError(f"{scenario.name}: the static plan is not among the choices of training")
     features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
     samples = config.rollout.samples_per_period
-    relays = Relays(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
-    # In the same conditions as practice: what is learned for all of them may cost something in each.
-    practice, held_out = (
-        Films(film, film.relayed(relays))
-        for film in (
-            filmed(setup, samples, seed=config.seed),
-            filmed(validation or setup, samples, seed=config.seed + 1),
+    relays = RelayPaths(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
+    # Validation has the conditions of training, since weights for all are a compromise between them.
+    training, held_out = (
+        PracticeTracePair(one, one.relayed(relays))
+        for one in (
+            prepare_trace(setup, samples, seed=config.seed),
+            prepare_trace(validation or setup, samples, seed=config.seed + 1),
         )
     )
     if not config.parts.forecast:
-        practice, held_out = practice.without_forecast(), held_out.without_forecast()
+        training, held_out = training.without_forecast(), held_out.without_forecast()
     if validation is None:
-        practice, held_out = practice.split(1 - VALIDATION_SHARE)[0], held_out.split(1 - VALIDATION_SHARE)[1]
-    return Course(setup, features, base, practice, held_out, lower_rewards(problem, config))
+        training, held_out = training.split(1 - VALIDATION_SHARE)[0], held_out.split(1 - VALIDATION_SHARE)[1]
+    return TrainingTask(setup, features, base, training, held_out, lower_rewards(problem, config))
 
 
-def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
-    """-lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration (C, Z, Q).
+def lower_rewards(problem: PlanningTables, config: HiPpoConfig) -> NDArray[np.float64]:
+    """Returns -lambda1 fragmentation - lambda2 T_comm_intra of every inner configuration, (C, Z, Q).
 
-    Fragmentation: the share of the domain's GPU time left idle, by GPUs that the share does not use and while
-    its own stages fill and drain (without the second, more stages are always better, and the agents unlearn
-    the planner's). T_comm_intra: tensor-parallel all-reduces of a block and boundaries between the share's
-    own stages, as a share of the stage's forward time.
+    Fragmentation: the domain's share of idle GPU time, by unused GPUs and while the share's stages fill and
+    drain (without the latter more stages would always be better). T_comm_intra: tensor-parallel all-reduces
+    of a block and boundaries between the share's stages, relative to the stage's forward time.
     """
     t, job = problem.tables, problem.estimator.job
     result = np.zeros(t.pp.shape)
@@ -132,15 +132,15 @@ def lower_rewards(problem: Problem, config: HiPpoConfig) -> NDArray[np.float64]:
     return result
 
 
-# -- clusters that nobody owns
+# -- random clusters
 
 MODELS = (("llama2-7b", 32, 4), ("llama2-13b", 64, 8), ("llama2-70b", 128, 16), ("llama2-70b", 256, 16))
-"""(model, global batch, GPUs of a domain) of made-up clusters."""
+"""(model, global batch, GPUs of a domain) of random clusters."""
 
 
-def invented(seed: int, number: int) -> Setup:
-    """Made-up cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms that vary and sometimes
-    change level.
+def random_task(seed: int, number: int) -> PreparedScenario:
+    """Returns random cluster `number`: 2 to 8 domains, links of 0.3-8 Gb/s and 5-150 ms with noise and
+    changes of level.
     """
     rng = generator(seed, f"invented-{number}")
     size = int(rng.integers(2, 9))
@@ -172,12 +172,13 @@ def invented(seed: int, number: int) -> Setup:
             "control": {"period_s": period, "horizons_s": [0, 60, 120, 300, 600, 1800]},
         }
     )
-    wan, filters = _links(rng, size, 200 * period)
+    wan, filters = random_links(rng, size, 200 * period)
     return assemble(scenario, wan, window="all", seed=seed, filters=filters)
 
 
-def _links(rng: np.random.Generator, size: int, seconds: float) -> tuple[WanTrace, LinkParameters]:
-    """Links between random points, slower over distance, with OU noise and a few lasting changes of level."""
+def random_links(rng: np.random.Generator, size: int, seconds: float) -> tuple[WanTrace, LinkParameters]:
+    """Links between random points: slower with distance, Ornstein-Uhlenbeck noise, a few lasting changes of
+    level."""
     place = rng.uniform(0, 1, (size, 2))
     rich = np.exp(rng.normal(0, 0.3, size))
     tau, sd = float(np.exp(rng.uniform(np.log(120), np.log(3600)))), float(rng.uniform(0.03, 0.25))

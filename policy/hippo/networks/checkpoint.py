@@ -1,4 +1,4 @@
-"""One file per checkpoint, named by its SHA-256; loaded without executing anything, refused when damaged.
+"""Checkpoint files, named by their SHA-256; loading executes nothing and refuses damaged files.
 
 `hippo-<digest>.pt` holds the weights, the configuration they were trained with, what they were trained on
 and, in a training state, optimisers and progress. Random generators are derived by name from (seed,
@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from ingest.core import durable
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
 from policy.hippo.networks.hippo_config import HiPpoConfig
-from policy.hippo.networks.lower_agent import CHOICE, LowerAgent
-from policy.hippo.networks.observation import EDGE, GLOBAL, KNOB, NODE
+from policy.hippo.networks.lower_agent import LowerAgent
 from policy.hippo.networks.upper_agent import LAYER, UpperAgent
+from policy.hippo.tables.observation import CHOICE, EDGE, GLOBAL, KNOB, NODE
 
 SCHEMA = "twin.hippo/1"
 NAME = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
@@ -29,7 +29,7 @@ NAME = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Trained agents. `training` is None in a checkpoint made for use, else what resuming needs."""
+    """Weights of both agents; `training` is the state to resume from, None in a published checkpoint."""
 
     config: HiPpoConfig
     upper: dict[str, Any]
@@ -38,7 +38,7 @@ class Checkpoint:
     training: dict[str, Any] | None = field(default=None)
 
     def agents(self) -> tuple[UpperAgent, LowerAgent]:
-        """The networks with these weights, ready to decide."""
+        """Returns the networks with these weights, in evaluation mode."""
         upper, lower = build(self.config)
         upper.load_state_dict(self.upper)
         lower.load_state_dict(self.lower)
@@ -46,21 +46,21 @@ class Checkpoint:
 
 
 def build(config: HiPpoConfig) -> tuple[UpperAgent, LowerAgent]:
-    """New networks; their first weights depend on the configuration's seed alone."""
+    """Returns new networks, initialised by the configuration's seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return UpperAgent(config.gnn), LowerAgent()
 
 
 def architecture(config: HiPpoConfig) -> dict[str, Any]:
-    """What must agree for weights to fit."""
+    """Returns the sizes that weights depend on."""
     sizes = {"node": NODE, "edge": EDGE, "global": GLOBAL, "knob": KNOB, "layer": LAYER, "choice": CHOICE}
     gnn = config.gnn.model_dump(mode="json", exclude={"dense"})
     return {"gnn": gnn, "features": sizes}
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
-    """The content of a checkpoint file; equal checkpoints give equal bytes."""
+    """Returns the content of a checkpoint file; equal checkpoints give equal bytes."""
     header = {
         "schema": SCHEMA,
         "architecture": architecture(checkpoint.config),
@@ -79,9 +79,7 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
-    """Write `checkpoint` into `folder` under its digest and return its path; saving it again changes
-    nothing.
-    """
+    """Writes `checkpoint` into `folder` under its digest, unless it is there; returns its path."""
     data = to_bytes(checkpoint)
     path = folder / f"hippo-{hashlib.sha256(data).hexdigest()[:digits]}.pt"
     durable.put(path, data, idempotent=True)
@@ -89,21 +87,21 @@ def save(checkpoint: Checkpoint, folder: Path, digits: int = 64) -> Path:
 
 
 def publish(checkpoint: Checkpoint, out: Path) -> Path:
-    """Write a checkpoint for use as `out/<digest>/hippo-<digest>.pt`."""
+    """Writes a checkpoint for use as `out/<digest>/hippo-<digest>.pt`."""
     data = to_bytes(checkpoint)
     name = hashlib.sha256(data).hexdigest()
     return save(checkpoint, out / name)
 
 
 def install(path: Path, out: Path) -> str:
-    """Copy a checkpoint file into `out` under its whole digest and return that; twice changes nothing."""
+    """Copies a checkpoint file into `out` under its whole digest, unless it is there; returns the digest."""
     name, data = digest(path), path.read_bytes()
     durable.put(out / name / f"hippo-{name}.pt", data, idempotent=True)
     return name
 
 
 def locate(path: Path) -> Path:
-    """The checkpoint file at `path`: itself, or the one inside a folder that `publish` made.
+    """Returns the checkpoint file at `path`: itself, or the one inside a folder that `publish` made.
 
     Raises:
         NotFoundError: no such file, or not exactly one in the folder.
@@ -117,26 +115,28 @@ def locate(path: Path) -> Path:
 
 
 def code_version() -> str:
-    """What the code was: SHA-256 (first 16 hex digits) over the sources of this package."""
-    state = hashlib.sha256()
-    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        state.update(source.name.encode() + source.read_bytes())
+    """Returns the version of the code: SHA-256 (first 16 hex digits) over the paths and sources of
+    `policy.hippo`.
+    """
+    state, package = hashlib.sha256(), Path(__file__).parents[1]
+    for source in sorted(package.rglob("*.py")):
+        state.update(source.relative_to(package).as_posix().encode() + source.read_bytes())
     return f"hippo-{state.hexdigest()[:16]}"
 
 
 def digest(path: Path) -> str:
-    """SHA-256 (hex) of a checkpoint file.
+    """Returns the SHA-256 (hex) of a checkpoint file, checked against its name.
 
     Raises:
-        NotFoundError: there is no such file. InputError: the name does not carry a digest. DamageError: the
-        content is not what the name says.
+        NotFoundError: no such file. InputError: no digest in the name. DamageError: another content than the
+        name says.
     """
     if not path.is_file():
         raise NotFoundError(f"checkpoint {path} does not exist: run `twin train`, or name another file")
     named = NAME.fullmatch(path.name)
     if not named:
         raise InputError(
-            f"{path}: a checkpoint is called hippo-<digest>.pt, which is how damage shows; rename it back"
+            f"{path}: a checkpoint is named hippo-<digest>.pt, so that damage is detected; rename it back"
         )
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if not found.startswith(named.group(1)):
@@ -148,11 +148,11 @@ def digest(path: Path) -> str:
 
 
 def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
-    """Read a checkpoint after checking its digest; `expect` also demands that configuration's architecture.
+    """Reads a checkpoint after checking its digest and, if given, the architecture of `expect`.
 
     Raises:
-        NotFoundError, InputError, DamageError: see `digest`. InputError: not one of our checkpoints.
-        UsageError: made for another architecture.
+        NotFoundError, InputError, DamageError: see `digest`. InputError: not a Hi-PPO checkpoint.
+        UsageError: another architecture.
     """
     digest(path)
     payload, header = _content(path)
@@ -160,7 +160,7 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
         raise InputError(
-            f"{path}: made by another version, whose settings this one does not know; train again: {error}"
+            f"{path}: made by another version with other settings; train again: {error}"
         ) from error
     for wanted, source in (
         (architecture(config), "this version"),
@@ -175,10 +175,10 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
 
 
 def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The payload and its header, nothing executed.
+    """Returns the payload and its header.
 
     Raises:
-        InputError: whatever else the file holds. Unpickling garbage can raise nearly anything.
+        InputError: not a checkpoint; unpickling arbitrary bytes can raise nearly any exception.
     """
     try:
         payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)

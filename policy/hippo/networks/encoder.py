@@ -1,8 +1,8 @@
-"""Graph encoder: torch-geometric layers over the complete graph of domains, and their dense equal.
+"""Graph encoder: torch-geometric layers over the complete graph of domains, in scatter and dense form.
 
 A cluster is small and complete, so gathering and scattering edges costs more than one dense product. The
 layers and their weights are torch-geometric's; `dense=True` computes the same function with batched
-products over (B, K, K). A test holds the two equal.
+products over (B, K, K), tested equal.
 """
 
 import torch
@@ -15,8 +15,7 @@ from policy.hippo.networks.hippo_config import GnnConfig
 class EdgeSage(MessagePassing):
     """GraphSAGE with edges: h_i' = W_self h_i + mean_{j != i} relu(W_near h_j + W_edge e_ji).
 
-    After Hamilton et al. 2017 (mean aggregator); the edge term is ours, since what matters here are the
-    links.
+    Mean aggregator of Hamilton et al. 2017; the edge term is added here, since plans depend on the links.
     """
 
     def __init__(self, inputs: int, outputs: int, edge: int):
@@ -30,7 +29,7 @@ class EdgeSage(MessagePassing):
         return self.own(x) + self.propagate(edge_index, x=self.near(x), edge_attr=self.edge(edge_attr))
 
     def message(self, x_j: Tensor, edge_attr: Tensor) -> Tensor:
-        """What j tells i."""
+        """Message of j to i."""
         return torch.relu(x_j + edge_attr)
 
     def dense(self, x: Tensor, edges: Tensor) -> Tensor:
@@ -58,33 +57,33 @@ class DenseGat(GATv2Conv):
             score = score.masked_fill(loops, -torch.inf)
             weight = score.softmax(1)
         else:
-            weight = torch.zeros_like(score)  # a lone domain hears nobody
+            weight = torch.zeros_like(score)  # a single domain has no neighbours
         return torch.einsum("bji,bjf->bif", weight, source) + self.bias
 
 
-class Alone(nn.Module):
-    """No graph: a layer in which no domain hears of another."""
+class NoMessagePassing(nn.Module):
+    """A layer without messages between domains (an ablation)."""
 
     def __init__(self, inputs: int, outputs: int, edge: int):
         super().__init__()
         self.own = nn.Linear(inputs, outputs)
 
     def dense(self, x: Tensor, edges: Tensor) -> Tensor:
-        """As the other layers, (B, K, outputs)."""
+        """Same signature as the other layers; `edges` are ignored."""
         return torch.as_tensor(self.own(x))
 
 
 class GraphEncoder(nn.Module):
-    """Embeds every domain and the whole cluster.
+    """Embeddings of every domain and of the whole cluster.
 
     Input: nodes (B, K, node), edges (B, K, K, edge) where [b, i, j] describes the link i -> j. A message over
-    i -> j sees both directions of the pair, because activations go one way and gradients the other.
+    i -> j has the features of both directions, because activations go one way and gradients the other.
     Output: domain embeddings (B, K, hidden) and their mean and maximum, concatenated: (B, 2 hidden).
     """
 
     def __init__(self, node: int, edge: int, config: GnnConfig):
         super().__init__()
-        layer = {"GraphSAGE": EdgeSage, "GATv2": DenseGat, "none": Alone}[config.type]
+        layer = {"GraphSAGE": EdgeSage, "GATv2": DenseGat, "none": NoMessagePassing}[config.type]
         self._dense = config.dense or config.type == "none"
         self.enter = nn.Linear(node, config.hidden_dim)
         self.layers = nn.ModuleList(
@@ -92,7 +91,7 @@ class GraphEncoder(nn.Module):
         )
 
     def forward(self, nodes: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings of the domains and of the cluster."""
+        """Returns the embeddings of the domains and of the cluster."""
         pairs = torch.cat([edges, edges.transpose(1, 2)], dim=-1)
         hidden = torch.relu(self.enter(nodes))
         for layer in self.layers:

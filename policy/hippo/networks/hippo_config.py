@@ -1,4 +1,4 @@
-"""Everything that can be set about Hi-PPO; the shipped values stand in `configs/algo/hi_ppo.yaml`."""
+"""Settings of Hi-PPO; the shipped values are in `configs/algo/hi_ppo.yaml`."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from ingest.core.resources import configs
 
 
 class GnnConfig(Config):
-    """Graph encoder over the complete graph of domains; "none": every domain by itself (an ablation)."""
+    """Graph encoder over the complete graph of domains; "none": without messages (an ablation)."""
 
     type: Literal["GraphSAGE", "GATv2", "none"] = "GraphSAGE"
     num_layers: Annotated[int, Field(ge=1, le=4)] = 2
@@ -38,7 +38,7 @@ class PpoConfig(Config):
 
 
 class LowerConfig(Config):
-    """Agents inside the domains: reward -lambda1 fragmentation - lambda2 communication share."""
+    """Lower agents; reward -lambda1 fragmentation - lambda2 communication share."""
 
     lambda_fragmentation: Annotated[float, Field(ge=0)] = 0.5
     lambda_communication: Annotated[float, Field(ge=0)] = 1.0
@@ -46,26 +46,23 @@ class LowerConfig(Config):
 
 
 class PenaltyConfig(Config):
-    """Soft constraints with learned multipliers; a multiplier rises while the mean of a rollout is above its
-    limit, and falls while it is below.
+    """Soft constraints with learned multipliers, raised while a rollout's mean is above its limit, else
+    lowered.
 
-    The limit of weak links is above what no plan can avoid: in the weather of practice an outage has either
-    direction of any link 6 % of the time in one of three conditions, 2 % over all (`policy.hippo.footage`).
-
-    The design's fourth, coordination over 2 s, depends on the machine and not on an action: it has a deadline
-    with a fallback in the runner instead of a multiplier.
+    The limit of weak links is above the share that no plan can avoid: one of three training conditions has
+    outages of a link 6 % of the time, 2 % over all three (`policy.hippo.env.practice_trace`).
     """
 
     weak_link_bps: Annotated[float, Field(gt=0)] = 1.0e8
-    weak_link_limit: Annotated[float, Field(ge=0)] = 0.05  # of the boundaries between domains
-    imbalance_delta: Annotated[float, Field(ge=0)] = 0.5  # busiest stage less the idlest, over the mean
-    interruption_limit: Annotated[float, Field(ge=0)] = 0.01  # of the time
+    weak_link_limit: Annotated[float, Field(ge=0)] = 0.05  # share of the boundaries between domains
+    imbalance_delta: Annotated[float, Field(ge=0)] = 0.5  # (busiest stage - idlest stage) / mean stage
+    interruption_limit: Annotated[float, Field(ge=0)] = 0.01  # share of the time
     multiplier_lr: Annotated[float, Field(ge=0)] = 0.05
     multiplier_max: Annotated[float, Field(ge=0)] = 10.0
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limit of each constraint by its name in `policy.hippo.env.CONSTRAINTS`."""
+        """Limit of each constraint by its name in `policy.hippo.env.vector_env.CONSTRAINTS`."""
         return {
             "weak_link": self.weak_link_limit,
             "imbalance": self.imbalance_delta,
@@ -74,67 +71,66 @@ class PenaltyConfig(Config):
 
 
 class RolloutConfig(Config):
-    """The twins that the agent practises in."""
+    """The twins in which the agent is trained."""
 
     environments: Annotated[int, Field(ge=1)] = 32  # twins of one cluster stepped together
-    episode_steps: Annotated[int, Field(ge=2)] = 32  # decisions until a twin is cut off (truncated)
-    samples_per_period: Annotated[int, Field(ge=1)] = 3  # link states that one period is integrated over
+    episode_steps: Annotated[int, Field(ge=2)] = 32  # decisions until truncation
+    samples_per_period: Annotated[int, Field(ge=1)] = 3  # link states sampled in one period
     weights: tuple[float, float, float] | None = None  # None: drawn from a Dirichlet distribution
     dirichlet: tuple[float, float, float] = (4.0, 1.0, 1.0)
-    random_clusters: Annotated[int, Field(ge=0)] = 0  # made-up clusters beside the given scenario
+    random_clusters: Annotated[int, Field(ge=0)] = 0  # random clusters beside the given scenario
 
 
 class ImitationConfig(Config):
-    """Warm start: follow the planner's decisions before learning from reward."""
+    """Warm start: imitation of planners before learning from reward."""
 
-    lessons: Annotated[int, Field(ge=0)] = 60  # decisions of `mpc` on the scenario
-    searched: Annotated[int, Field(ge=0)] = (
-        600  # decisions of the agent's own verified search, over all clusters
-    )
+    # Demonstrations of `mpc` on the scenario; named `lessons` in stored configurations.
+    lessons: Annotated[int, Field(ge=0)] = 60
+    searched: Annotated[int, Field(ge=0)] = 600  # of the agent's verified search, over all clusters
     entropy_coef: Annotated[float, Field(ge=0)] = 0.02
     steps: Annotated[int, Field(ge=0)] = 400
     lr: Annotated[float, Field(gt=0)] = 1.0e-3
     batch: Annotated[int, Field(ge=1)] = 64
-    # Logged decisions are weighted by exp(advantage / beta); 0: all alike.
+    # Logged decisions are weighted by exp(advantage / beta); 0: all equally.
     beta: Annotated[float, Field(ge=0)] = 0.1
 
 
 class DistributedConfig(Config):
     """Several learners that share gradients (DD-PPO, Wijmans et al. 2020)."""
 
-    # Share of the learners whose rollouts are complete when the others stop theirs. Below 1, who stops where
-    # depends on the machines, and equal seeds no longer give equal weights.
+    # Share of learners with complete rollouts at which the others stop theirs. Below 1 equal seeds no longer
+    # give equal weights: where a learner stops depends on the machines.
     preempt: Annotated[float, Field(gt=0, le=1)] = 1.0
-    least: Annotated[float, Field(gt=0, le=1)] = 0.25  # of a rollout that a learner takes in any case
+    least: Annotated[float, Field(gt=0, le=1)] = 0.25  # least share of a rollout that each learner collects
 
 
 class PartsConfig(Config):
-    """Parts of the method that can be left out, to see what they are worth (`benchmarks/ablation.py`).
+    """Parts of the method that an ablation switches off (`benchmarks/hippo/ablation.py`).
 
-    Others have switches of their own: the graph network (`gnn.type`), the warm start (`imitation.steps`),
-    weights as an input (`rollout.weights`), verification (`coordinator.verify`).
+    Other switches: the graph network (`gnn.type`), the warm start (`imitation.steps`), weights as an input
+    (`rollout.weights`), verification (`coordinator.verify`).
     """
 
-    forecast: bool = True  # False: links are expected to stay as they are, with certainty
-    hierarchy: bool = True  # False: one agent; the upper one's reward teaches inner configurations, too
-    masks: bool = True  # False: plans are drawn freely, and an illegal one is read as the nearest legal one
-    hold: bool = True  # False: a plan is chosen at every decision; to choose the running one costs nothing
+    forecast: bool = True  # False: the present links are the forecast, without variance
+    hierarchy: bool = True  # False: one agent, both levels learn from the upper reward
+    masks: bool = True  # False: plans are sampled freely, illegal ones replaced by the nearest legal one
+    hold: bool = True  # False: a plan at every decision; choosing the running one is free
 
 
 class CoordinatorConfig(Config):
-    """How the network's plan becomes a decision."""
+    """Verification and refinement of the network's plans at a decision."""
 
-    verify: bool = True  # score several proposals in the twin; False: the network's own choice stands
-    search: bool = True  # score what the planners' search finds beside them
-    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy decode, the rest samples; none between events
+    verify: bool = True  # score several proposals; False: take the network's own choice
+    search: bool = True  # score the plans of the planners' search, too
+    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy, the rest sampled; none between events
     rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
     wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
-    horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay
-    margin: Annotated[float, Field(ge=0)] = 0.02  # relative gain that a move must promise beyond its cost
+    horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay off
+    margin: Annotated[float, Field(ge=0)] = 0.02  # least relative gain of a move beyond its cost
 
 
 class HiPpoConfig(Config):
-    """All settings of one agent; a checkpoint carries them."""
+    """All settings of one agent; part of its checkpoint."""
 
     gnn: GnnConfig = GnnConfig()
     ppo: PpoConfig = PpoConfig()
@@ -150,13 +146,13 @@ class HiPpoConfig(Config):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical JSON of all values."""
+        """Returns the SHA-256 (hex) of the canonical JSON of all values."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Variants(Config):
-    """The file `hi_ppo.yaml`: the design document's values and the tuned ones, side by side."""
+    """The sections of `hi_ppo.yaml`."""
 
     design: HiPpoConfig
     tuned: HiPpoConfig
@@ -167,10 +163,10 @@ class Variants(Config):
 def shipped(
     variant: Literal["design", "tuned", "shipped", "toy"] = "tuned", path: Path | None = None
 ) -> HiPpoConfig:
-    """One variant of `hi_ppo.yaml` (the shipped file unless `path` names another).
+    """Returns one section of `hi_ppo.yaml` (the shipped file unless `path` names another).
 
     Raises:
-        UsageError: the file does not fit; the message names file and line.
+        UsageError: invalid file; the message names file and line.
     """
     variants = load(Variants, path or configs("algo") / "hi_ppo.yaml")
     chosen: HiPpoConfig = getattr(variants, variant)
@@ -178,18 +174,17 @@ def shipped(
 
 
 def changed(config: HiPpoConfig, path: Path) -> HiPpoConfig:
-    """The configuration with the values of a YAML file of the same form in place of its own; what the file
-    does not name stays.
+    """Returns the configuration with the values that a YAML file of the same form names.
 
     Raises:
-        UsageError: the file does not fit; the message names file and line.
+        UsageError: invalid file; the message names file and line.
     """
     given = load(HiPpoConfig, path).model_dump(exclude_unset=True)
     return HiPpoConfig.model_validate(_merged(config.model_dump(), given))
 
 
 def _merged(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `given`, level by level."""
+    """Returns `base` with the values of `given`, level by level."""
     inner = {
         key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base[key], dict) else value
         for key, value in given.items()

@@ -1,8 +1,7 @@
-"""The upper agent: hold or move, then which knob, then share after share (domain, layers) from the last to
-the first.
+"""The upper agent: hold or move, the knob, then (domain, layers) of each share from the last to the first.
 
-Nothing in it knows K, N or the number of knobs: domains, layer counts and knobs are scored one by one from
-what they would mean (links, fraction, stage time), so one network serves every cluster and model.
+Domains, layer counts and knobs are scored one by one by their features (links, fractions, stage times), so
+one network serves every cluster and model.
 """
 
 from dataclasses import dataclass, fields
@@ -10,9 +9,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from policy.hippo.networks.hippo_config import GnnConfig
 from policy.hippo.networks.encoder import GraphEncoder
-from policy.hippo.networks.observation import EDGE, GLOBAL, KNOB, NODE, Observation
+from policy.hippo.networks.hippo_config import GnnConfig
+from policy.hippo.tables.observation import EDGE, GLOBAL, KNOB, NODE, Observation
 
 SPLITS = 8
 SCALARS = 5
@@ -22,37 +21,37 @@ MASKED = -1e9
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The network's view of B situations, computed once and used by every head."""
+    """Embeddings of B situations, used by every head."""
 
     hidden: Tensor  # (B, K, h)
     graph: Tensor  # (B, h)
-    edges: Tensor  # (B, K, K, h), projected: [b, i, j] seen by i when j follows it
-    domain: Tensor  # (B, K, h), what the domain head makes of each domain
-    last: Tensor  # (B, K, h), the same for the domain placed last
-    layer: Tensor  # (B, K, h), what the layer head makes of each domain
+    edges: Tensor  # (B, K, K, h) of the link i -> j at [b, i, j]
+    domain: Tensor  # (B, K, h) input of the domain head
+    last: Tensor  # (B, K, h) input of the domain head for the domain placed last
+    layer: Tensor  # (B, K, h) input of the layer head
 
     def rows(self, index: Tensor) -> "Encoded":
-        """The situations `index` (R,), repeated or left out."""
+        """Returns the situations `index` (R,)."""
         return Encoded(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """R plans under construction: what the next step can see."""
+    """R partial plans as the next step reads them."""
 
-    row: Tensor  # (R,) the situation that each belongs to
+    row: Tensor  # (R,) situation of each plan
     knob: Tensor  # (R, KNOB) features of the chosen knob
     scalars: Tensor  # (R, SCALARS), see `scalars`
     last: Tensor  # (R,) domain placed last, -1 at the first step
-    room: Tensor  # (R, K) share of the layer counts that are open to each domain; 0: closed
-    finish: Tensor  # (R, K) 1 where the domain may take all the layers left
+    room: Tensor  # (R, K) share of the layer counts that are legal for each domain
+    finish: Tensor  # (R, K) 1 where the domain may take all layers left
 
-    def place(self, k: int) -> Tensor:
-        """Index (R,) of the domain placed last among all B K domains; any at the first step."""
+    def last_index(self, k: int) -> Tensor:
+        """Index (R,) of the domain placed last among all B K domains; arbitrary at the first step."""
         return self.row * k + self.last.clamp(min=0)
 
     def take(self, index: Tensor, row: Tensor) -> "Partial":
-        """The plans `index`, of the situations `row`."""
+        """Returns the plans `index`, of the situations `row`."""
         rest = [getattr(self, field.name).index_select(0, index) for field in fields(self)[1:]]
         return Partial(row, *rest)
 
@@ -88,7 +87,7 @@ class UpperAgent(nn.Module):
         self.start = nn.Parameter(torch.zeros(h))
 
     def encode(self, observation: Observation) -> Encoded:
-        """Embeddings of B situations."""
+        """Returns the embeddings of B situations."""
         hidden, pooled = self.encoder(observation.nodes, observation.edges)
         pairs = torch.cat([observation.edges, observation.edges.transpose(1, 2)], dim=-1)
         graph = self.graph(torch.cat([pooled, observation.globals], dim=-1))
@@ -96,11 +95,11 @@ class UpperAgent(nn.Module):
         return Encoded(hidden, graph, self.edge(pairs), *heads)
 
     def value(self, state: Encoded) -> Tensor:
-        """Expected discounted reward from here, (B,)."""
+        """Expected discounted reward, (B,)."""
         return torch.as_tensor(self.value_head(state.graph).squeeze(-1))
 
     def go_logits(self, state: Encoded, may_hold: Tensor) -> Tensor:
-        """Logits (B, 2) of hold and move; holding is closed where there is nothing legal to hold."""
+        """Logits (B, 2) of hold and move; hold is masked without a legal running plan."""
         logits = self.go(state.graph)
         closed = torch.stack([~may_hold, torch.zeros_like(may_hold)], dim=-1)
         return torch.as_tensor(logits.masked_fill(closed, MASKED))
@@ -112,19 +111,19 @@ class UpperAgent(nn.Module):
         return torch.as_tensor(logits.masked_fill(~observation.knob_mask, MASKED))
 
     def context(self, state: Encoded, partial: Partial) -> tuple[Tensor, Tensor]:
-        """What both step heads share: (R, 2 h), and the links to the domain placed last (R, K, h)."""
+        """Input that both step heads share (R, 2 h), and the links to the domain placed last (R, K, h)."""
         graph = self.step_graph(state.graph).index_select(0, partial.row)
         shared = graph + self.step_knob(partial.knob) + self.step_scalar(partial.scalars)
         k, h = state.domain.shape[1:]
-        # [b, j, i]: the link i -> j; nothing is there at the first step.
-        links = state.edges.transpose(1, 2).reshape(-1, k, h).index_select(0, partial.place(k))
+        # [b, j, i]: the link i -> j; zero at the first step.
+        links = state.edges.transpose(1, 2).reshape(-1, k, h).index_select(0, partial.last_index(k))
         return shared, links.masked_fill((partial.last < 0)[:, None, None], 0.0)
 
     def domain_logits(self, state: Encoded, partial: Partial, context: tuple[Tensor, Tensor]) -> Tensor:
         """Logits (R, K) of the domain that precedes the last one placed."""
         shared, links = context
         k, h = links.shape[1:]
-        last = state.last.reshape(-1, h).index_select(0, partial.place(k))
+        last = state.last.reshape(-1, h).index_select(0, partial.last_index(k))
         after = torch.where((partial.last < 0).unsqueeze(-1), self.start, last)
         mixed = (
             (shared[:, :h] + after).unsqueeze(1)
@@ -143,7 +142,7 @@ class UpperAgent(nn.Module):
         domain: Tensor,
         sizes: Sizes,
     ) -> Tensor:
-        """Logits (R, N) of how many of the layers left the `domain` (R,) takes; entry l - 1 is l layers."""
+        """Logits (R, N) of the number of layers of the `domain` (R,); entry l - 1 is l layers."""
         shared, links = context
         k, h = links.shape[1:]
         link = links.reshape(-1, h).index_select(0, torch.arange(len(domain)) * k + domain)
@@ -156,7 +155,7 @@ class UpperAgent(nn.Module):
 
 
 def scalars(left: Tensor, used: Tensor, last: Tensor, n_layers: int) -> Tensor:
-    """How far R plans are: layers left and domains used, (R, SCALARS); `used` is (R, K)."""
+    """Features (R, SCALARS) of layers left and domains used; `used` is (R, K)."""
     k, count = used.shape[1], used.sum(1).float()
     return torch.stack(
         [left / n_layers, count / k, count / 4, 1 / (1 + k - count), (last < 0).float()], dim=-1
@@ -166,10 +165,10 @@ def scalars(left: Tensor, used: Tensor, last: Tensor, n_layers: int) -> Tensor:
 def layer_features(
     layers: Tensor, left: Tensor, top: Tensor, begin: Tensor, end: Tensor, pace: Tensor, n_layers: int
 ) -> Tensor:
-    """What taking `layers` of `left` layers would mean, (M, LAYER); all arguments (M,).
+    """Features (M, LAYER) of taking `layers` of the layers `left`; all arguments (M,).
 
-    A fraction says it for every N; bumps around left/l = 1..SPLITS say "one of j equal parts". `top` is the
-    most that is legal, `begin`, `end` and `pace` are the domain's.
+    Fractions, so that N does not matter; Gaussian bumps around left / layers = 1..SPLITS mark equal parts.
+    `top` is the largest legal number, `begin`, `end` and `pace` are the domain's.
     """
     part = (left / layers).clamp(min=1e-3).log()
     splits = torch.arange(1, SPLITS + 1).float().log()

@@ -1,8 +1,7 @@
-"""From what a controller knows to what the networks see; the same code serves one view and many twins.
+"""Observations of the networks, from one view or from many twins.
 
-Quantities are put in relation to the job (a link's bandwidth to what an iteration would send over it, a
-share to the model), so that the numbers mean the same on every cluster. See `policy.hippo.observation` for
-the columns.
+Quantities are relative to the job (a link's bandwidth to the traffic of an iteration, a share to the model),
+so that numbers mean the same on every cluster. Columns: `policy.hippo.tables.observation`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -12,14 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE, GBPS, NS_PER_S
-from policy.hippo.networks.observation import Observation
-from policy.hippo.tables.planning_tables import Codes, Problem
 from policy.hippo.tables.batch_timing import Timer
-from twin.pipeline.kernel import DEAD
+from policy.hippo.tables.observation import CHOICE, Observation
+from policy.hippo.tables.planning_tables import Codes, PlanningTables
 from twin.core.view import View
+from twin.pipeline.kernel import DEAD
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+Int = NDArray[np.int64]
 
 HORIZONS_S = (60.0, 300.0, 1800.0)
 TRIGGERS = ("start", "period", "change", "alarm", "failure", "repair")
@@ -28,7 +28,7 @@ DEAD_BPS = 1e3
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """What B controllers of one problem know; forecasts have H horizons, the first is now."""
+    """Inputs of B decisions on one cluster; forecasts have H horizons, the first is now."""
 
     horizons_s: Float  # (H,)
     bandwidth_bps: Float  # (B, H, K, K)
@@ -38,23 +38,23 @@ class Situation:
     since_move_s: Float  # (B,)
     trigger: NDArray[np.int64]  # (B,)
     weights: Float  # (B, 3)
-    plan: Codes  # (B,) the running plan; rows without one are ignored
+    plan: Codes  # (B,) running plan; ignored without `has_plan`
     has_plan: Bool  # (B,)
     may_hold: Bool  # (B,)
 
     def take(self, index: NDArray[np.int64]) -> "Situation":
-        """The controllers `index`."""
+        """Returns the decisions `index`."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("horizons_s", "plan")}
         return replace(self, plan=self.plan.take(index), **{name: a[index] for name, a in arrays.items()})
 
 
-def situation(problem: Problem, view: View, weights: tuple[float, float, float], may_hold: bool) -> Situation:
-    """One view as a situation; a running plan outside of what the problem offers counts as none to compare
-    with.
-    """
+def situation(
+    problem: PlanningTables, view: View, weights: tuple[float, float, float], may_hold: bool
+) -> Situation:
+    """Returns a view as a situation; a running plan that the tables do not offer counts as none."""
     plan = problem.encode(view.plan) if view.plan is not None else None
     nothing = np.zeros((1, problem.k), np.int64)
-    there = np.full_like(nothing, np.argmax(np.array(problem.free) > 0))  # tables know no plan without GPUs
+    there = np.full_like(nothing, np.argmax(np.array(problem.free) > 0))  # a plan needs GPUs
     empty = Codes(np.zeros(1, np.int64), np.ones(1, np.int64), there, nothing, nothing)
     forecast = view.forecast
     return Situation(
@@ -73,9 +73,9 @@ def situation(problem: Problem, view: View, weights: tuple[float, float, float],
 
 
 class Features:
-    """Observations of one problem."""
+    """Observations of one cluster and job."""
 
-    def __init__(self, problem: Problem, restart_s: float, period_s: float):
+    def __init__(self, problem: PlanningTables, restart_s: float, period_s: float):
         self.problem, self.timer, self.restart_s = problem, Timer(problem), restart_s
         job, cluster = problem.estimator.job, problem.estimator.cluster
         size = job.model.seq * job.model.hidden * job.model.bytes_per_element
@@ -100,9 +100,8 @@ class Features:
         self._fixed = [restart_s / period_s, np.log2(problem.k) / 6, np.log2(problem.n) / 7]
 
     def _static(self) -> tuple[float, Float, Float]:
-        """Seconds of an iteration on the mean domain alone (memory aside), relative seconds per layer, and
-        the
-        share of the layers that each domain could hold with nothing behind it."""
+        """Returns seconds of an iteration on the mean domain alone (memory aside), seconds per layer relative
+        to it, and the share of the layers that fits into each domain as the last one; (K,)."""
         problem, t = self.problem, self.problem.tables
         best, room = np.full(problem.k, np.inf), np.zeros(problem.k)
         limit = problem.masks.limit
@@ -117,7 +116,7 @@ class Features:
         return mean, np.where(np.isfinite(best), best / mean, 10.0), room
 
     def _knob_table(self) -> Float:
-        """Constant features of every knob, (C, KNOB); "current" is filled in later."""
+        """Features of every knob, (C, KNOB), without "current"."""
         problem, t = self.problem, self.problem.tables
         rows = []
         for c, knob in enumerate(problem.knobs):
@@ -153,7 +152,7 @@ class Features:
         return table
 
     def observe(self, s: Situation) -> Observation:
-        """The networks' input for B situations."""
+        """Returns the networks' input for B situations."""
         problem, batch = self.problem, len(s.has_plan)
         plan_now, plan_late, busy = self._plan_seconds(s)
         used, begin, end, position, current = self._shares(s)
@@ -186,9 +185,8 @@ class Features:
         )
 
     def _plan_seconds(self, s: Situation) -> tuple[Float, Float, Float]:
-        """Seconds per iteration of the running plans now and under the last forecast, and their compute
-        seconds.
-        """
+        """Iteration seconds of the running plans now and under the last forecast, and compute seconds;
+        (B,)."""
         rows = self.timer.rows(s.plan, s.slowdown)
         ends = [0, s.bandwidth_bps.shape[1] - 1]
         latency = np.repeat(s.latency_s[:, None], 2, axis=1)
@@ -200,8 +198,8 @@ class Features:
     def _shares(
         self, s: Situation
     ) -> tuple[Float, NDArray[np.int64], NDArray[np.int64], Float, NDArray[np.int64]]:
-        """Per domain: links used (B, K, K), first layer and one past the last, position, inner
-        configuration.
+        """Links used (B, K, K); per domain first layer, one past the last, position, inner configuration (B,
+        K).
         """
         batch, k = s.plan.domain.shape
         used = np.zeros((batch, k, k))
@@ -253,6 +251,22 @@ class Features:
             load,
         ]
         return np.concatenate([np.stack(columns, axis=-1), s.weights, trigger], axis=-1)
+
+
+def choice_features(
+    fixed: NDArray[np.float32], pp: Int, layers: Int, behind: Int, current: Int, n_layers: int
+) -> NDArray[np.float32]:
+    """Returns the features (R, Q, CHOICE) of every inner configuration of R shares.
+
+    `fixed` (R, Q, CHOICE - 4) are the constant ones, `pp` is (R, Q), the others are (R,).
+    """
+    out = np.empty((*pp.shape, CHOICE), dtype=np.float32)
+    out[:, :, :-4] = fixed
+    out[:, :, -4] = (layers / n_layers)[:, None]
+    out[:, :, -3] = layers[:, None] / np.maximum(pp, 1) / n_layers
+    out[:, :, -2] = (behind / 8)[:, None]
+    out[:, :, -1] = np.arange(pp.shape[1]) == current[:, None]
+    return out
 
 
 def _nearest(horizons_s: Float, wanted: float) -> int:

@@ -1,18 +1,17 @@
-"""Exact masks: a plan is built from its last share to its first, and no step may lead into a dead end.
+"""Exact masks of the steps that build a plan from its last share to its first: none leads to a dead end.
 
-Why backwards: under 1F1B stage i of p holds min(m, p - i) micro-batches, so what a share needs depends on the
-stages *behind* it. Placed from the end, every share's memory is known at once; what is left is always a
-prefix [0, n) of the layers.
+Under 1F1B stage i of p holds min(m, p - i) micro-batches, so the memory of a share depends on the stages
+behind it: from the end it is known at each step, and the layers left are a prefix [0, n).
 
-`reach[c, code, n, s]` says whether the prefix [0, n) still fits under knob c (dp and micro-batch size) into
-the domains that `code` counts, with s stages behind it (dynamic programming over n; exact). Domains that
-can do the same things form a class, so `code` counts free domains by class instead of naming them; where
-classes are too many, the most alike are merged and only choices that every member can carry count (safe,
-not complete).
+`reach[c, code, n, s]`: the prefix [0, n) fits under knob c (dp and micro-batch size) into the domains that
+`code` counts, with s stages behind it (dynamic programming over n; exact). Domains with equal choices form a
+class, and `code` counts unused domains by class. Where there are too many classes, similar ones are merged
+and only choices that every member has are offered (safe, not complete).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,7 +25,7 @@ Bool = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """What may be chosen at all, before any layer is placed.
+    """All choices before any layer is placed.
 
     C knobs, Z classes of domains, Q inner configurations at most, F = in-flight counts from 1 to F.
     `capacity[c, z, q, f-1, e, h]` is the largest number of layers that one stage holds with f micro-batches
@@ -42,8 +41,19 @@ class Space:
     all_in_flight: bool  # GPipe: every stage holds all micro-batches
 
 
+class MaskTables(NamedTuple):
+    """The masks as arrays for compiled code; S counts stages behind, up to those that change a mask."""
+
+    limit: Int  # (C, Z, Q, N + 1, S) most layers of a share that leaves some for others
+    whole: Bool  # (C, Z, Q, N + 1, S) a share may take all the layers left
+    reach: Bool  # (C, codes, N + 1, S) the layers left fit into the unused domains
+    stages: Int  # (C, Z, Q) fewest layers of a share, one for each of its stages; 0: no such configuration
+    class_of: Int  # (K,) class of each domain
+    strides: Int  # (Z,) step of a code, which counts unused domains by class
+
+
 class Masks:
-    """Legal steps for many partial plans at once."""
+    """Legal steps of many partial plans."""
 
     def __init__(self, space: Space):
         self._take(space)
@@ -58,24 +68,23 @@ class Masks:
         )
 
     def _take(self, space: Space) -> None:
-        """The space, and how domains are counted in it."""
+        """Sets the space and the counts and strides of its classes."""
         self.space = space
         counts = np.bincount(space.class_of, minlength=space.tp.shape[1]).astype(np.int64)
         self._strides = np.concatenate([[1], np.cumprod(counts + 1)[:-1]]).astype(np.int64)
         self._counts = counts
 
     @property
-    def tables(self) -> tuple[Int, Bool, Bool, Int, Int, Int]:
-        """What compiled code asks: limit, whole, reach, the layers that a configuration takes at least (one
-        for each of its stages), class of each domain, strides of the codes."""
-        return self.limit, self.whole, self.reach, self.stages, self.space.class_of, self._strides
+    def tables(self) -> MaskTables:
+        """The masks as arrays for compiled code."""
+        return MaskTables(self.limit, self.whole, self.reach, self.stages, self.space.class_of, self._strides)
 
     def codes(self, used: Bool) -> Int:
-        """Class counts of the unused domains as one number; `used` (B, K) -> (B,)."""
+        """Returns the class counts of the unused domains as one number, (B,); `used` is (B, K)."""
         return (~used).astype(np.int64) @ self._strides[self.space.class_of]
 
     def knobs(self) -> Bool:
-        """Knobs under which the whole model fits somehow, (C,)."""
+        """Knobs under which the model fits, (C,)."""
         return np.ascontiguousarray(self.reach[:, int(self._counts @ self._strides), self.space.n_layers, 0])
 
     def steps(self, knob: Int, used: Bool, left: Int, behind: Int) -> Bool:
@@ -85,38 +94,19 @@ class Masks:
         """
         space = self.space
         out = np.zeros((len(knob), len(space.class_of), space.n_layers), dtype=np.bool_)
-        _steps(
-            *self.tables,
-            knob,
-            used,
-            self.codes(used),
-            left,
-            behind,
-            out,
-        )
+        _steps(self.tables, knob, used, self.codes(used), left, behind, out)
         return out
 
     def choices(self, knob: Int, used: Bool, left: Int, behind: Int, domain: Int, layers: Int) -> Bool:
         """Legal inner configurations (B, Q) for the share (domain, layers) of each partial plan."""
         space = self.space
         out = np.zeros((len(knob), space.tp.shape[2]), dtype=np.bool_)
-        _choices(
-            *self.tables,
-            knob,
-            self.codes(used),
-            left,
-            behind,
-            domain,
-            layers,
-            out,
-        )
+        _choices(self.tables, knob, self.codes(used), left, behind, domain, layers, out)
         return out
 
 
 def merge_classes(kinds: Sequence[tuple[object, ...]], limit: int = 81) -> list[list[int]]:
-    """Group domains by kind (sortable tuples), merging neighbours until the number of codes is within
-    `limit`.
-    """
+    """Groups domains by kind (sortable tuples), merging neighbours until there are at most `limit` codes."""
     groups: list[list[int]] = []
     for index in sorted(range(len(kinds)), key=lambda i: (kinds[i], i)):
         if groups and kinds[groups[-1][0]] == kinds[index]:
@@ -131,9 +121,7 @@ def merge_classes(kinds: Sequence[tuple[object, ...]], limit: int = 81) -> list[
 
 @njit(cache=True)
 def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type: ignore[no-untyped-def]
-    """Whether layers [n - layers, n) fit into `pp` stages with `behind` stages after them; capacity (F, 2,
-    2).
-    """
+    """Whether layers [n - layers, n) fit into `pp` stages before `behind` others; capacity (F, 2, 2)."""
     first_share, last_share, end = layers == n, n == n_layers, 0
     for j in range(pp):
         start, end = end, stage_start_compiled(j + 1, pp, layers, first_share, last_share)
@@ -147,10 +135,10 @@ def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type:
 
 @njit(cache=True)
 def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # type: ignore[no-untyped-def]
-    """Largest share short of all that fits, and whether all does: (C, Z, Q, N + 1, depths).
+    """`limit` and `whole` of `MaskTables`, (C, Z, Q, N + 1, depths).
 
-    Short of all (no embedding in it) more layers never need less, so the legal sizes are pp..limit. Taking
-    all swaps a block for the embedding, which may be smaller: it has its own table.
+    Without the embedding more layers never need less memory, so the legal sizes are pp..limit. Taking all
+    layers replaces a block by the embedding, which may be smaller: hence `whole`.
     """
     knobs, classes, choices = pp.shape
     limit = np.zeros((knobs, classes, choices, n_layers + 1, depths), np.int16)
@@ -174,7 +162,7 @@ def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # ty
                                 high = middle - 1
                         limit[c, z, q, n, s] = low if low >= p else 0
                         whole[c, z, q, n, s] = _fits(table, p, m, n_layers, all_in_flight, n, n, s)
-                    for s in range(m + 1, depths):  # deeper than m changes nothing any more
+                    for s in range(m + 1, depths):  # deeper than m changes nothing
                         limit[c, z, q, n, s] = limit[c, z, q, n, m]
                         whole[c, z, q, n, s] = whole[c, z, q, n, m]
     return limit, whole
@@ -182,12 +170,14 @@ def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # ty
 
 @njit(cache=True)
 def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore[no-untyped-def]
+    """`reach` of `MaskTables`, (C, codes, N + 1, depths)."""
+    """`reach` of `MaskTables`, (C, codes, N + 1, depths)."""
     knobs, classes, choices = pp.shape
     codes = 1
     for z in range(classes):
         codes *= counts[z] + 1
     reach = np.zeros((knobs, codes, n_layers + 1, depths), np.bool_)
-    # below[c, code, n, s] = how many n' < n are reachable, so that "any l" is one subtraction.
+    # below[c, code, n, s]: number of reachable n' < n, so that "any l" is one subtraction.
     below = np.zeros((knobs, codes, n_layers + 2, depths), np.int16)
     for c in range(knobs):
         for code in range(codes):
@@ -224,51 +214,51 @@ def _reach(limit, whole, pp, counts, strides, n_layers, depths):  # type: ignore
 
 
 @njit(cache=True)
-def legal(limit, whole, reach, p, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
-    """Whether a free domain of class z may take `layers` of the `n` left in configuration q."""
+def legal(masks, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
+    """True if an unused domain of class z may take `layers` of the `n` left in configuration q."""
+    p = masks.stages[c, z, q]
     if p == 0 or layers < p:
         return False
     if layers == n:
-        return whole[c, z, q, n, s]
-    return layers <= limit[c, z, q, n, s] and reach[c, rest, n - layers, min(s + p, reach.shape[3] - 1)]
+        return masks.whole[c, z, q, n, s]
+    deeper = min(s + p, masks.reach.shape[3] - 1)
+    return layers <= masks.limit[c, z, q, n, s] and masks.reach[c, rest, n - layers, deeper]
 
 
 @njit(cache=True)
-def open_steps(limit, whole, reach, pp, class_of, strides, c, used, code, left, behind, out):  # type: ignore[no-untyped-def]
+def open_steps(masks, c, used, code, left, behind, out):  # type: ignore[no-untyped-def]
     """Marks in `out` (K, N) the legal next shares of one plan; `code` counts its unused domains by class."""
-    depths = reach.shape[3]
+    reach, depths = masks.reach, masks.reach.shape[3]
     n, s = left, min(behind, depths - 1)
-    for k in range(len(class_of)):
+    for k in range(len(masks.class_of)):
         if used[k]:
             continue
-        z = class_of[k]
-        rest = code - strides[z]
-        for q in range(pp.shape[2]):
-            p = pp[c, z, q]
+        z = masks.class_of[k]
+        rest = code - masks.strides[z]
+        for q in range(masks.stages.shape[2]):
+            p = masks.stages[c, z, q]
             if p == 0:
                 continue
             deeper = min(s + p, depths - 1)
-            for layers in range(p, limit[c, z, q, n, s] + 1):
+            for layers in range(p, masks.limit[c, z, q, n, s] + 1):
                 if reach[c, rest, n - layers, deeper]:
                     out[k, layers - 1] = True
-            if n >= p and whole[c, z, q, n, s]:
+            if n >= p and masks.whole[c, z, q, n, s]:
                 out[k, n - 1] = True
 
 
 @njit(cache=True)
-def _steps(limit, whole, reach, pp, class_of, strides, knob, used, codes, left, behind, out):  # type: ignore[no-untyped-def]
+def _steps(masks, knob, used, codes, left, behind, out):  # type: ignore[no-untyped-def]
     for b in range(len(knob)):
-        open_steps(
-            limit, whole, reach, pp, class_of, strides, knob[b], used[b], codes[b], left[b], behind[b], out[b]
-        )
+        open_steps(masks, knob[b], used[b], codes[b], left[b], behind[b], out[b])
 
 
 @njit(cache=True)
-def _choices(limit, whole, reach, pp, class_of, strides, knob, codes, left, behind, domain, layers, out):  # type: ignore[no-untyped-def]
-    depths = reach.shape[3]
+def _choices(masks, knob, codes, left, behind, domain, layers, out):  # type: ignore[no-untyped-def]
+    depths = masks.reach.shape[3]
     for b in range(len(knob)):
         c, n, s = knob[b], left[b], min(behind[b], depths - 1)
-        z = class_of[domain[b]]
-        rest = codes[b] - strides[z]
-        for q in range(pp.shape[2]):
-            out[b, q] = legal(limit, whole, reach, pp[c, z, q], c, z, q, rest, n, s, layers[b])
+        z = masks.class_of[domain[b]]
+        rest = codes[b] - masks.strides[z]
+        for q in range(out.shape[1]):
+            out[b, q] = legal(masks, c, z, q, rest, n, s, layers[b])

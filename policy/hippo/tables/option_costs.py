@@ -1,7 +1,5 @@
-"""What one way to fill a domain costs: seconds and room of the stages of (tp, pp) under a knob.
-
-Everything comes from the Estimator's own stage model; `policy.hippo.problem` makes tables of it.
-"""
+"""Seconds and layer capacity of stages of (tp, pp) in a domain under a knob, by the Estimator's stage
+model."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.units import BITS_PER_BYTE, NS_PER_S, to_ns, transmission_s
 from twin.core import placement
-from twin.costs import tied_embeddings as tied
-from twin.estimate.estimator import Estimator
-from twin.core.plan import Plan, Share
 from twin.core.layer_split import stage_layers
+from twin.core.plan import Plan, Share
+from twin.costs.boundary_terms import ends_ns, fabric_terms
 from twin.costs.stage_costs import StageCosts, slots
+from twin.costs.tied_embeddings import step_bytes
+from twin.estimation.estimator import Estimator
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -23,7 +21,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """Common to all domains of a plan."""
+    """dp and micro-batch size, common to all domains of a plan, and the number of micro-batches."""
 
     dp: int
     micro_batch: int
@@ -39,26 +37,28 @@ class OptionCosts:
     def layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
         """Forward and backward seconds of the first 0..N layers, (2, N + 1)."""
         position = slots((k,), ((tp, 1),))[0]
-        forward, backward = self._model._layer_prefix(position, self._sketch(k, tp, 1, knob, 1))[:2]
+        forward, backward = self._model._layer_prefix(position, self._single_share_plan(k, tp, 1, knob, 1))[
+            :2
+        ]
         return np.stack([forward, backward])
 
     def collectives(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
-        """Seconds of a stage's gradient collectives, affine in the parameters of its GPUs: (2, 2, pp), see
-        `Tables.collective`. Nothing to do where dp is 1.
+        """Seconds of a stage's gradient collectives, affine in the parameters of its GPUs: (2, 2, pp) as in
+        `CostTables.collective`; 0 where dp is 1.
         """
         if knob.dp == 1:
             return np.zeros((2, 2, pp))
-        sketch = self._sketch(k, tp, pp, knob, 1)
+        plan = self._single_share_plan(k, tp, pp, knob, 1)
         shape = self._layout(k, tp, pp, knob)
         held = np.array([0.0, 1e9])
-        seconds = [self._model.collectives_s(held, slot, sketch, shape) for slot in slots((k,), ((tp, pp),))]
+        seconds = [self._model.collectives_s(held, slot, plan, shape) for slot in slots((k,), ((tp, pp),))]
         ends = np.array(seconds)  # (pp, 2, 2): stage, reduce or gather, without and with parameters
         return np.stack([ends[:, :, 0], (ends[:, :, 1] - ends[:, :, 0]) / held[1]], axis=-1).transpose(
             1, 2, 0
         )
 
     def update(self, k: int, tp: int, pp: int, knob: Knob) -> Float:
-        """Seconds of the optimiser for each parameter of a GPU, (pp,)."""
+        """Seconds of the optimiser per parameter of a GPU, (pp,)."""
         costs = self._costs(k, tp, pp, knob, np.array([[0, self._n]]))
         result: Float = costs.update_s[:, 0] / (_stage_parameters(self._estimator, self._n, pp) / tp)
         return result
@@ -66,31 +66,19 @@ class OptionCosts:
     def fabric(self, k: int, tp: int, pp: int, knob: Knob) -> Int:
         """Occupancy and latency of the boundaries inside a share, ns (2, pp - 1)."""
         domain, size = self._estimator.cluster.domains[k], self._estimator.job.message_bytes(knob.micro_batch)
-        layout = placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
-        rows = [
-            (
-                size / tp * BITS_PER_BYTE / (domain.inter_node_bps if far else domain.intra_node_bps),
-                domain.inter_node_latency_s if far else domain.intra_node_latency_s,
-            )
-            for far in layout.crosses
-        ]
-        ns: Int = np.rint(np.array(rows).reshape(-1, 2).T * NS_PER_S).astype(np.int64)
+        rows = [fabric_terms(domain, far, size / tp)[:2] for far in self._layout(k, tp, pp, knob).crosses]
+        ns: Int = np.array(rows, np.int64).reshape(-1, 2).T
         return ns
 
     def tied(self, k: int, tp: int, pp: int, knob: Knob) -> int:
-        """What the first and the last stage of a share that holds the whole model exchange, ns."""
-        size = tied.step_bytes(self._estimator.job, pp)
-        if not size:
-            return 0
+        """Ns of the exchange for a tied embedding inside a share that holds the whole model."""
         domain, around = self._estimator.cluster.domains[k], self._layout(k, tp, pp, knob).around
-        bps = domain.inter_node_bps if around else domain.intra_node_bps
-        latency = domain.inter_node_latency_s if around else domain.intra_node_latency_s
-        return tied.STEPS * (to_ns(transmission_s(size / tp, bps)) + to_ns(latency))
+        step_ns = fabric_terms(domain, around, 0.0, step_bytes(self._estimator.job, pp) / tp).tied
+        return int(ends_ns(step_ns, step_ns))
 
     def capacity(self, k: int, tp: int, knob: Knob, flights: int) -> Int:
-        """Largest number of layers of one stage (F, 2, 2): with 1..F micro-batches in flight, with or
-        without the
-        embedding and the head. Memory is affine in the micro-batches in flight."""
+        """Largest number of layers of one stage with 1..F micro-batches in flight, without and with the
+        embedding and the head, (F, 2, 2). Memory is affine in the micro-batches in flight."""
         memory = self._estimator.cluster.domains[k].gpu.memory_bytes
         n = self._n
         counts = np.arange(1, n)
@@ -108,16 +96,16 @@ class OptionCosts:
         return result
 
     def _costs(self, k: int, tp: int, pp: int, knob: Knob, cuts: Int, flight: int = 1) -> StageCosts:
-        """Stage costs of a lone share; GPipe holds exactly `flight` micro-batches: a probe of memory."""
-        sketch = self._sketch(k, tp, pp, knob, flight)
+        """Stage costs of a single share with exactly `flight` micro-batches in flight (GPipe)."""
+        plan = self._single_share_plan(k, tp, pp, knob, flight)
         layout = self._layout(k, tp, pp, knob)
-        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], sketch)
+        return self._model.costs(slots((k,), ((tp, pp),)), cuts, [layout], plan)
 
     def _layout(self, k: int, tp: int, pp: int, knob: Knob) -> placement.Layout:
         domain = self._estimator.cluster.domains[k]
         return placement.layout(placement.packed(knob.dp, tp, pp), domain, knob.dp, tp, pp)
 
-    def _sketch(self, k: int, tp: int, pp: int, knob: Knob, flight: int) -> Plan:
+    def _single_share_plan(self, k: int, tp: int, pp: int, knob: Knob, flight: int) -> Plan:
         job = self._estimator.job
         return Plan(
             (Share(k, pp, tp, pp, placement.packed(knob.dp, tp, pp)),),

@@ -1,12 +1,13 @@
-"""One cluster, model and set of living GPUs, tabulated: what may be chosen and what each choice would cost.
+"""Tables of one cluster, job and set of GPUs alive: the choices and their costs.
 
-Everything comes from the Estimator's own stage model, so a plan timed here (`policy.hippo.timing`) is timed
-as the Estimator would; a test holds the two together. Index names: c knob, y kind of domain, z class of
-domains, q inner configuration, j stage inside a share.
+Costs are those of the Estimator's stage model, so `policy.hippo.tables.batch_timing` gives the Estimator's
+times (tested). Index names: c knob, y kind of domain, z class of domains, q inner configuration, j stage
+inside a share.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,27 +15,38 @@ from numpy.typing import NDArray
 
 from ingest.core.errors import InfeasibleError, UsageError
 from ingest.core.units import GB
-from policy.hippo.networks.lower_agent import CHOICE
 from policy.hippo.tables.masks import Masks, Space, merge_classes
+from policy.hippo.tables.observation import CHOICE
 from policy.hippo.tables.option_costs import Knob, OptionCosts
 from twin.core import placement
-from twin.costs import tied_embeddings as tied
-from twin.estimate.estimator import Estimator
 from twin.core.plan import Plan
+from twin.costs.boundary_terms import wide_area_bytes
+from twin.costs.tied_embeddings import STEPS
+from twin.estimation.estimator import Estimator
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 LEAST_USE = 0.5
-"""Inner configurations that leave more than this share of a domain's GPUs idle are not offered."""
+"""Inner configurations that use less than this share of a domain's GPUs are not offered."""
+
+
+class PlanArrays(NamedTuple):
+    """P plans as arrays for compiled code, shares in pipeline order; see `Codes`."""
+
+    knob: Int  # (P,)
+    shares: Int  # (P,) number of shares
+    domain: Int  # (P, K), -1 pads
+    layers: Int  # (P, K), 0 pads
+    choice: Int  # (P, K) inner configuration, 0 pads
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """P plans as numbers, in pipeline order; -1 and 0 pad up to K shares."""
+    """P plans as integers, shares in pipeline order; -1 and 0 pad up to K shares."""
 
     knob: Int  # (P,)
-    count: Int  # (P,) shares
+    count: Int  # (P,) number of shares
     domain: Int  # (P, K)
     layers: Int  # (P, K)
     choice: Int  # (P, K)
@@ -42,13 +54,18 @@ class Codes:
     def __len__(self) -> int:
         return len(self.knob)
 
+    @property
+    def arrays(self) -> PlanArrays:
+        """The plans as arrays for compiled code."""
+        return PlanArrays(self.knob, self.count, self.domain, self.layers, self.choice)
+
     def take(self, index: Int | Sequence[int]) -> "Codes":
-        """The plans `index`."""
+        """Returns the plans `index`."""
         at = np.asarray(index, dtype=np.int64)
         return Codes(self.knob[at], self.count[at], self.domain[at], self.layers[at], self.choice[at])
 
     def key(self, row: int) -> tuple[int, ...]:
-        """Identity of one plan."""
+        """Returns a hashable identity of one plan."""
         n = int(self.count[row])
         return (
             int(self.knob[row]),
@@ -59,7 +76,7 @@ class Codes:
 
 
 def concatenate(parts: Sequence[Codes]) -> Codes:
-    """Several lists of plans as one."""
+    """Concatenates plans."""
     return Codes(
         *(
             np.concatenate([getattr(p, n) for p in parts])
@@ -68,17 +85,25 @@ def concatenate(parts: Sequence[Codes]) -> Codes:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """Seconds, as prefix sums over layers, and fabric costs; see `policy.hippo.timing`."""
+class ShareShapes(NamedTuple):
+    """Sizes of every inner configuration as arrays for compiled code; few, since each call copies its
+    tuples."""
+
+    class_of: Int  # (K,)
+    tp: Int  # (C, Z, Q), 0: no such configuration
+    pp: Int  # (C, Z, Q)
+
+
+class CostTables(NamedTuple):
+    """Costs of every choice as arrays for compiled code; index names as in this module's first lines."""
 
     kind_of: Int  # (K,)
     class_of: Int  # (K,)
     pp: Int  # (C, Z, Q)
-    forward: Float  # (C, Y, Q, N + 1)
+    forward: Float  # (C, Y, Q, N + 1) seconds of the first 0..N layers
     backward: Float  # (C, Y, Q, N + 1)
-    collective: Float  # (2, 2, C, Y, Q, J): the two of `collectives_s`, each fixed and per parameter
-    update_per_parameter: Float  # (C, Y, Q, J)
+    collective: Float  # (2, 2, C, Y, Q, J) seconds: the two of `collectives_s`, each fixed and per parameter
+    update_per_parameter: Float  # (C, Y, Q, J) seconds
     inner_occupancy_ns: Int  # (C, Y, Q, J)
     inner_latency_ns: Int  # (C, Y, Q, J)
     parameters: Float  # (N + 1,) prefix sum of parameters per layer, one tensor rank's share is / tp
@@ -89,18 +114,18 @@ class Tables:
     tied_inside_ns: Int  # (C, Y, Q) the whole exchange inside a share
 
 
-class Problem:
-    """What the agents choose from on one cluster; `free_gpus` are those alive per domain.
+class PlanningTables:
+    """Choices, masks and costs on one cluster; `free_gpus` are those alive per domain (default all).
 
     Raises:
-        InfeasibleError: nothing fits. UsageError: the job runs under a schedule that the tables do not know.
+        InfeasibleError: no plan fits. UsageError: a schedule other than 1f1b and gpipe.
     """
 
     def __init__(self, estimator: Estimator, free_gpus: Sequence[int] | None = None):
         if estimator.job.schedule not in ("1f1b", "gpipe"):
             raise UsageError(
                 f"hippo plans under schedule 1f1b or gpipe, not {estimator.job.schedule}: change job.schedule"
-                " in the scenario, or take a policy that asks the twin about every plan, such as mpc"
+                " in the scenario, or take another policy, such as mpc"
             )
         self.estimator, cluster = estimator, estimator.cluster
         self.free = tuple(free_gpus) if free_gpus is not None else tuple(d.gpus for d in cluster.domains)
@@ -119,9 +144,10 @@ class Problem:
         self._inner: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.knobs = self._knobs(groups)
         if not self.knobs:
-            raise InfeasibleError("no parallel sizes suit the GPUs and the global batch")
+            raise InfeasibleError("no dp, tp and pp suit the GPUs and the global batch")
         self.choices = [[self._inner[c.dp, z] for z in range(len(groups))] for c in self.knobs]
         self.tables, space = self._tabulate(len(groups))
+        self.shapes = ShareShapes(self.class_of, self.tables.tp, self.tables.pp)
         self.masks = Masks(space)
         self.knob_mask = self.masks.knobs()
         if not self.knob_mask.any():
@@ -134,10 +160,10 @@ class Problem:
 
     @property
     def open_knobs(self) -> tuple[bool, ...]:
-        """Whether the model fits under each knob (C,)."""
+        """True where the model fits under each knob (C,)."""
         return tuple(bool(fits) for fits in self.knob_mask)
 
-    # -- what may be chosen
+    # -- choices
 
     def _knobs(self, groups: Sequence[Sequence[int]]) -> list[Knob]:
         job, found = self.estimator.job, []
@@ -162,7 +188,7 @@ class Problem:
         ]
 
     def encode(self, plan: Plan) -> Codes | None:
-        """The plan as numbers; None where it lies outside of what is offered here (then nothing is wrong)."""
+        """Returns the plan as integers; None where it is not among the choices offered here."""
         knob = [c for c, k in enumerate(self.knobs) if (k.dp, k.micro_batch) == (plan.dp, plan.micro_batch)]
         other = plan.routes or plan.sync or plan.extra_warmup or plan.schedule != self.estimator.job.schedule
         if not knob or other:
@@ -179,7 +205,7 @@ class Problem:
         return Codes(np.array(knob[:1]), np.array([len(plan.shares)]), domain, layers, choice)
 
     def plan(self, codes: Codes, row: int) -> Plan:
-        """Plan number `row`, packed as `Estimator.make` does."""
+        """Returns plan number `row`, packed by `Estimator.make`."""
         n, c = int(codes.count[row]), int(codes.knob[row])
         order = [int(k) for k in codes.domain[row, :n]]
         inner = [
@@ -189,9 +215,9 @@ class Problem:
         knob = self.knobs[c]
         return self.estimator.make(order, counts, knob.dp, inner, knob.micro_batch, extra_warmup=0)
 
-    # -- what it costs
+    # -- costs
 
-    def _tabulate(self, classes: int) -> tuple[Tables, Space]:
+    def _tabulate(self, classes: int) -> tuple[CostTables, Space]:
         c_, y_ = len(self.knobs), len(self._members)
         q_ = max(len(inner) for row in self.choices for inner in row)
         j_ = max(pp for row in self.choices for inner in row for _, pp in inner)
@@ -218,9 +244,10 @@ class Problem:
                     capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
         parameters = np.array([float(layer.parameters) for layer in self.estimator.job.model.layers()])
         m = np.array([k.micro_batches for k in self.knobs], dtype=np.int64)
-        size = [float(self.estimator.job.message_bytes(k.micro_batch) * k.dp) for k in self.knobs]
+        sizes = [wide_area_bytes(self.estimator.job, k.dp, k.micro_batch, 2) for k in self.knobs]
+        message_bytes, tied_bytes = np.array(sizes, np.float64).T.copy()
         prefix = np.concatenate([[0.0], np.cumsum(parameters)])
-        tables = Tables(
+        tables = CostTables(
             self.kind_of,
             self.class_of,
             pp,
@@ -233,16 +260,16 @@ class Problem:
             prefix,
             tp,
             m,
-            np.array(size),
-            np.array([float(tied.step_bytes(self.estimator.job, 2) * k.dp) for k in self.knobs]),
+            message_bytes,
+            tied_bytes,
             tied_inside,
         )
         return tables, Space(self.n, m, self.class_of, tp, pp, capacity, gpipe)
 
-    # -- what the networks see of it
+    # -- features
 
     def _choice_table(self) -> NDArray[np.float32]:
-        """Constant features of every inner configuration: (C, Z, Q, CHOICE - 4)."""
+        """Constant features of every inner configuration, (C, Z, Q, CHOICE - 4)."""
         tables = self.tables
         out = np.zeros((*tables.pp.shape, CHOICE - 4), dtype=np.float32)
         for c, knob in enumerate(self.knobs):
@@ -267,24 +294,22 @@ class Problem:
 
     def usd(self, codes: Codes) -> Float:
         """Egress in USD of one iteration of each plan, (P,)."""
-        usd, t = np.empty(len(codes)), self.tables
-        _usd(
-            codes.knob, codes.count, codes.domain, t.message_bytes, t.tied_bytes, t.micro_batches,
-            self._usd_per_gb, usd,
-        )  # fmt: skip
+        usd = np.empty(len(codes))
+        _usd(codes.arrays, self.tables, self._usd_per_gb, usd)
         return usd
 
 
 @njit(cache=True, nogil=True)
-def _usd(knob, count, domain, message_bytes, tied_bytes, micro_batches, usd_per_gb, out):  # type: ignore[no-untyped-def]
-    """Price of what every boundary between domains sends there and back, and of a tied embedding."""
+def _usd(plans, tables, usd_per_gb, out):  # type: ignore[no-untyped-def]
+    """Fills `out` (P,): USD of what domains send one another at boundaries and for a tied embedding."""
+    domain = plans.domain
     for p in range(len(out)):
-        c, n, price = knob[p], count[p], 0.0
+        c, n, price = plans.knob[p], plans.shares[p], 0.0
         for i in range(n - 1):
             a, b = domain[p, i], domain[p, i + 1]
             price += usd_per_gb[a, b] + usd_per_gb[b, a]
-        total = price * (message_bytes[c] * micro_batches[c])
+        total = price * (tables.message_bytes[c] * tables.micro_batches[c])
         if n > 1:
             a, b = domain[p, 0], domain[p, n - 1]
-            total += (usd_per_gb[a, b] + usd_per_gb[b, a]) * (tied.STEPS * tied_bytes[c])
+            total += (usd_per_gb[a, b] + usd_per_gb[b, a]) * (STEPS * tables.tied_bytes[c])
         out[p] = total / GB

@@ -1,12 +1,10 @@
-"""Learners that share gradients and nothing else: decentralised data-parallel PPO (DD-PPO, Wijmans et al.
-2020).
+"""Decentralised data-parallel PPO (DD-PPO, Wijmans et al. 2020): learners that share gradients.
 
-Every learner collects its own rollouts and computes its own gradients; their mean (all-reduce over gloo)
-moves all copies of the agents alike, so no server is needed and copies never differ. Advantages are
-normalised with the mean and the variance of all learners' (all-reduce of count, sum and sum of squares, one
-message an epoch): over each minibatch as everywhere here, which is then one of all learners together, where
-DD-PPO's authors normalise the whole rollout once. Those whose rollouts take long can be told to stop early
-(`distributed.preempt`). One learner alone learns exactly what training without this does.
+Every learner collects its own rollouts and computes its own gradients; all apply their mean (all-reduce over
+gloo), so copies stay equal without a server. Each minibatch's advantages are normalised by mean and variance
+over all learners (all-reduce of count, sum and sum of squares, one message an epoch); DD-PPO normalises whole
+rollouts. Slow learners can stop their rollouts early (`distributed.preempt`). A group of one learns exactly
+what plain training learns.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,30 +17,30 @@ import torch.distributed as dist
 from torch import Tensor
 
 from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.training.learner import PpoLearner, Weights
 from policy.hippo.training.ppo_loss import moments, normalise, normalise_by
-from policy.hippo.training.learner import Practice, Weights
 
-Enough = Callable[[int], bool]
-PATIENCE = timedelta(hours=2)
-"""A learner waits this long for the others (the first one alone asks the teachers and validates)."""
+EarlyStop = Callable[[int], bool]
+TIMEOUT = timedelta(hours=2)
+"""Longest wait for another learner (the first one alone imitates and validates)."""
 
 
-class Learners:
-    """This learner's end of the group; `policy.hippo.practice.Peers`."""
+class GlooLearnerGroup:
+    """A `policy.hippo.training.learner.LearnerGroup` over gloo, as this process uses it."""
 
     def __init__(self, rank: int, size: int, host: str, port: int, config: HiPpoConfig):
         self.rank, self.size, self.config = rank, size, config.distributed
-        self._store = dist.TCPStore(host, port, size, is_master=rank == 0, timeout=PATIENCE)
-        dist.init_process_group("gloo", store=self._store, rank=rank, world_size=size, timeout=PATIENCE)
+        self._store = dist.TCPStore(host, port, size, is_master=rank == 0, timeout=TIMEOUT)
+        dist.init_process_group("gloo", store=self._store, rank=rank, world_size=size, timeout=TIMEOUT)
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leaves the group."""
         dist.destroy_process_group()
 
     # -- means over all
 
     def mean_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Replace the gradients by their mean, in one message."""
+        """Replaces the gradients by their mean, in one message."""
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([grad.reshape(-1) for grad in grads])
         dist.all_reduce(flat)
@@ -52,7 +50,7 @@ class Learners:
                 parameter.grad = part.reshape(grad.shape)
 
     def normalise(self, advantages: Sequence[Tensor]) -> list[Tensor]:
-        """Minibatch n of all learners is normalised as one; all have as many."""
+        """Normalises minibatch n of all learners as one; all have equally many."""
         if self.size == 1:
             return [normalise(advantage) for advantage in advantages]
         whole = torch.stack([moments(advantage) for advantage in advantages])
@@ -60,15 +58,15 @@ class Learners:
         return [normalise_by(one, all_) for one, all_ in zip(advantages, whole, strict=True)]
 
     def mean(self, values: dict[str, float]) -> dict[str, float]:
-        """Mean of figures; all learners name the same ones."""
+        """Returns the mean of metrics; all learners have the same names."""
         names = sorted(values)
         sums = torch.tensor([values[name] for name in names], dtype=torch.float64)
         dist.all_reduce(sums)
         return dict(zip(names, (sums / self.size).tolist(), strict=True))
 
-    def mean_lower(self, practice: Practice) -> None:
-        """Give every learner the mean of the lower agents, which learn on their own during a rollout."""
-        practice.take_lower(self._mean_tensors(practice.lower_weights()))
+    def average_lower(self, learner: PpoLearner) -> None:
+        """Averages the lower agents, which each learner trains during its rollouts."""
+        learner.load_lower(self._mean_tensors(learner.lower_weights()))
 
     def _mean_tensors(self, weights: Weights) -> Weights:
         def mean(value: Any) -> Any:
@@ -80,29 +78,30 @@ class Learners:
         whole: Weights = mean(weights)
         return whole
 
-    def agree(self, state: Any) -> Any:
-        """The first learner's `state`, for everybody."""
+    def broadcast(self, state: Any) -> Any:
+        """Returns the first learner's `state` in every process."""
         box = [state]
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
     # -- stragglers
 
-    def enough(self, iteration: int, steps: int) -> Enough:
-        """Whether a rollout of `steps` may stop: enough others are complete, and a least part is done."""
+    def early_stop(self, iteration: int, steps: int) -> EarlyStop:
+        """Returns the rule that stops a rollout of `steps` early: enough others complete, a least share
+        done."""
         least = max(1, ceil(self.config.least * steps))
 
         def stop(taken: int) -> bool:
             if self.config.preempt >= 1 or taken < least:
                 return False
-            return self._complete(iteration, 0) >= self.config.preempt * self.size
+            return self._count_complete(iteration, 0) >= self.config.preempt * self.size
 
         return stop
 
-    def complete(self, iteration: int) -> None:
-        """This learner's rollouts of the iteration are complete."""
+    def mark_complete(self, iteration: int) -> None:
+        """Marks this learner's rollouts of the iteration as complete."""
         if self.config.preempt < 1:
-            self._complete(iteration, 1)
+            self._count_complete(iteration, 1)
 
-    def _complete(self, iteration: int, more: int) -> int:
+    def _count_complete(self, iteration: int, more: int) -> int:
         return int(self._store.add(f"complete-{iteration}", more))

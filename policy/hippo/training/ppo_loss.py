@@ -1,4 +1,4 @@
-"""The PPO objective and the learned multipliers of the soft constraints, as pure functions over tensors."""
+"""The PPO loss, advantage normalisation, and multipliers of the soft constraints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One minibatch: `total` is minimised, the rest is for the learning curve."""
+    """Loss of one minibatch: `total` is minimised, the rest goes to the learning curve."""
 
     total: Tensor
     policy: Tensor
@@ -54,20 +54,20 @@ def loss(
 
 
 def normalise(advantage: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1 over a batch (B,); a batch of one is left alone."""
+    """Normalises a batch (B,) to mean 0 and sd 1; a batch of one is unchanged."""
     if len(advantage) < 2:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std(unbiased=False) + 1e-8)
 
 
 def moments(advantage: Tensor) -> Tensor:
-    """Count, sum and sum of squares of a batch (B,); float64 (3,). Those of parts add up."""
+    """Returns count, sum and sum of squares of a batch (B,); float64 (3,), additive over parts."""
     wide = advantage.double()
     return torch.stack([torch.tensor(float(len(wide)), dtype=wide.dtype), wide.sum(), wide.square().sum()])
 
 
 def normalise_by(advantage: Tensor, whole: Tensor) -> Tensor:
-    """`normalise` of a batch (B,) that is part of a larger one with the `moments` `whole` (3,)."""
+    """Normalises a batch (B,) as part of a larger one with the `moments` `whole` (3,)."""
     count, total, squares = whole.tolist()
     if count < 2:
         return advantage
@@ -77,12 +77,11 @@ def normalise_by(advantage: Tensor, whole: Tensor) -> Tensor:
 
 
 class Multipliers:
-    """Lagrange multipliers mu >= 0 of soft constraints, mean g <= limit: raised while one is broken, lowered
-    while it is slack.
+    """Lagrange multipliers mu >= 0 of soft constraints mean g <= limit.
 
-    The agent sees the reward r - sum_i mu_i g_i (the limits would add a constant); after each rollout
-    mu_i += lr (mean g_i - limit_i) (projected dual ascent; design document, section 5.2). So g must tell
-    how slack a constraint is: cut off at its limit, it could only raise its multiplier.
+    The reward is r - sum_i mu_i g_i (the limits would add a constant); after each rollout projected dual
+    ascent, mu_i = max(mu_i + lr (mean g_i - limit_i), 0). g must not be clipped at its limit, else mu could
+    only rise.
     """
 
     def __init__(self, limits: Mapping[str, float], lr: float, maximum: float):
@@ -92,7 +91,7 @@ class Multipliers:
         self.values = dict.fromkeys(self.names, 0.0)
 
     def update(self, means: Mapping[str, float]) -> None:
-        """One step of dual ascent from the mean of what each constraint limits."""
+        """Makes one step of dual ascent from the mean of each constraint's value."""
         for name in self.names:
             step = self._lr * (means[name] - self._limits[name])
             self.values[name] = min(max(self.values[name] + step, 0.0), self._maximum)

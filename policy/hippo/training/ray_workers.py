@@ -1,25 +1,31 @@
-"""Rollouts collected over Ray, on one machine or a cluster of them; the optional extra `ray`."""
+"""Rollout workers over Ray, on one machine or a cluster; needs the extra `ray`."""
 
 import os
 import pickle
 from collections.abc import Sequence
 
 from ingest.core.errors import UsageError
+from policy.hippo.env.training_task import TrainingTask
 from policy.hippo.networks.hippo_config import HiPpoConfig
-from policy.hippo.env.training_task import Course
-from policy.hippo.training.rollout_workers import Station, go_on, merged, orders
-from policy.hippo.training.learner import Practice, Rollout
-from policy.hippo.training.rollout import Enough, Task
+from policy.hippo.training.learner import PpoLearner, Rollout
+from policy.hippo.training.rollout import EarlyStop
+from policy.hippo.training.rollout_workers import (
+    Requests,
+    RolloutWorker,
+    encode_orders,
+    merge_rollouts,
+    never_stop,
+)
 
 
-class RayCrew:
-    """Actors of a Ray cluster: the one that RAY_ADDRESS names, else one started on this machine.
+class RayWorkers:
+    """Actors of the Ray cluster that RAY_ADDRESS names, else of one started on this machine.
 
     Raises:
         UsageError: Ray is not installed.
     """
 
-    def __init__(self, workers: int, config: HiPpoConfig, courses: Sequence[Course]):
+    def __init__(self, workers: int, config: HiPpoConfig, tasks: Sequence[TrainingTask]):
         try:
             import ray
         except ImportError as error:
@@ -28,20 +34,20 @@ class RayCrew:
         self._started = not ray.is_initialized()
         if self._started:
             ray.init(num_cpus=None if "RAY_ADDRESS" in os.environ else workers, include_dashboard=False)
-        actor = ray.remote(num_cpus=1)(Station)
-        shared = ray.put(list(courses))
+        actor = ray.remote(num_cpus=1)(RolloutWorker)
+        shared = ray.put(list(tasks))
         self._actors = [actor.remote(config, shared) for _ in range(workers)]
 
-    def collect(self, practice: Practice, tasks: Sequence[Task], enough: Enough = go_on) -> list[Rollout]:
-        """As `Crew.collect`."""
+    def collect(self, learner: PpoLearner, requests: Requests, stop: EarlyStop = never_stop) -> list[Rollout]:
+        """Collects rollouts as `RolloutWorkers.collect`."""
         sent = [
             self._actors[number % len(self._actors)].work.remote(order)
-            for number, order in enumerate(orders(practice, tasks))
+            for number, order in enumerate(encode_orders(learner, requests))
         ]
-        return merged(practice, [pickle.loads(answer) for answer in self._ray.get(sent)])
+        return merge_rollouts(learner, [pickle.loads(result) for result in self._ray.get(sent)])
 
     def close(self) -> None:
-        """End the actors, and Ray if it was started here."""
+        """Ends the actors, and Ray if it was started here."""
         for actor in self._actors:
             self._ray.kill(actor)
         if self._started:

@@ -1,7 +1,7 @@
-"""Who collects rollouts: this process, or several. Equal seeds give equal rollouts, whoever collects them.
+"""Rollout workers: this process, or several. Equal seeds give equal rollouts with any workers.
 
-The upper agent stays as it is during a rollout. The lower agents learn at every step of it; each task begins
-with the same ones, and afterwards their mean is taken, so that the order of tasks does not matter.
+The upper agent is constant during a rollout. The lower agents learn at every step; each request starts from
+equal lower agents, and afterwards they are averaged, so that the order of requests does not matter.
 """
 
 import pickle
@@ -13,66 +13,71 @@ from typing import Any, Protocol
 
 import torch
 
-from policy.hippo.networks import checkpoint as checkpoints
+from policy.hippo.env.training_task import TrainingTask
+from policy.hippo.networks import checkpoint
 from policy.hippo.networks.hippo_config import HiPpoConfig
-from policy.hippo.env.training_task import Course
-from policy.hippo.training.learner import Practice, Rollout, Weights
-from policy.hippo.training.rollout import Enough, Task, collect
+from policy.hippo.training.learner import PpoLearner, Rollout, Weights
+from policy.hippo.training.rollout import EarlyStop, RolloutRequest, collect
 from twin.core.seeds import generator
 
-Done = tuple[Rollout, Weights]
+Requests = Sequence[RolloutRequest]
+RequestResult = tuple[Rollout, Weights]
 
 
-def go_on(steps: int) -> bool:
-    """Never enough."""
+def never_stop(steps: int) -> bool:
+    """Never stops a rollout early."""
     return False
 
 
-class Crew(Protocol):
+class RolloutWorkers(Protocol):
     """Collects the rollouts of one iteration."""
 
-    def collect(self, practice: Practice, tasks: Sequence[Task], enough: Enough = go_on) -> list[Rollout]:
-        """The rollouts in the order of the tasks; `practice` has the mean of the lower agents afterwards."""
+    def collect(self, learner: PpoLearner, requests: Requests, stop: EarlyStop = never_stop) -> list[Rollout]:
+        """Returns the rollouts in the order of the requests; gives `learner` the mean of the lower agents."""
         ...
 
     def close(self) -> None:
-        """Send everybody home."""
+        """Ends the workers."""
         ...
 
 
-class Here:
-    """This process, one task after the other."""
+class InProcessWorkers:
+    """This process, one request after the other."""
 
-    def __init__(self, config: HiPpoConfig, courses: Sequence[Course]):
-        self.courses = courses
+    def __init__(self, config: HiPpoConfig, tasks: Sequence[TrainingTask]):
+        self.tasks = tasks
 
-    def collect(self, practice: Practice, tasks: Sequence[Task], enough: Enough = go_on) -> list[Rollout]:
-        """As `Crew.collect`."""
-        begin = practice.lower_weights()
-        done = [carried_out(practice, self.courses, begin, task, enough) for task in tasks]
-        return merged(practice, done)
+    def collect(self, learner: PpoLearner, requests: Requests, stop: EarlyStop = never_stop) -> list[Rollout]:
+        """Collects rollouts as `RolloutWorkers.collect`."""
+        begin = learner.lower_weights()
+        done = [run_request(learner, self.tasks[request.task], begin, request, stop) for request in requests]
+        return merge_rollouts(learner, done)
 
     def close(self) -> None:
-        """Nobody to send home."""
+        """Does nothing."""
 
 
-def carried_out(
-    practice: Practice, courses: Sequence[Course], lower: Weights, task: Task, enough: Enough = go_on
-) -> Done:
-    """A task done with the given lower agents, and what they have become."""
-    practice.take_lower(lower)
-    rollout = collect(practice, courses[task.course], task.steps, generator(*task.seed), enough)
-    return rollout, practice.lower_weights()
+def run_request(
+    learner: PpoLearner,
+    task: TrainingTask,
+    lower: Weights,
+    request: RolloutRequest,
+    stop: EarlyStop = never_stop,
+) -> RequestResult:
+    """Returns the rollout from the given lower agents, and the lower agents after it."""
+    learner.load_lower(lower)
+    rollout = collect(learner, task, request.steps, generator(*request.seed), stop)
+    return rollout, learner.lower_weights()
 
 
-def merged(practice: Practice, done: Sequence[Done]) -> list[Rollout]:
-    """Give `practice` the mean of the lower agents; returns the rollouts."""
-    practice.take_lower(mean_weights([weights for _, weights in done]))
+def merge_rollouts(learner: PpoLearner, done: Sequence[RequestResult]) -> list[Rollout]:
+    """Gives `learner` the mean of the lower agents; returns the rollouts."""
+    learner.load_lower(mean_weights([weights for _, weights in done]))
     return [rollout for rollout, _ in done]
 
 
 def mean_weights(some: Sequence[Weights]) -> Weights:
-    """Tensor by tensor."""
+    """Returns the mean of weights, tensor by tensor."""
 
     def mean(parts: Sequence[Any]) -> Any:
         if isinstance(parts[0], dict):
@@ -83,53 +88,53 @@ def mean_weights(some: Sequence[Weights]) -> Weights:
     return whole
 
 
-class Station:
-    """One worker: the courses and networks of its own, to which an order brings the weights."""
+class RolloutWorker:
+    """One worker with its own tasks and networks; every order brings the weights."""
 
-    def __init__(self, config: HiPpoConfig, courses: Sequence[Course]):
+    def __init__(self, config: HiPpoConfig, tasks: Sequence[TrainingTask]):
         torch.set_num_threads(1)
-        self.courses, self.practice = courses, Practice(*checkpoints.build(config), config)
+        self.tasks, self.learner = tasks, PpoLearner(*checkpoint.build(config), config)
 
     def work(self, order: bytes) -> bytes:
-        """Carry out one order of `orders`; the answer is a pickled `Done`."""
-        upper, lower, multipliers, task = pickle.loads(order)
-        self.practice.upper.load_state_dict(upper)
-        self.practice.multipliers.values = multipliers
-        return pickle.dumps(carried_out(self.practice, self.courses, lower, task))
+        """Executes one order of `encode_orders`; returns a pickled `RequestResult`."""
+        upper, lower, multipliers, request = pickle.loads(order)
+        self.learner.upper.load_state_dict(upper)
+        self.learner.multipliers.values = multipliers
+        return pickle.dumps(run_request(self.learner, self.tasks[request.task], lower, request))
 
 
-def orders(practice: Practice, tasks: Sequence[Task]) -> list[bytes]:
-    """The tasks with the weights to do them with."""
-    upper, lower = practice.upper.state_dict(), practice.lower_weights()
-    return [pickle.dumps((upper, lower, practice.multipliers.values, task)) for task in tasks]
+def encode_orders(learner: PpoLearner, requests: Requests) -> list[bytes]:
+    """Returns the requests, each pickled with the weights to use."""
+    upper, lower = learner.upper.state_dict(), learner.lower_weights()
+    return [pickle.dumps((upper, lower, learner.multipliers.values, request)) for request in requests]
 
 
-_station: Station | None = None
-"""Of a worker process."""
+_worker: RolloutWorker | None = None
+"""The worker of a worker process."""
 
 
-def _open(config: HiPpoConfig, courses: Sequence[Course]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who sends orders decides when there are no more
-    global _station
-    _station = Station(config, courses)
+def _start_worker(config: HiPpoConfig, tasks: Sequence[TrainingTask]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
+    global _worker
+    _worker = RolloutWorker(config, tasks)
 
 
-def _work(order: bytes) -> bytes:
-    assert _station is not None
-    return _station.work(order)
+def _run_order(order: bytes) -> bytes:
+    assert _worker is not None
+    return _worker.work(order)
 
 
-class Processes:
+class ProcessWorkers:
     """Worker processes on this machine."""
 
-    def __init__(self, workers: int, config: HiPpoConfig, courses: Sequence[Course]):
-        self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _open, (config, courses))
+    def __init__(self, workers: int, config: HiPpoConfig, tasks: Sequence[TrainingTask]):
+        self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (config, tasks))
 
-    def collect(self, practice: Practice, tasks: Sequence[Task], enough: Enough = go_on) -> list[Rollout]:
-        """As `Crew.collect`."""
-        done = [pickle.loads(answer) for answer in self._pool.map(_work, orders(practice, tasks))]
-        return merged(practice, done)
+    def collect(self, learner: PpoLearner, requests: Requests, stop: EarlyStop = never_stop) -> list[Rollout]:
+        """Collects rollouts as `RolloutWorkers.collect`."""
+        results = self._pool.map(_run_order, encode_orders(learner, requests))
+        return merge_rollouts(learner, [pickle.loads(result) for result in results])
 
     def close(self) -> None:
-        """End the processes."""
+        """Ends the processes."""
         self._pool.shutdown(cancel_futures=True)

@@ -1,63 +1,65 @@
-"""The offline stage: who is asked for lessons, and one step of following them."""
+"""The warm start: collecting demonstrations, and one step of imitation."""
 
 from collections.abc import Callable, Sequence
 
 from ingest.core.progress import Progress
-from policy.hippo.networks import checkpoint as checkpoints
-from policy.hippo.agent.agent import HiPpo
-from policy.hippo.networks.hippo_config import CoordinatorConfig, HiPpoConfig
-from policy.hippo.env.training_task import Course
-from policy.hippo.training.imitation import (
-    Logged,
-    Material,
-    batch_loss,
-    draw,
-    lessons,
-    logged_lessons,
-    taught,
-)
-from policy.hippo.training.learner import Practice
-from policy.control.mpc import Mpc
+from policy.baselines.mpc import Mpc
 from policy.core.protocol import Policy
+from policy.hippo.agent.agent import HiPpo
+from policy.hippo.env.training_task import TrainingTask
+from policy.hippo.networks import checkpoint
+from policy.hippo.networks.hippo_config import CoordinatorConfig, HiPpoConfig
+from policy.hippo.training.imitation import (
+    DemonstrationSet,
+    LoggedDemonstration,
+    batch_indices,
+    imitation_loss,
+    logged_demonstrations,
+    merge_demonstrations,
+    query_teacher,
+)
+from policy.hippo.training.learner import PpoLearner
 from twin.core.seeds import generator
 
 SEARCH = CoordinatorConfig(proposals=8, rounds=16, wide_rounds=16)
-"""The teacher that needs no planner: many proposals of an untrained network, refined to the end."""
+"""Search as a teacher: many proposals of an untrained network, refined until nothing improves."""
 
 
-def gathered(
-    courses: Sequence[Course],
+def collect_demonstrations(
+    tasks: Sequence[TrainingTask],
     config: HiPpoConfig,
-    logged: Sequence[Logged],
+    logged: Sequence[LoggedDemonstration],
     *,
     progress: Progress,
     stop: Callable[[], bool],
-) -> list[Material]:
-    """Answers of `mpc` on the first course, the user's own, of the agent's own search on all of them, and
-    what was logged.
+) -> list[DemonstrationSet]:
+    """Returns decisions of `mpc` on the first task (the user's), of the verified search on all tasks, and
+    logged ones.
 
-    The search (random proposals, many rounds of refinement in the twin) judges by the same horizon and
-    objective as `mpc` and is a hundred times cheaper, so it can be asked everywhere.
+    The search (random proposals, many rounds of refinement) has the horizon and objective of `mpc` and is a
+    hundred times cheaper.
     """
-    # New networks, not the learner's: after a resume the lessons must be the same.
-    search = HiPpo.of(*checkpoints.build(config), SEARCH)
-    share = -(-config.imitation.searched // len(courses))
-    asked: list[tuple[Course, Policy, int]] = [(courses[0], Mpc(), config.imitation.lessons)]
-    asked += [(course, search, share) for course in courses]
+    # New networks, so that a resumed training has equal demonstrations.
+    search = HiPpo.of(*checkpoint.build(config), SEARCH)
+    share = -(-config.imitation.searched // len(tasks))
+    queries: list[tuple[TrainingTask, Policy, int]] = [(tasks[0], Mpc(), config.imitation.lessons)]
+    queries += [(task, search, share) for task in tasks]
     found = [
-        lessons(course, teacher, config, count, progress, stop)
-        for course, teacher, count in asked
+        query_teacher(task, teacher, config, count, progress, stop)
+        for task, teacher, count in queries
         if count and not stop()
     ]
-    found.append(logged_lessons(courses[0], logged, config.imitation))
-    return taught([lesson for lesson in found if lesson is not None])
+    found.append(logged_demonstrations(tasks[0], logged, config.imitation))
+    return merge_demonstrations([demonstration for demonstration in found if demonstration is not None])
 
 
-def followed(practice: Practice, config: HiPpoConfig, material: Sequence[Material], number: int) -> float:
-    """Step `number` of imitation, on a batch of one cluster's lessons; returns the loss."""
+def imitation_step(
+    learner: PpoLearner, config: HiPpoConfig, demonstrations: Sequence[DemonstrationSet], number: int
+) -> float:
+    """Makes imitation step `number` on a batch of one cluster; returns the loss."""
     rng = generator(config.seed, f"imitation-{number}")
-    lesson = material[int(rng.integers(len(material)))]
-    index = draw(lesson, config.imitation.batch, rng)
-    total = batch_loss(practice.upper, practice.lower, lesson, index, config.imitation.entropy_coef)
-    practice.follow(total)
+    demonstration = demonstrations[int(rng.integers(len(demonstrations)))]
+    index = batch_indices(demonstration, config.imitation.batch, rng)
+    total = imitation_loss(learner.upper, learner.lower, demonstration, index, config.imitation.entropy_coef)
+    learner.imitate(total)
     return float(total.detach())

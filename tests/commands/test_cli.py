@@ -1,0 +1,192 @@
+"""Every command as a process: exit codes, one JSON object on stdout, nothing else there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TWIN = [sys.executable, str(REPOSITORY / "cli.py")]
+SCHEMAS = {
+    "traces": "twin.traces/1",
+    "status": "twin.status/2",
+    "policies": "twin.policies/1",
+    "config": "twin.config/1",
+    "bench": "twin.compare/1",
+    "audit": "twin.audit/1",
+    "report": "twin.report/1",
+    "sql": "twin.sql/1",
+}
+ARGUMENTS = {
+    "bench": ["-s", "tri-7b", "-p", "static", "-p", "single"],
+    "audit": ["latest"],
+    "report": ["latest"],
+    "sql": ["select count(*) as n from decisions"],
+}
+
+
+def twin(store: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TWIN, "--store", str(store), *arguments], capture_output=True, text=True, cwd=REPOSITORY, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the shipped traces and one run."""
+    folder = tmp_path_factory.mktemp("cli") / "store"
+    assert twin(folder, "ingest", "traces").returncode == 0
+    assert twin(folder, "replay", "-p", "static", "-s", "tri-7b").returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("command", SCHEMAS)
+def test_json_is_one_object_with_its_schema(store: Path, command: str) -> None:
+    done = twin(store, command, *ARGUMENTS.get(command, []), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema"] == SCHEMAS[command]
+
+
+@pytest.mark.parametrize("command", SCHEMAS)
+def test_people_get_text_and_no_traceback(store: Path, command: str) -> None:
+    done = twin(store, command, *ARGUMENTS.get(command, []))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_ingest_twice_adds_nothing(tmp_path: Path) -> None:
+    first = json.loads(twin(tmp_path, "--json", "ingest", "traces").stdout)
+    again = json.loads(twin(tmp_path, "--json", "ingest", "traces").stdout)
+    assert first["schema"] == again["schema"] == "twin.ingest/1"
+    assert all(f["rows_in"] == sum(f["stored"].values()) + f["rejected"] for f in first["files"])
+    assert sum(first["rows"].values()) > 0 and sum(again["rows"].values()) == 0
+
+
+def test_replay_says_its_digest_and_the_same_run_has_the_same(store: Path) -> None:
+    one = json.loads(twin(store, "--json", "replay", "-p", "single", "-s", "tri-7b").stdout)
+    two = json.loads(twin(store, "--json", "replay", "-p", "single", "-s", "tri-7b").stdout)
+    assert one["schema"] == "twin.replay/1"
+    assert one["run"] != two["run"] and one["digest"] == two["digest"]
+    assert one["kpis"]["tokens"] == two["kpis"]["tokens"] > 0
+
+
+MISTAKES = {
+    "unknown command": (["frobnicate"], 2, "frobnicate"),
+    "unknown option": (["status", "--bad"], 2, "--bad"),
+    "no such file": (["ingest", "no/such/file"], 2, "no/such/file"),
+    "unknown policy": (["replay", "-p", "nobody", "-s", "tri-7b"], 2, "nobody"),
+    "unknown scenario": (["replay", "-p", "static", "-s", "nowhere"], 1, "tri-7b"),
+    "unknown data set": (["replay", "-p", "static", "-s", "tri-7b", "--dataset", "none"], 1, "twin ingest"),
+    "unknown run": (["audit", "nothing"], 1, "nothing"),
+    "bad statement": (["sql", "selec 1"], 2, "selec"),
+    "writing statement": (["sql", "create table x (i int)"], 2, ""),
+    "two ways to retrain": (["retrain", "--once", "--every", "6h"], 2, "--once"),
+    "bad interval": (["retrain", "--every", "soon"], 2, "6h"),
+    "no such checkpoint": (["replay", "-s", "tri-7b", "--checkpoint", "01234567"], 1, "01234567"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_a_message_an_exit_code_and_leaves_the_store(store: Path, mistake: str) -> None:
+    arguments, code, named = MISTAKES[mistake]
+    before = snapshot(store)
+    done = twin(store, *arguments, "--json")
+    assert done.returncode == code, done.stderr
+    assert named in done.stderr and "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["schema"] == "twin.error/1"
+    assert snapshot(store) == before
+
+
+def snapshot(store: Path) -> list[tuple[str, int, int]]:
+    files = (path for path in sorted(store.rglob("*")) if path.is_file() and path.suffix != ".lock")
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+
+
+UNREADABLE = {
+    "an empty folder": {},
+    "a cut gzip": {"a.tar.gz": b"\x1f\x8b\x08\x00abc"},
+    "JSON of another kind": {"a.json": b'{"hello": 1}'},
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_nothing_readable_leaves_no_store(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, content in UNREADABLE[kind].items():
+        (folder / name).write_bytes(content)
+    done = twin(tmp_path / "store", "ingest", str(folder))
+    assert done.returncode == 1
+    assert str(folder) in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "store" / "lake").exists()
+
+
+def test_a_flipped_byte_is_found_and_named(store: Path, tmp_path: Path) -> None:
+    run = json.loads(twin(store, "--json", "replay", "-p", "static", "-s", "tri-7b").stdout)["run"]
+    segment = next((store / "runs" / run).glob("*.parquet"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(bytes(content))
+    done = twin(store, "--json", "audit", run)
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    assert found["ok"] is False and any(segment.name in f["problem"] for f in found["findings"])
+
+
+def test_store_comes_from_the_environment(store: Path) -> None:
+    environment = {**os.environ, "TWIN_STORE": str(store)}
+    done = subprocess.run(
+        [*TWIN, "status", "--json"], capture_output=True, text=True, cwd=REPOSITORY, env=environment
+    )
+    assert json.loads(done.stdout)["store"] == str(store)
+
+
+def test_interrupt_exits_with_130(store: Path) -> None:
+    long_run = ["replay", "-p", "mpc", "-s", "quad-70b", "--dataset", "synthetic-quad"]
+    process = subprocess.Popen(
+        [*TWIN, "--store", str(store), *long_run],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while not list(store.glob("runs/quad-70b-mpc-*")) and time.monotonic() < end:
+        time.sleep(0.05)  # until it is under way: what comes while Python starts is Python's matter
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors and "Traceback" not in errors
+
+
+def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} {TWIN[1]} --store {store} sql 'select * from events' | head -1",
+        shell=True, capture_output=True, text=True, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+def test_every_command_has_help_that_ends_in_an_example() -> None:
+    sys.path.insert(0, str(REPOSITORY))
+    import cli
+
+    for name, command in cli.twin.commands.items():
+        assert command.help and "Example" in command.help, name
+
+
+@pytest.mark.parametrize(("words", "code"), [(["nosuch"], 2), (["status"], 0)])
+def test_what_libraries_do_at_the_end_does_not_change_the_exit_code(
+    store: Path, words: list[str], code: int
+) -> None:
+    abort = "import atexit, os, sys, cli; atexit.register(os.abort); sys.argv[0] = 'twin'; cli.process()"
+    done = subprocess.run(
+        [sys.executable, "-c", abort, "--store", str(store), "--json", *words],
+        capture_output=True, text=True, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert json.loads(done.stdout)["schema"].startswith("twin.error/" if code else "twin.status/")

@@ -1,0 +1,442 @@
+"""Every command, in this process: done, mistaken, on a damaged log, locked out, interrupted.
+
+What a process adds (signals, pipes, exit codes of the interpreter) is in tests/commands/test_cli.py.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli
+from ingest.core.durable import Lock
+from ingest.core.errors import LockedError
+from replay.log.run_log import RunReader, RunWriter
+from replay.metrics.paired_comparison import PairedDifference
+from replay.store import checkpoint_registry, run_index
+from replay.training.retrain import RetrainResult
+from replay.training.train import TrainingResult
+from tests.support.tally import tally
+
+ROOT = Path(__file__).resolve().parents[2]
+Call = Callable[..., "Done"]
+
+
+class Done:
+    """What a command left: its exit code, its output, its words to the user."""
+
+    def __init__(self, code: int, out: bytes, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        """The one object on stdout; anything beside it is an error here."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    def called(store: Path, *words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["twin", "--store", str(store), *words])
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsysbinary.readouterr()
+        assert b"Traceback" not in err
+        tally("commands", 1)
+        return Done(code, out, err.decode())
+
+    return called
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped traces, a run of `static` and a run of `single` in the world of tri-7b."""
+    from ingest.pipeline.ingest import ingest
+    from replay.run import runner
+    from twin.scenario.prepare import load
+
+    store = tmp_path_factory.mktemp("contract") / "store"
+    ingest([ROOT / "traces"], store)
+    for policy in ("static", "single"):
+        runner.run(store, policy=policy, scenario=load("tri-7b"))
+    return store
+
+
+@pytest.fixture
+def store(kept: Path, tmp_path: Path) -> Path:
+    """A copy, for commands that write."""
+    shutil.copytree(kept, tmp_path / "store")
+    return tmp_path / "store"
+
+
+STATIC, SINGLE = "tri-7b-static", "tri-7b-single"
+COMMANDS: dict[str, list[str]] = {
+    "ingest": ["ingest", "traces"],
+    "fetch --list": ["fetch", "--list"],
+    "traces": ["traces"],
+    "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
+    "synth": ["synth", "{tmp}/traces"],
+    "replay": ["replay", "-p", "static"],
+    "replay --run": ["replay", "--run", STATIC],
+    "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
+    "replay --run --policy": ["replay", "--run", STATIC, "--policy", "single", "--from-decision", "3"],
+    "replay --run --link": ["replay", "--run", STATIC, "--link", "us-east-1 > * = 0.5", "--until", "900"],
+    "replay --resume": ["replay", "--resume", STATIC],
+    "offpolicy": ["offpolicy", STATIC, SINGLE, "--policy", "single"],
+    "bench": ["bench", "-p", "static", "-p", "single", "--no-bound"],
+    "sql": ["sql", "select policy, tokens, finished, domains from runs"],
+    "audit": ["audit", STATIC],
+    "audit --since": ["audit", STATIC, "--since", "100"],
+    "audit --decision": ["audit", STATIC, "--decision", "2"],
+    "audit --quarantine": ["audit", STATIC, "--quarantine"],
+    "compact": ["compact", STATIC],
+    "report": ["report", STATIC],
+    "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
+    "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
+    "status": ["status"],
+    "policies": ["policies"],
+    "config": ["config"],
+    "estimate": ["estimate", "{cases}"],
+    "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
+    "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
+    "calibrate": ["calibrate"],
+}  # fmt: skip
+CASES = (
+    "gpu_model,layers,hidden,heads,seq,tp,pp,dp,micro_batch,global_batch,domains,wan_bps,wan_latency_s\n"
+    "A100-80,40,6144,48,2048,8,4,2,1,128,2,10e9,0.015\n"
+)
+
+
+def words(command: str, tmp_path: Path) -> list[str]:
+    """The words of a command, its files in a folder of this test, its run by the whole name."""
+    cases = tmp_path / "cases.csv"
+    cases.write_text(CASES)
+    said = [word.format(tmp=tmp_path, cases=cases) for word in COMMANDS[command]]
+    return [run_index.find(tmp_path / "store", word) if word == STATIC else word for word in said]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_tells_people_in_text_and_programs_in_one_object(
+    store: Path, tmp_path: Path, call: Call, command: str
+) -> None:
+    said = words(command, tmp_path)
+    told = call(store, *said, "--json")
+    assert told.code == 0, told.err
+    assert told.json["schema"].startswith("twin.") and told.json["schema"] != "twin.error/1"
+    shown = call(store, *said)
+    assert shown.code == 0 and shown.out.strip(), shown.err
+
+
+def test_a_dropped_set_is_told_and_gone(store: Path, call: Call) -> None:
+    told = call(store, "traces", "synthetic-tri", "--drop", "--json")
+    rows = told.json["rows"]["link_samples"]
+    assert (told.code, told.json["schema"], told.json["name"]) == (0, "twin.drop/1", "synthetic-tri")
+    assert "synthetic-tri" not in {row["dataset"] for row in call(store, "traces", "--json").json["rows"]}
+    shown = call(store, "traces", "synthetic-quad", "--drop")
+    assert shown.code == 0 and shown.out.startswith(b"synthetic-quad taken out: link_samples ")
+    again = call(store, "ingest", "traces/synthetic-tri", "--json")
+    assert again.json["rows"] == {"link_samples": rows}
+
+
+MISTAKES: dict[str, list[str]] = {
+    "fetch": ["fetch"],
+    "fetch nothing": ["fetch", "no-such-set"],
+    "traces without --plot": ["traces", "synthetic-tri"],
+    "traces --drop without a name": ["traces", "--drop"],
+    "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
+    "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
+    "replay --from-decision": ["replay", "--from-decision", "3"],
+    "replay --weights --run": ["replay", "--run", STATIC, "--weights", "1,0,0"],
+    "replay --seed --run": ["replay", "--run", STATIC, "--seed", "3"],
+    "replay --resume --run": ["replay", "--run", STATIC, "--resume", STATIC],
+    "replay --resume --policy": ["replay", "--resume", STATIC, "--policy", "mpc"],
+    "replay --until": ["replay", "--run", STATIC, "--until", "-5"],
+    "profile --micro-batches": ["profile", "{tmp}/measured", "--micro-batches", "1,0"],
+    "profile --repetitions": ["profile", "{tmp}/measured", "--repetitions", "0"],
+    "no such command": ["statsu"],
+    "replay --weights": ["replay", "--weights", "1,0"],
+    "replay --resume --link": ["replay", "--resume", STATIC, "--link", "a > b = 0.5"],
+    "replay --run --checkpoint": ["replay", "--run", STATIC, "--checkpoint", "0123"],
+    "replay --checkpoint": ["replay", "-p", "static", "--checkpoint", "0123"],
+    "replay --link": ["replay", "-p", "static", "--link", "nonsense"],
+    "replay --seed": ["replay", "-p", "static", "--seed", "-1"],
+    "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
+    "bench": ["bench", "-p", "nobody"],
+    "bench --perturb": ["bench", "--perturb", "much"],
+    "sql": ["sql", "select nothing from nowhere"],
+    "audit --decision": ["audit", STATIC, "--decision", "99999"],
+    "audit --sign": ["audit", STATIC, "--sign", "{tmp}/no-key.pem"],
+    "audit --verify-signature": ["audit", STATIC, "--verify-signature", "{tmp}/no-key.pem"],
+    "audit --chain-head": ["audit", STATIC, "--chain-head", "0" * 63],
+    "audit --chain-head of another run": ["audit", STATIC, "--chain-head", "0" * 64],
+    "audit --since": ["audit", STATIC, "--since", "99999"],
+    "compact": ["compact", "nothing"],
+    "report": ["report", "nothing"],
+    "report --vs": ["report", STATIC, "--vs", "nothing"],
+    "trace": ["trace", STATIC, "--from", "100000"],
+    "retrain": ["retrain"],
+    "retrain --cron": ["retrain", "--cron", "daily"],
+    "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
+    "train": ["train", "--scenario", "nowhere"],
+    "policies --rollback": ["policies", "--rollback"],
+    "config": ["config", "--scenario", "nowhere"],
+    "estimate": ["estimate", "{tmp}/nothing.csv"],
+    "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],
+    "synth": ["synth"],
+    "a run of two": ["audit", "tri-7b-s"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_its_code_and_nothing_else_on_stdout(
+    kept: Path, tmp_path: Path, call: Call, mistake: str
+) -> None:
+    done = call(kept, *[word.format(tmp=tmp_path) for word in MISTAKES[mistake]], "--json")
+    assert done.code == (3 if "another run" in mistake else done.code) and done.code in (1, 2, 3)
+    assert done.json["schema"] == ("twin.audit/1" if "another run" in mistake else "twin.error/1")
+    if done.code != 3:
+        assert done.err.startswith("twin: ")
+
+
+def test_who_says_nothing_is_shown_the_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["twin"])
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert capsys.readouterr().err.startswith("Usage: twin")
+
+
+def test_a_store_is_a_folder(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "file").write_text("x")
+    done = call(tmp_path / "file", "status")
+    assert done.code == 2 and "is a file" in done.err
+
+
+READERS = [command for command, said in COMMANDS.items() if STATIC in said and "--quarantine" not in said]
+
+
+@pytest.mark.parametrize("command", [*READERS, "sql"])
+def test_no_command_takes_a_damaged_log_for_a_sound_one(
+    store: Path, tmp_path: Path, call: Call, command: str
+) -> None:
+    # All of them: a slow disk makes several, and a command that tells of a part reads no other.
+    segments = sorted(run_index.folder(store, run_index.find(store, STATIC)).glob("*.parquet"))
+    for segment in segments:
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 2] ^= 1
+        segment.write_bytes(data)
+    done = call(store, *words(command, tmp_path), "--json")
+    assert done.code == 3 and any(segment.name in done.out.decode() for segment in segments)
+
+
+def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call) -> None:
+    folder = run_index.folder(store, run_index.find(store, STATIC))
+    (folder / "stranger.txt").write_text("x")
+    shown = call(store, "audit", STATIC, "--quarantine")
+    assert shown.code == 0 and b"stranger.txt" in shown.out and not (folder / "stranger.txt").exists()
+    assert b"nothing to move" in call(store, "audit", STATIC, "--quarantine").out
+
+
+def cut_off(store: Path) -> Path:
+    """The run as if its writer had been killed before the last commit."""
+    folder = run_index.folder(store, run_index.find(store, STATIC))
+    last = max(folder.glob("*.json"))
+    last.with_suffix(".parquet").unlink()
+    last.unlink()
+    return folder
+
+
+def test_a_run_that_was_killed_is_checked_as_far_as_it_goes(store: Path, call: Call) -> None:
+    stored = RunReader(cut_off(store)).contents().end
+    again = call(store, "replay", "--run", STATIC, "--json")
+    assert again.code == 0 and again.json["equal"] and again.json["events"] == stored > 1
+    checked = call(store, "audit", STATIC, "--json")
+    assert checked.code == 0 and checked.json["events"] == stored, checked.out
+    assert call(store, "replay", "--resume", STATIC, "--json").code == 0
+    assert call(store, "audit", STATIC).code == 0
+
+
+LOCKED = {
+    "replay --resume": (["replay", "--resume", STATIC], "run"),
+    "compact": (["compact", STATIC], "run"),
+    "audit --quarantine": (["audit", STATIC, "--quarantine"], "run"),
+    "retrain": (["retrain", "--once"], "retrain.lock"),
+    "policies --rollback": (["policies", "--rollback"], "retrain.lock"),
+    "train": (["train", "--algorithm", "toy"], "train.lock"),
+}
+
+
+@pytest.mark.parametrize("command", LOCKED)
+def test_a_second_writer_is_told_who_holds_the_lock(store: Path, call: Call, command: str) -> None:
+    said, lock = LOCKED[command]
+    folder = cut_off(store)  # an unfinished run is one that somebody may be writing
+    with Lock(folder / ".lock" if lock == "run" else store / lock):
+        done = call(store, *said, "--json")
+    assert done.code == LockedError.exit_code and "pid" in done.err
+    assert done.json["error"] == "LockedError"
+
+
+INTERRUPTED = {
+    "ingest": ("ingest.pipeline.ingest.ingest", ["ingest", "traces"]),
+    "fetch": ("ingest.public.fetch.fetch", ["fetch", "wanify-aws8"]),
+    "train": ("replay.training.train.train", ["train"]),
+    "replay": ("replay.run.runner.run", ["replay", "-p", "static"]),
+    "replay --resume": ("replay.run.runner.resume", ["replay", "--resume", STATIC]),
+    "replay --run": ("replay.audit.rerun.recompute", ["replay", "--run", STATIC]),
+    "what if": ("replay.run.whatif.what_if", ["replay", "--run", STATIC, "--policy", "single"]),
+    "offpolicy": ("replay.offpolicy.evaluation.estimate", ["offpolicy", STATIC, "--policy", "single"]),
+    "bench": ("replay.bench.comparison.compare", ["bench"]),
+    "audit": ("replay.audit.audit.audit", ["audit", STATIC]),
+    "compact": ("replay.log.compaction.compact", ["compact", STATIC]),
+    "report": ("replay.report.page.write", ["report", STATIC]),
+    "trace": ("replay.report.chrome_trace.write", ["trace", STATIC]),
+    "retrain": ("replay.training.retrain.retrain", ["retrain", "--once"]),
+    "retrain --every": ("replay.training.scheduled_retraining.follow", ["retrain", "--every", "6h"]),
+    "retrain --on-drift": ("replay.training.scheduled_retraining.follow", ["retrain", "--on-drift"]),
+}
+
+
+@pytest.mark.parametrize("command", INTERRUPTED)
+def test_ctrl_c_ends_a_command_with_130(
+    kept: Path, call: Call, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    name, said = INTERRUPTED[command]
+    monkeypatch.setattr(name, press)
+    done = call(kept, *said)
+    assert done.code == 130 and done.out == b""
+    assert "`twin replay --resume latest`" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("when", [("--every", "6h"), ("--cron", "0 3 * * *"), ("--on-drift",)])
+def test_each_retraining_of_a_schedule_is_a_line(
+    kept: Path, call: Call, when: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RetrainResult("a-run", None, "ab" * 32, False, "not shown to be better", (), "cd" * 32)
+
+    def twice(*_: Any, tell: Any, show: Any, **__: Any) -> None:
+        for _ in range(2):
+            tell("next: soon")
+            show(found)
+
+    monkeypatch.setattr("replay.training.scheduled_retraining.follow", twice)
+    done = call(kept, "retrain", *when, "--json")
+    assert [json.loads(line) for line in done.out.splitlines()] == [found.to_json()] * 2
+    assert done.err.count("next: soon") == 2
+    assert "rejected: not shown to be better" in call(kept, "retrain", *when).out.decode()
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "arrow"])
+def test_any_view_is_exported(kept: Path, call: Call, form: str) -> None:
+    done = call(kept, "sql", "from decisions", "--format", form)
+    starts = {
+        "table": b"run ",
+        "json": b'[{"run"',
+        "csv": b"run,number",
+        "parquet": b"PAR1",
+        "arrow": b"\xff\xff",
+    }
+    assert done.code == 0 and done.out.startswith(starts[form])
+
+
+def test_a_decision_is_told_with_what_was_seen_and_expected(kept: Path, call: Call) -> None:
+    shown = call(kept, "audit", STATIC, "--decision", "2").out.decode()
+    for words in ("model  none: not a learned policy", "mask   ", "us-east-1 > eu-west-1", "60 s ahead",
+                  "the baselines would have done", "what happened until the next"):  # fmt: skip
+        assert words in shown, words
+
+
+def test_the_views_describe_themselves(kept: Path, call: Call) -> None:
+    assert b"decisions: one row is a decision" in call(kept, "sql", "describe").out
+
+
+def test_a_signature_is_made_and_checked(store: Path, tmp_path: Path, call: Call) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem = serialization.Encoding.PEM
+    private, public = tmp_path / "key.pem", tmp_path / "pub.pem"
+    private.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    public.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    assert call(store, "audit", STATIC, "--sign", str(private)).code == 0
+    assert call(store, "audit", STATIC, "--verify-signature", str(public)).code == 0
+    assert call(store, "audit", SINGLE, "--verify-signature", str(public)).code == 1
+
+
+def test_a_run_altered_with_all_its_hashes_differs_when_it_is_made_again(store: Path, call: Call) -> None:
+    reader = RunReader(run_index.folder(store, run_index.find(store, STATIC)))
+    events = list(reader.events())
+    forged = next(event for event in events if event.type == "iteration_done")
+    with RunWriter.create(run_index.folder(store, "forged")) as log:
+        for event in events[:-1]:
+            more = {"tokens": event.payload["tokens"] + 1} if event is forged else {}
+            log.append(event.sim_ns, event.type, {**event.payload, **more}, wall=event.wall)
+        log.finish(events[-1].payload["totals"], sim_ns=events[-1].sim_ns)
+    for said in (["replay", "--run", "forged"], ["audit", "forged"]):
+        for form in ([], ["--json"]):
+            done = call(store, *said, *form)
+            assert done.code == 3 and f"event {forged.seq}" in done.out.decode().replace(
+                '"seq": ', "event "
+            ), said
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_train_tells_what_it_left(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    made = TrainingResult(
+        "run-1" if finished else None, "ab" * 32, Path("x.pt"), -1.5, 2.0, 3, finished, finished
+    )
+    monkeypatch.setattr("replay.training.train.train", lambda *_, **__: made)
+    for form in ([], ["--json"]):
+        done = call(kept, "train", *form)
+        assert done.code == (0 if finished else 130) and ("ab" * 32) in done.out.decode()
+
+
+@pytest.mark.parametrize("promoted", [True, False])
+def test_retrain_tells_its_verdict(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch, promoted: bool
+) -> None:
+    verdict = PairedDifference("tokens", 0.02, 0.01, 0.03)
+    made = RetrainResult("run-1", None, "ab" * 32, promoted, "because", (verdict,), "cd" * 32)
+    monkeypatch.setattr("replay.training.retrain.retrain", lambda *_, **__: made)
+    told = call(kept, "retrain", "--once", "--json").json
+    assert told["promoted"] is promoted and told["verdicts"][0]["low"] == 0.01
+    assert ("promoted" if promoted else "rejected") in call(kept, "retrain", "--once").out.decode()
+
+
+def test_rollback_tells_where_it_went(store: Path, call: Call) -> None:
+    shipped = checkpoint_registry.stored(store)[-1]
+    digest = checkpoint_registry.resolve(store, "hippo", str(shipped))
+    assert digest is not None
+    checkpoint_registry.promote(store, digest)
+    assert call(store, "policies", "--rollback", "--json").json == {
+        "schema": "twin.rollback/1", "active": digest, "run": None,
+    }  # fmt: skip
+    checkpoint_registry.promote(store, digest)
+    assert digest in call(store, "policies", "--rollback").out.decode()
+
+
+def test_an_ingest_that_stores_nothing_of_a_set_fails_and_says_why(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "mine").mkdir()
+    stamps = "1772323200000,a,b,1\n1772323260000,a,b,1\n"
+    (tmp_path / "mine" / "links.csv").write_text("ts,src,dst,bandwidth_bps\n" + stamps)
+    shown = call(tmp_path / "store", "ingest", str(tmp_path / "mine"))
+    assert shown.code == 1 and b"2" in shown.out
+    words = " ".join(shown.err.split())
+    assert "mine: nothing was stored, every row was rejected; the first: " in words and 'ts = "ms"' in words
+    told = call(tmp_path / "store", "ingest", str(tmp_path / "mine"), "--json")
+    assert (told.code, told.json["rejected_sets"]) == (1, ["mine"])

@@ -1,0 +1,133 @@
+"""Every file, folder and module that the documents name exists; every page is listed; generated pages are
+current."""
+
+import ast
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+import cli
+import twin
+from docs import draw_code_map
+from tests.support import commands_page
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/**/*.md", "traces/README.md")
+    for page in REPOSITORY.glob(pattern)
+    if page.name != "CHANGELOG.md"  # it tells of what has gone, too
+)
+FOLDERS = "benchmarks|commands|configs|docs|examples|ingest|policy|replay|tests|traces|twin"
+FILE = re.compile(rf"(?<![\w./:-])((?:{FOLDERS})/[\w./-]*[\w/])")
+MODULE = re.compile(
+    r"(?<![\w./-])((?:benchmarks|commands|ingest|policy|replay|tests|twin)(?:\.(?!md\b)[A-Za-z_]\w*)+)(?![\w/])"
+)
+GROUPS = {"twin.policies", "twin.readers"}
+"""Groups of entry points: named like modules, and none."""
+
+each = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+
+
+def defined(source: Path) -> set[str]:
+    """Returns the names that a module defines at its top level."""
+    names: set[str] = set()
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def exists(name: str) -> bool:
+    """Returns whether a dotted name is a package, a module, or something that a module defines."""
+    path, parts = REPOSITORY, name.split(".")
+    if parts[0] == "twin" and parts[1] in twin.__all__:  # the Python interface
+        return True
+    while parts and (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    if not parts:
+        return True
+    module = path / f"{parts[0]}.py"
+    if module.is_file():
+        return len(parts) == 1 or parts[1] in defined(module)
+    return (path / "__init__.py").is_file() and parts[0] in defined(path / "__init__.py")
+
+
+@each
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    named = set(FILE.findall(page.read_text(encoding="utf-8")))
+    assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
+
+
+@each
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    named = set(MODULE.findall(page.read_text(encoding="utf-8"))) - GROUPS
+    assert sorted(name for name in named if not exists(name)) == []
+
+
+@each
+def test_what_a_page_places_in_a_file_is_there(page: Path) -> None:
+    placed = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    assert [pair for pair in placed if pair[0] not in defined(REPOSITORY / pair[1])] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("replay.run.runner", True),
+        ("policy.search.plan_search.explore", True),
+        ("policy.search.plan_search.nothing", False),
+        ("policy.nothing.plan_search", False),
+        ("policy.search", True),
+    ],
+)
+def test_names_are_looked_up(name: str, there: bool) -> None:
+    assert exists(name) is there
+
+
+def commands(page: Path) -> list[tuple[str, set[str]]]:
+    """Returns the commands of `twin` in code of a page, each with its long options."""
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:\$ )?twin (.*?)(?:  #.*)?$", text, re.MULTILINE) + re.findall(
+        r"`twin ([^`]+)`", text
+    )
+    known = cli.twin.list_commands(click.Context(cli.twin))
+    words = [(line.split()[0], set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", line))) for line in lines if line]
+    return [(name, options) for name, options in words if name in known]
+
+
+@each
+def test_every_option_that_a_page_names_exists(page: Path) -> None:
+    for name, options in commands(page):
+        command = cli.twin.get_command(click.Context(cli.twin), name)
+        assert command is not None
+        known = {
+            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        assert options - known - {"--help"} == set(), f"twin {name}"
+
+
+def test_every_page_is_in_the_index(repository: Path) -> None:
+    index = repository / "docs" / "index.md"
+    lists = (index, repository / "docs" / "decisions" / "index.md")
+    listed = {
+        (page.parent / link).resolve()
+        for page in lists
+        for link in re.findall(r"\]\(([\w./-]+\.md)\)", page.read_text(encoding="utf-8"))
+    }
+    assert [str(page) for page in PAGES if page not in listed | {index}] == []
+
+
+def test_the_page_of_commands_is_current() -> None:
+    page = commands_page.PAGE.read_text(encoding="utf-8")
+    assert page == commands_page.made(), "run: python -m tests.support.commands_page"
+
+
+def test_the_code_map_is_current() -> None:
+    drawn = draw_code_map.TARGET.read_text(encoding="utf-8")
+    assert drawn == draw_code_map.draw(draw_code_map.read()), "run: python docs/draw_code_map.py"

@@ -1,0 +1,97 @@
+"""The README and the pages tell the truth: their commands run, tables and trees are those of the code."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.results.page import BEGIN, END
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+ELSEWHERE = ("own-data.md", "training.md")
+"""Pages whose commands need files, which a test of its own has, or minutes: their options are looked up."""
+
+
+def blocks(page: Path) -> list[list[str]]:
+    """Returns the commands of each `console` block of a page."""
+    found = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return [[line[2:] for line in block.splitlines() if line.startswith("$ ")] for block in found]
+
+
+def questions() -> list[str]:
+    """Returns the commands of the README's table of questions, in order."""
+    section = README.split("## What it answers")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [command for row in rows for command in re.findall(r"`(twin [^`]*)`", row)]
+
+
+BLOCKS = [questions()] + [
+    block
+    for page in (REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/**/*.md")))
+    if page.name not in ELSEWHERE
+    for block in blocks(page)
+]
+
+
+def run(command: str, store: Path) -> None:
+    name, *arguments = shlex.split(command, comments=True)
+    assert name == "twin", command
+    done = subprocess.run(
+        [sys.executable, "cli.py", "--store", str(store), *arguments],
+        cwd=REPOSITORY, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_every_block_of_commands_runs(number: int, tmp_path: Path) -> None:
+    commands = BLOCKS[number]
+    if any("../shared" in command for command in commands) and not (REPOSITORY / "../shared/traces").is_dir():
+        pytest.skip("needs the measurements in ../shared")
+    for command in commands:
+        run(command, tmp_path / "store")
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )  # fmt: skip
+    assert done.returncode == 0 and "'n': " in done.stdout, done.stderr
+
+
+def test_there_are_commands_to_run() -> None:
+    assert len(questions()) >= 10 and sum(map(len, BLOCKS)) >= 20
+
+
+def test_its_results_are_those_of_the_page() -> None:
+    page = (REPOSITORY / "docs" / "measured" / "results.md").read_text()
+    shown = README.split(BEGIN)[1].split(END)[0].strip()
+    assert shown.startswith("| ") and shown in page
+    assert 9 <= len(shown.splitlines()) <= 13
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_tree_has_every_folder() -> None:
+    map_of_the_code = (REPOSITORY / "CONTRIBUTING.md").read_text().split("## Map of the code")[1]
+    tree = map_of_the_code.split("```")[1]
+    done = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    folders = {line.split("/")[0] + "/" for line in done.stdout.splitlines() if "/" in line}
+    assert {folder for folder in folders if not folder.startswith(".")} <= set(tree.split())
+
+
+def test_make_targets_exist() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    pages = README + (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for target in set(re.findall(r"^make (\w+)|`make (\w+)`", pages, re.MULTILINE)):
+        name = target[0] or target[1]
+        assert re.search(rf"^{name}:", makefile, re.MULTILINE), name

@@ -1,0 +1,92 @@
+"""Signatures over chain heads: made, checked, and refused where anything is not what was signed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from replay.audit import signing
+from replay.log.compaction import compact
+from replay.log.run_log import RunReader
+from tests.support.histories import write
+
+ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519", reason="extra `sign`")
+from cryptography.hazmat.primitives import serialization  # noqa: E402 - after the check that it is there
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write(tmp_path / "runs" / "a")
+    for name in ("ours", "theirs"):
+        key = ed25519.Ed25519PrivateKey.generate()
+        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        plain = serialization.NoEncryption()
+        (tmp_path / f"{name}.pem").write_bytes(key.private_bytes(pem, form, plain))
+        public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+        (tmp_path / f"{name}.pub").write_bytes(public)
+    return tmp_path
+
+
+def test_a_signed_head_proves_the_run_also_after_compaction(store: Path) -> None:
+    done = signing.sign(store, "a", store / "ours.pem")
+    reader = RunReader(store / "runs" / "a")
+    assert (done.chain_head, done.digest, done.events) == (reader.chain_head(), reader.digest(), 284)
+    assert signing.verified(store, "a", store / "ours.pub") == done
+    compact(store / "runs" / "a")
+    assert reader.verify(signing.verified(store, "a", store / "ours.pub").chain_head) == []
+    assert signing.sign(store, "a", store / "ours.pem") == done, "nothing that is signed has changed"
+
+
+def test_another_key_and_any_changed_field_are_refused(store: Path) -> None:
+    fields = signing.sign(store, "a", store / "ours.pem").to_json()
+    with pytest.raises(DamageError, match="made with another key, or changed"):
+        signing.verified(store, "a", store / "theirs.pub")
+    path = signing.path_of(store, "a")
+    changes = {"events": 1, "run": "b", "chain_head": "0" * 64, "digest": "", "public_key": "", "schema": "x"}
+    for name, value in (*changes.items(), ("signature", "00"), ("more", 1)):
+        path.write_text(json.dumps({**fields, name: value}))
+        with pytest.raises(DamageError, match="not a signature by the key"):
+            signing.verified(store, "a", store / "ours.pub")
+    for text in ("", "[]", "{}", "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(DamageError):
+            signing.verified(store, "a", store / "ours.pub")
+    path.write_text(json.dumps(fields))
+    write(store / "runs" / "b")
+    path.rename(signing.path_of(store, "b"))
+    with pytest.raises(DamageError, match="is the signature of a"):
+        signing.verified(store, "b", store / "ours.pub")
+
+
+def test_what_is_no_key_is_said_with_the_way_to_make_one(store: Path) -> None:
+    with pytest.raises(NotFoundError, match="the run was not signed"):
+        signing.verified(store, "a", store / "ours.pub")
+    with pytest.raises(NotFoundError, match="openssl genpkey"):
+        signing.sign(store, "a", store / "nothing.pem")
+    signing.sign(store, "a", store / "ours.pem")
+    with pytest.raises(InputError, match="not a PEM private key"):
+        signing.sign(store, "a", store / "ours.pub")
+    with pytest.raises(InputError, match="not a PEM public key"):
+        signing.verified(store, "a", store / "ours.pem")
+
+
+def test_a_key_of_another_kind_is_refused(store: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (store / "ec.pem").write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
+    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (store / "ec.pub").write_bytes(public)
+    with pytest.raises(InputError, match="not an Ed25519 key"):
+        signing.sign(store, "a", store / "ec.pem")
+    signing.sign(store, "a", store / "ours.pem")
+    with pytest.raises(InputError, match="not an Ed25519 key"):
+        signing.verified(store, "a", store / "ec.pub")
+
+
+def test_without_the_extra_it_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
+    with pytest.raises(UsageError, match=r"twin\[sign\]"):
+        signing.sign(store, "a", store / "ours.pem")

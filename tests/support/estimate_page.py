@@ -1,0 +1,211 @@
+"""The reference page of `twin estimate`, made from the definitions: `python -m
+tests.support.estimate_page`."""
+
+import tempfile
+from contextlib import chdir
+from pathlib import Path
+
+from click.testing import CliRunner
+
+import cli
+from twin.calibration import residual_quantiles
+from twin.cases import answer, inverse, resolve
+from twin.cases.column_definitions import COLUMNS, NOTES
+from twin.costs import memory
+
+OUTPUTS: tuple[tuple[str, str, str], ...] = (
+    ("iter_s", "s", "one iteration: the last stage's end of backward, gradient reduction and update"),
+    ("iter_s_low, iter_s_high", "s", "interval of that time, see below"),
+    (
+        "peak_mem_bytes",
+        "bytes",
+        "the fullest GPU: states, activations in flight, with gpipe the logits of all micro-batches, largest "
+        "temporary (what the allocator holds)",
+    ),
+    (
+        "fits",
+        "",
+        f"whether that, {memory.MARGIN:.0%} and {memory.WORKSPACE_BYTES / 2**30:g} GiB (context, buffers) "
+        f"fit; replays ask for the latter alone, see docs/internals/world.md",
+    ),
+    ("utilisation", "", "compute time / iteration time, mean over the stages of a domain, then over domains"),
+    ("mfu", "", "model FLOPs (forward and backward, no recompute) / peak FLOPs of all GPUs"),
+    ("bubble_s", "s", "idle time that remains with free communication, mean over stages"),
+    ("exposed_comm_s", "s", "what links and gradient reduction add to the iteration"),
+    ("wan_bytes", "bytes", "bytes between domains in one iteration, all boundaries, both directions"),
+    ("usd", "USD", f"egress for these bytes at {answer.USD_PER_GB} USD per 1e9 bytes"),
+    ("energy_j", "J", "energy of all GPUs in one iteration, computing and waiting"),
+    ("binding", "", "the critical cycle of the pipeline: which stages (from 0), which domains"),
+    ("basis", "", "source of the stage times"),
+)
+
+EXAMPLES = (
+    (
+        "Two sites",
+        "One pipeline over two sites, four stages each eight GPUs wide in tensors and two in data.",
+        "case,gpu_model,layers,hidden,heads,seq,tp,pp,dp,micro_batch,global_batch,domains,wan_bps,wan_latency_s\n"
+        "near,A100-80,40,6144,48,2048,8,4,2,1,128,2,10e9,0.015\n"
+        "far,A100-80,40,6144,48,2048,8,4,2,1,128,2,10e9,0.150\n",
+        "twin estimate cases.csv",
+    ),
+    (
+        "Measured pieces",
+        "Stage times and boundary costs were measured, so the answer is the schedule's makespan: four "
+        "stages, the WAN between the second and the third.",
+        "case,pp,micro_batches,schedule,stage_forward_s,stage_backward_s,boundary_transfer_s,boundary_latency_s\n"
+        "1f1b,4,16,1f1b,0.020;0.020;0.020;0.022,0.040;0.040;0.040;0.045,0;0.010;0,0;0.030;0\n"
+        "gpipe,4,16,gpipe,0.020;0.020;0.020;0.022,0.040;0.040;0.040;0.045,0;0.010;0,0;0.030;0\n",
+        "twin estimate cases.csv",
+    ),
+    (
+        "Which bandwidth do I need?",
+        "",
+        "case,gpu_model,layers,hidden,heads,seq,tp,pp,dp,micro_batch,global_batch,domains,wan_bps,wan_latency_s\n"
+        "near,A100-80,40,6144,48,2048,8,4,2,1,128,2,,0.015\n"
+        "far,A100-80,40,6144,48,2048,8,4,2,1,128,2,,0.150\n",
+        "twin estimate cases.csv --solve wan_bps --target utilisation=0.6",
+    ),
+)  # fmt: skip
+"""Title, sentence, table, command: each is run by a test and its output stands in the page."""
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+
+
+def _columns() -> list[str]:
+    head = [_row("column", "unit", "meaning", "when empty"), _row("---", "---", "---", "---")]
+    return head + [_row(f"`{c.name}`", c.unit, c.meaning, c.default) for c in COLUMNS] + ["", *NOTES]
+
+
+def _outputs() -> list[str]:
+    head = [_row("figure", "unit", "meaning"), _row("---", "---", "---")]
+    return head + [_row(f"`{name}`", unit, meaning) for name, unit, meaning in OUTPUTS]
+
+
+def _interval() -> str:
+    models, schedule = residual_quantiles.MODELS, residual_quantiles.SCHEDULE
+    return (
+        f"`iter_s_low` and `iter_s_high` are `iter_s` times {models.low:g} and {models.high:g}: quantiles of "
+        f"measured / predicted that hold {models.level:.0%} of the {models.rows} {models.source}. "
+        f"With measured stage times they are {schedule.low:g} and {schedule.high:g}: {schedule.source}. "
+        "The level holds for runs like the calibration rows; `docs/measured/fidelity.md` counts how often it "
+        "held on "
+        "other measured tables."
+    )
+
+
+def _examples(outputs: tuple[str, ...]) -> list[str]:
+    lines: list[str] = []
+    for (title, sentence, table, command), output in zip(EXAMPLES, outputs, strict=True):
+        lines += [f"### {title}", "", *([sentence, ""] if sentence else []), "`cases.csv`:", "```"]
+        lines += [table.rstrip(), "```", "```", f"$ {command}", output.rstrip(), "```", ""]
+    return lines
+
+
+PAGE = """# twin estimate
+
+Generated by `python -m tests.support.estimate_page`; a test holds it to the definitions in
+`twin/cases/column_definitions.py`.
+
+`twin estimate CASES.csv` answers one question a row: how long an iteration of this plan takes, what \
+memory, traffic, money and energy it needs, and which stages or links limit it. The table is CSV or YAML (a \
+list of mappings). An empty cell takes the default below. A bad row is listed with file, line and column and \
+the exit code is 1; the other rows are answered. `--json` prints `twin.estimate/1`, `--explain ROW` the case \
+without gaps, its stages and boundaries.
+
+## Columns
+
+{columns}
+
+Lists are separated by `;`. Bandwidths are bits per second, latencies one way.
+
+**Stages in several domains.** The dp pipelines share a wide-area link in lockstep: one message occupies it \
+for dp x micro_batch x seq x hidden x 2 bytes / wan_bps per direction (4 bytes an element with fp32), then \
+travels wan_latency_s. Boundaries inside a domain use the fabric between the GPUs of the two stages, packed \
+in rank order: tensor rank fastest, then data rank, then stage. A tensor group wider than a node runs at \
+the network's speed.
+
+**Measured pieces.** Each replaces the value of the models. With both stage_forward_s and \
+stage_backward_s the answer is the pure makespan of the schedule: boundaries inside a domain cost nothing \
+and no gradient reduction or update follows.
+
+**Attention.** GPT blocks on {scores} write their scores to memory; any other block, and any block on newer \
+GPUs, uses fused attention.
+
+**What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
+gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
+gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \
+fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.
+
+**Tied embeddings** (the GPT family). The first and the last stage hold a copy each and exchange its \
+gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16: 2) for \
+each of the dp pipelines, half of them at a time, both ways at once. Between domains they travel at the \
+pace of the slowest boundary.
+
+## Answers
+
+{answers}
+
+## Interval
+
+{interval}
+
+## Calibration
+
+`twin calibrate` fits constants to the profiles in the lake and keeps them in the store: per GPU model the \
+share of the peak that products (half precision and fp8) and fused attention reach and how long a product \
+takes to start, the host's floor under small blocks, the links inside a node (alpha, beta), power against \
+activity, and the ratio of measured to modelled stored activations. Blocks that `twin profile` measured (tp \
+1, half precision, fused attention) are interpolated in the micro-batch. `twin estimate` with the same \
+`--store` then uses every fit that predicts its rows better than the built-in constant, and names the \
+calibration in `basis`. The fit of a network between nodes is printed, not used: give inter_node_bps. The \
+interval stays that of the calibration rows above. Runs use the fits where the scenario says `calibration: \
+latest`, or names a digest: compute times and power are then the fitted ones, links those that the scenario \
+states, and the run's first event holds the digest, under which a run is computed again whatever is fitted \
+later.
+
+## The inverse
+
+`--solve COLUMN --target FIGURE=VALUE` with COLUMN one of {solved} and FIGURE one of {targets}: the least \
+demanding value that reaches the target (the smallest bandwidth, the longest latency, the fewest GPUs), or \
+the best possible figure when none does. Counts take values that divide the batch.
+
+## Examples
+
+{examples}
+"""
+
+
+def page(outputs: tuple[str, ...]) -> str:
+    """Returns the page; `outputs` are what the commands of `EXAMPLES` print."""
+    return PAGE.format(
+        columns="\n".join(_columns()),
+        scores=", ".join(resolve.WRITES_SCORES),
+        answers="\n".join(_outputs()),
+        interval=_interval(),
+        solved=", ".join(inverse.COLUMNS),
+        targets=", ".join(inverse.TARGETS),
+        examples="\n".join(_examples(outputs)).rstrip(),
+    )
+
+
+def run(table: str, command: str) -> str:
+    """Returns what `command` prints when `cases.csv` holds `table`."""
+    runner = CliRunner()
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path("cases.csv").write_text(table, encoding="utf-8")
+        result = runner.invoke(cli.twin, command.split()[1:])
+    if result.exit_code:
+        raise AssertionError(f"{command} exited with {result.exit_code}: {result.output}")
+    return "\n".join(line.rstrip() for line in result.output.splitlines())
+
+
+def made() -> str:
+    """Returns the page with the examples run now."""
+    return page(tuple(run(table, command) for _, _, table, command in EXAMPLES))
+
+
+if __name__ == "__main__":
+    target = Path(__file__).parents[2] / "docs" / "guides" / "estimate.md"
+    target.write_text(made(), encoding="utf-8")

@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+
+from twin.cases import table_reader
+from twin.cases.answer import Answer, answer, explain
+from twin.cases.case import Case
+from twin.cases.resolve import resolve
+from twin.core.domain import Cluster, Domain, LinkState
+from twin.core.gpu_models import fabric, preset
+from twin.core.job import JobSpec
+from twin.core.plan import PointToPoint, Schedule
+from twin.core.transformer import classic
+from twin.costs.memory import WORKSPACE_BYTES
+from twin.estimation.estimator import Estimator
+
+
+def one(**cells: str) -> Case:
+    return resolve(table_reader.parse(cells))
+
+
+def ask(**cells: str) -> Answer:
+    return answer(one(**cells))
+
+
+MEASURED = {
+    "pp": "2", "micro_batches": "4", "stage_forward_s": "1;1", "stage_backward_s": "2;2",
+    "boundary_transfer_s": "0.25", "boundary_latency_s": "0.5",
+}  # fmt: skip
+
+
+def test_two_stages_of_1f1b_by_hand() -> None:
+    """Blocking, t = 3, L = 0.75. Stage 0 turns round in F + L + (stage 1: F, B, L) + B, two at a time.
+
+    Stage 0: F0 ends 1, arrives 1.75, F1 1.75-2.75, arrives 3.5. Stage 1: F0 1.75-2.75, B0 2.75-4.75,
+    arrives 5.5. Stage 0: B0 5.5-7.5. F2 7.5-8.5 arrives 9.25, ... Stage 1: F1 5.5-6.5, B1 -8.5, arrives 9.25.
+    Stage 0: B1 9.25-11.25, F3 -12.25 arrives 13. Stage 1: F2 9.25-10.25, B2 -12.25, arrives 13; F3 13-14,
+    B3 -16, arrives 16.75. Stage 0: B2 13-15, B3 16.75-18.75.
+    """
+    found = ask(**MEASURED)
+    assert found.iter_s == 18.75
+    assert found.utilisation == pytest.approx(12 / 18.75)
+    assert found.bubble_s == pytest.approx(3.0)  # (S - 1) t
+    assert found.exposed_comm_s == pytest.approx(18.75 - 15)
+    assert (found.mfu, found.peak_mem_bytes, found.wan_bytes) == (None, None, None)
+    assert found.basis == "measured stage times"
+
+
+def test_gpipe_by_hand() -> None:
+    """Blocking: a stage that sends waits for the arrival, so stage 0 needs 1.75 a forward, stage 1 2.75 a
+    backward."""
+    found = ask(**{**MEASURED, "schedule": "gpipe"})
+    forward = 4 * 1.75 + 1.0  # the last forward of stage 1 ends
+    assert found.iter_s == pytest.approx(forward + 4 * 2.75 + 2.0)
+
+
+def test_a_zero_is_no_wan() -> None:
+    found = ask(**{**MEASURED, "boundary_transfer_s": "0", "boundary_latency_s": "0"})
+    assert found.iter_s == 15.0
+    assert found.wan_bytes == 0.0
+    assert found.exposed_comm_s == 0.0
+
+
+def test_wan_rate_and_shape_give_the_transfer() -> None:
+    cells = {**MEASURED, "hidden": "1000", "seq": "100", "micro_batch": "5", "dp": "2"}
+    del cells["boundary_transfer_s"], cells["boundary_latency_s"]
+    message_bits = 2 * 5 * 100 * 1000 * 2 * 8
+    found = ask(**cells, wan_bps=str(4 * message_bits), wan_latency_s="0.5")
+    assert found.iter_s == 18.75
+    assert found.wan_bytes == 2 * 4 * message_bits / 8
+
+
+def test_only_one_measured_piece_leaves_the_rest_to_the_models() -> None:
+    shape = {"layers": "8", "hidden": "2048", "seq": "1024", "pp": "2", "global_batch": "8"}
+    modelled, mixed = explain(one(**shape)), explain(one(**shape, stage_forward_s="1"))
+    assert np.array_equal(mixed.timing.tb, modelled.timing.tb)
+    assert mixed.timing.tf.tolist() == [[10**9], [10**9]]
+    assert np.array_equal(mixed.timing.tail, modelled.timing.tail)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+def test_the_same_as_the_estimator_with_a_domain_a_site(schedule: Schedule, p2p: PointToPoint) -> None:
+    """Two sites of two stages: the case form and a plan with pp 2 in each domain are one thing."""
+    kind = fabric("A100-80")
+    site = Domain(
+        "d", preset("A100-80"), 8, 8, kind.intra_node_bps, kind.inter_node_bps, kind.intra_node_latency_s,
+        kind.inter_node_latency_s, 0.0,
+    )  # fmt: skip
+    model = classic("m", 14, 2048, 16, 1024, 51200, "bf16")
+    job = JobSpec(model, 32, (2,), schedule, p2p)
+    estimator = Estimator(Cluster((site, site), ((0.0, 0.02), (0.02, 0.0))), job)
+    plan = estimator.make((0, 1), (8, 8), 2, [(2, 2), (2, 2)], 2)
+    links = LinkState(np.array([[np.inf, 1e10], [1e10, np.inf]]), np.array([[0.0, 0.02], [0.02, 0.0]]))
+    expected = estimator.iteration(plan, links)
+    found = ask(
+        layers="14", hidden="2048", heads="16", seq="1024", tp="2", pp="4", dp="2", micro_batch="2",
+        global_batch="32", domains="2", wan_bps="1e10", wan_latency_s="0.02", cuts="4-4-3-5",
+        schedule=schedule, p2p=p2p,
+    )  # fmt: skip
+    assert found.iter_s == expected.iter_s
+    assert found.peak_mem_bytes == max(expected.peak_mem_bytes) - WORKSPACE_BYTES
+    assert found.utilisation == pytest.approx(expected.utilisation)
+    assert found.bubble_s == pytest.approx(expected.bubble_s)
+    assert found.exposed_comm_s == pytest.approx(expected.exposed_comm_s)
+    assert found.usd == pytest.approx(expected.usd)
+    assert found.energy_j == pytest.approx(expected.energy_j)
+
+
+def test_stages_that_share_a_node_talk_inside_it() -> None:
+    shape = {"layers": "8", "hidden": "2048", "tp": "2", "dp": "2", "pp": "4", "global_batch": "16"}
+    timing = explain(one(**shape)).timing
+    assert timing.of[0, 0] < timing.of[1, 0]  # stages 0, 1 fill a node of 8, 2 and 3 the next
+    assert timing.of[0, 0] == timing.of[2, 0]
+
+
+def test_mfu_counts_no_recompute() -> None:
+    shape = {"layers": "8", "hidden": "4096", "seq": "2048", "global_batch": "8"}
+    full, none = ask(**shape), ask(**shape, recompute="none")
+    assert full.mfu is not None and none.mfu is not None
+    assert full.mfu * full.iter_s == pytest.approx(none.mfu * none.iter_s)
+    assert none.mfu > full.mfu
+
+
+def test_the_interval_holds_the_answer() -> None:
+    found = ask(**MEASURED)
+    assert found.iter_s_low < found.iter_s < found.iter_s_high
+
+
+LLAMA3_8B = {
+    "gpu_model": "H100", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336",
+    "seq": "8192", "vocab": "128256", "tp": "8", "micro_batch": "1",
+}  # fmt: skip
+
+
+def test_gpipe_holds_the_logits_of_every_micro_batch() -> None:
+    """Llama-3-8B on 8 x 2 H100, full recompute. A micro-batch keeps on the last stage, bytes per GPU: 16
+    inputs of blocks 2 s h / 8, norm and GEMM input of the head 2 * 2 s h / 8, its logits 5 s v / 8 (s 8,192,
+    h 4,096, v 128,256). 1F1B holds one, GPipe all (Narayanan et al. 2021)."""
+    shape = {**LLAMA3_8B, "pp": "2", "recompute": "full", "schedule": "gpipe"}
+    some, many = (ask(**shape, global_batch=str(m)) for m in (16, 256))
+    hidden, logits = 8192 * 4096 / 8, 5 * 8192 * 128256 / 8
+    assert logits == pytest.approx(657e6, rel=0.001)
+    assert some.peak_mem_bytes is not None and many.peak_mem_bytes is not None
+    each = 16 * 2 * hidden + 2 * 2 * hidden + logits
+    assert many.peak_mem_bytes - some.peak_mem_bytes == pytest.approx(240 * each, rel=1e-3)
+    assert some.fits and many.fits is False
+
+
+@pytest.mark.parametrize("pp", ["1", "2"])
+def test_1f1b_holds_the_logits_of_one_micro_batch(pp: str) -> None:
+    shape = {**LLAMA3_8B, "pp": pp}
+    some, many, gpipe = (
+        ask(**shape, global_batch=batch, schedule=schedule)
+        for batch, schedule in (("16", "1f1b"), ("64", "1f1b"), ("16", "gpipe"))
+    )
+    assert some.peak_mem_bytes == many.peak_mem_bytes
+    assert gpipe.peak_mem_bytes is not None and some.peak_mem_bytes is not None
+    assert gpipe.peak_mem_bytes > some.peak_mem_bytes + 14 * 5 * 8192 * 128256 / 8

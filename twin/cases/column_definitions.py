@@ -1,0 +1,228 @@
+"""The columns of a table of cases: name, unit, meaning, default, and how a cell is read.
+
+`docs/guides/estimate.md` is generated from `COLUMNS`, and tables are read by them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, get_args
+
+from ingest.core.config import suggestion
+from ingest.core.errors import InputError, UsageError
+from twin.core import gpu_models
+from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.transformer import Attention, Dtype
+
+Cell = Any
+"""A parsed value: str, int, float, or a tuple of them."""
+
+
+class BadCellError(InputError):
+    """A case has no answer because of its cell in `column` ("" where no single column is the reason)."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class CaseColumn:
+    """One column; `unit` is "" for text and counts, `default` the meaning of an empty cell."""
+
+    name: str
+    unit: str
+    meaning: str
+    default: str
+    parse: Callable[[str], Cell]
+
+
+def number(text: str, *, least: float = 0.0, strict: bool = True) -> float:
+    """A finite number, above `least` (or at least `least`).
+
+    Raises:
+        ValueError: with the reason and the way out.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        comma = " (write 1.5, not 1,5; no thousands separators)" if "," in text else ""
+        raise ValueError(f"{text!r} is not a number{comma}") from None
+    if not isfinite(value):
+        raise ValueError(f"{text!r} is not a finite number")
+    if value < least or (strict and value == least):
+        raise ValueError(f"{text!r} must be {'above' if strict else 'at least'} {least:g}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1; 8.0 and 1e3 are whole."""
+    value = number(text)
+    if value != int(value):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    return number(text)
+
+
+def zero_stage(text: str) -> int:
+    """ZeRO stage 0 to 3."""
+    stage = number(text, strict=False)
+    if stage not in (0, 1, 2, 3):
+        raise ValueError(f"ZeRO stage {text!r} does not exist; use 0, 1, 2 or 3")
+    return int(stage)
+
+
+def items(text: str, separators: str = ";") -> list[str]:
+    """The parts of a list; an empty part is an error."""
+    for separator in separators[1:]:
+        text = text.replace(separator, separators[0])
+    parts = [part.strip() for part in text.split(separators[0])]
+    if not all(parts):
+        raise ValueError(f"{text!r} has an empty entry")
+    return parts
+
+
+def seconds(text: str) -> tuple[float, ...]:
+    """A list of times of at least 0, separated by `;`."""
+    return tuple(number(part, strict=False) for part in items(text))
+
+
+def rates(text: str) -> tuple[float, ...]:
+    """A list of bandwidths of at least 0, separated by `;`."""
+    return tuple(number(part, strict=False) for part in items(text))
+
+
+def layer_counts(text: str) -> tuple[int, ...]:
+    """Layers per stage, `7-7-6-10`."""
+    return tuple(count(part) for part in items(text, "-;"))
+
+
+def domains(text: str) -> tuple[str, ...]:
+    """A number of domains, or the domain of every stage, `a-a-b-b`."""
+    return tuple(items(text, "-;"))
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A parser of one of `choices`, in any case."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"{text!r} is not known{suggestion(text.lower(), choices)}")
+        return text.lower()
+
+    return parse
+
+
+def gpu_model(text: str) -> str:
+    """Canonical name of a GPU model."""
+    try:
+        return gpu_models.canonical(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+_SCHEDULES = get_args(Schedule)
+
+COLUMNS: tuple[CaseColumn, ...] = (
+    CaseColumn("case", "", "a label, repeated in the answer", "none", str),
+    CaseColumn("gpu_model", "", f"GPU model: {', '.join(gpu_models.PRESETS)}", "A100-80", gpu_model),
+    CaseColumn("gpus", "", "GPUs in all = tp x pp x dp", "tp x pp x dp", count),
+    CaseColumn("gpus_per_node", "", "GPUs in a node", "of the GPU model's usual server", count),
+    CaseColumn(
+        "intra_node_bps", "b/s", "bandwidth inside a node, per GPU and direction", "of the GPU model",
+        positive,
+    ),
+    CaseColumn(
+        "inter_node_bps", "b/s", "bandwidth between nodes of a domain, per GPU and direction",
+        "of the GPU model", positive,
+    ),
+    CaseColumn("layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count),
+    CaseColumn("hidden", "", "model width", "required [1]", count),
+    CaseColumn("heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count),
+    CaseColumn(
+        "kv_heads", "", "key-value heads; a plain MLP with as many as heads is the GPT family (biases, "
+        "dropout, learned positions, tied embedding), anything else has none of these", "heads", count,
+    ),
+    CaseColumn(
+        "ffn", "", "MLP width; 4 x hidden means two matrices, any other width three (gated, as in Llama)",
+        "4 x hidden", count,
+    ),
+    CaseColumn("vocab", "", "rows of the embedding table", "51200", count),
+    CaseColumn("seq", "", "tokens in a sequence", "2048", count),
+    CaseColumn(
+        "dtype", "", f"{', '.join(get_args(Dtype))}; fp16 reduces gradients in 2 bytes, bf16 and fp8 in 4",
+        "bf16; fp16 on GPUs before Ampere", one_of(*get_args(Dtype)),
+    ),
+    CaseColumn("tp", "", "tensor-parallel width", "1", count),
+    CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count),
+    CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count),
+    CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count),
+    CaseColumn(
+        "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]", count
+    ),
+    CaseColumn(
+        "attention", "", "materialised: the scores are written to memory; flash: fused",
+        "materialised for the GPT family on GPUs before Hopper, else flash", one_of(*get_args(Attention)),
+    ),
+    CaseColumn("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
+    CaseColumn("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),
+    CaseColumn(
+        "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
+        "greedy order for the latencies at hand, weight gradients on their own",
+        "1f1b; interleaved with more than one chunk", one_of(*_SCHEDULES),
+    ),
+    CaseColumn(
+        "chunks", "", "interleaved: parts of the model in each stage; the way back from the last stage to "
+        "the first takes the reverse of the wide-area link between two domains, of the slowest between more",
+        "2 with interleaved, else 1", count,
+    ),
+    CaseColumn(
+        "p2p", "", "blocking: the sender computes again when its message has arrived; overlapped: sends run "
+        "beside compute", "blocking for gpipe and 1f1b, else overlapped", one_of(*get_args(PointToPoint)),
+    ),
+    CaseColumn(
+        "cuts", "", "layers of every stage, `7-7-6-10`; the sum is `layers` (the embedding joins the first "
+        "stage, the head the last) or `layers` + 2 (both counted)", "even, the rest to the last stages",
+        layer_counts,
+    ),
+    CaseColumn(
+        "domains", "", "number of domains (stages divide evenly, the rest to the last), or the domain of "
+        "every stage, `a-a-b-b`, or with fewer entries the number of stages in each, `2-2`",
+        "1; with wan_bps 2, or by the non-zero entries of a list per boundary", domains,
+    ),
+    CaseColumn(
+        "wan_bps", "b/s", "bandwidth of the wide-area link per direction, shared by the dp pipelines; one "
+        "value, a list with `;` per wide-area boundary, or per stage boundary (0 = no WAN there)",
+        "none; required where stages lie in several domains", rates,
+    ),
+    CaseColumn(
+        "wan_latency_s", "s", "one-way latency; one value or a list like wan_bps", "0", seconds
+    ),
+    CaseColumn(
+        "stage_forward_s", "s", "measured: forward of one micro-batch per stage, list with `;` or one value "
+        "for all", "from the models", seconds,
+    ),
+    CaseColumn("stage_backward_s", "s", "measured: backward, likewise", "from the models", seconds),
+    CaseColumn(
+        "boundary_transfer_s", "s", "measured: time one message occupies each stage boundary, each way; 0 = "
+        "no WAN there", "from wan_bps", seconds,
+    ),
+    CaseColumn(
+        "boundary_latency_s", "s", "measured: one-way latency of each stage boundary", "from wan_latency_s",
+        seconds,
+    ),
+    CaseColumn(
+        "micro_batches", "", "micro-batches of one pipeline and iteration",
+        "global_batch / (dp x micro_batch)", count,
+    ),
+)  # fmt: skip
+BY_NAME = {column.name: column for column in COLUMNS}
+
+NOTES = (
+    "[1] not needed where stage_forward_s and stage_backward_s are given.",
+    "[2] not needed where micro_batches is given.",
+)

@@ -1,0 +1,168 @@
+"""Durations of a case, from the estimator or from measured stage times.
+
+For the estimator every stage is a domain of its own, so that any cut is possible; boundaries inside a
+physical domain have the fabric between the two stages' GPUs, packed in rank order, as their link. Stages of
+one physical domain share its nodes by their GPU numbers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.errors import InfeasibleError
+from ingest.core.units import NS_PER_S, transmission_s
+from twin.cases.case import Case, Times
+from twin.cases.column_definitions import BadCellError
+from twin.core.domain import Cluster, LinkState
+from twin.core.plan import Plan, Share
+from twin.costs.layer_compute import ComputeModel
+from twin.costs.stage_boundaries import shared_boundary
+from twin.estimation.estimator import Estimator
+from twin.pipeline.kernel import LONGEST_NS
+from twin.pipeline.pipeline import Int, Pipeline, warmup_depths
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Modelled:
+    """Results of the cost models: durations, updates (S, 1) in ns, and peak bytes per stage (S,)."""
+
+    timing: Pipeline
+    update: Int
+    peak_bytes: tuple[int, ...]
+
+
+def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkState]:
+    """Estimator, plan and links of a case: one domain a stage, one link a boundary."""
+    assert case.job is not None
+    width = case.tp * case.dp
+    placed: dict[int, int] = {}
+    shares, first = [], []
+    for i, domain in enumerate(case.domains):
+        start = placed.get(domain, 0)
+        placed[domain] = start + width
+        first.append(start)
+        shares.append(Share(i, case.counts[i], case.tp, 1, tuple(range(start, start + width))))
+    stages = len(shares)
+    prices = tuple((0.0,) * stages for _ in range(stages))
+    estimator = Estimator(Cluster((case.site,) * stages, prices), case.job, compute=compute)
+    job = case.job
+    plan = Plan(
+        tuple(shares), case.dp, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
+        job.recompute, job.zero, chunks=case.chunks,
+    )  # fmt: skip
+    return estimator, plan, _links(case, first, width)
+
+
+def _links(case: Case, first: list[int], width: int) -> LinkState:
+    """Rate and latency of every boundary; inside a domain the ports of the stage's GPUs together."""
+    stages, site, node = len(first), case.site, case.site.gpus_per_node
+    bandwidth, latency = np.full((stages, stages), np.inf), np.zeros((stages, stages))
+    joints = [(i, i + 1, wan) for i, wan in enumerate(case.wan)]
+    if stages > 2:
+        joints.append((stages - 1, 0, case.around))
+    for i, j, wan in joints:
+        crosses = any((first[i] + r) // node != (first[j] + r) // node for r in range(width))
+        if wan is not None:
+            bps, delay = wan
+        elif crosses:
+            bps, delay = width * site.inter_node_bps, site.inter_node_latency_s
+        else:
+            bps, delay = width * site.intra_node_bps, site.intra_node_latency_s
+        bandwidth[i, j] = bandwidth[j, i] = bps
+        latency[i, j] = latency[j, i] = delay
+    return LinkState(bandwidth, latency)
+
+
+def modelled(case: Case, compute: ComputeModel) -> Modelled:
+    """Results of the cost models for a case with a model.
+
+    Raises:
+        BadCellError: the case cannot run at all, for a reason found only now.
+    """
+    try:
+        estimator, plan, links = _plan_of(case, compute)
+    except (ValueError, InfeasibleError) as error:
+        raise BadCellError("", str(error)) from error
+    timing = estimator.pipeline(plan, links)
+    if timing is None:
+        raise BadCellError("wan_bps", "one message takes longer than a day; raise the bandwidth")
+    costs = estimator.stage_costs(plan)
+    return Modelled(timing, _ns(costs.update_s), estimator.peak_mem_bytes(plan))
+
+
+def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:
+    """Durations with measured times in place of modelled ones, and the updates that end them (S, 1) in ns.
+
+    With measured stage times the answer is the schedule's makespan: boundaries inside a domain cost nothing
+    and nothing follows the last backward.
+    """
+    measured, nothing = case.measured, np.zeros((case.pp, 1), np.int64)
+    timing = _makespan(case) if modelled is None or measured.schedule_only else modelled.timing
+    pieces: dict[str, Any] = {}
+    if measured.forward_s is not None:
+        pieces["tf"] = _of_chunks(case, _measured_ns("stage_forward_s", measured.forward_s))
+    if measured.backward_s is not None:
+        pieces["tb"] = _of_chunks(case, _measured_ns("stage_backward_s", measured.backward_s))
+        if timing.tw is not None:
+            pieces["tw"] = np.rint(pieces["tb"] * _weight_share(timing)).astype(np.int64)
+    if measured.transfer_s is not None:
+        occupied = _measured_ns("boundary_transfer_s", measured.transfer_s)
+        pieces["of"] = pieces["ob"] = _crossing(case, occupied, timing.of)
+    if measured.latency_s is not None:
+        delay = _measured_ns("boundary_latency_s", measured.latency_s)
+        pieces["lf"] = pieces["lb"] = _crossing(case, delay, timing.lf)
+    if case.chunks > 1:
+        pieces["shared"] = shared_boundary(case.domains)
+    update = nothing if modelled is None or measured.schedule_only else modelled.update
+    return replace(timing, **pieces), update
+
+
+def _makespan(case: Case) -> Pipeline:
+    """Durations of wide-area messages alone, all others 0."""
+    size = 0 if case.message_bytes is None else case.message_bytes * case.dp
+    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
+    across = [(0.0, 0.0) if wan is None else (transmission_s(size, wan[0]), wan[1]) for wan in joints]
+    occupied = _measured_ns("wan_bps", tuple(transfer for transfer, _ in across))
+    delay = _measured_ns("wan_latency_s", tuple(latency for _, latency in across))
+    zero, parts = np.zeros((case.pp, 1), np.int64), np.zeros((case.pp * case.chunks, 1), np.int64)
+    return Pipeline(
+        parts, parts, occupied, delay, occupied, delay, zero, warmup_depths(case.pp, case.micro_batches),
+        case.micro_batches, case.schedule, case.p2p, case.chunks,
+        tw=zero if case.schedule == "crosspipe" else None,
+    )  # fmt: skip
+
+
+def _of_chunks(case: Case, stages: Int) -> Int:
+    """Chunks of equal length (v S, 1) of stages (S, 1)."""
+    return np.tile(np.rint(stages / case.chunks).astype(np.int64), (case.chunks, 1))
+
+
+def _weight_share(timing: Pipeline) -> NDArray[np.float64]:
+    """Weight gradient over backward (S, 1); half without a model."""
+    assert timing.tw is not None
+    share: NDArray[np.float64] = np.where(timing.tb > 0, timing.tw / np.maximum(timing.tb, 1), 0.5)
+    return share
+
+
+def _crossing(case: Case, measured: Int, otherwise: Int) -> Int:
+    """Measured boundaries; a 0 where there is no WAN leaves the boundary as it is. The way back from the
+    last stage to the first is as slow as the slowest boundary between domains."""
+    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
+    if case.chunks > 1:
+        measured = np.vstack([measured, [[0 if case.around is None else int(measured.max())]]])
+    kept = (measured == 0) & np.array([[wan is None] for wan in joints], dtype=np.bool_).reshape(-1, 1)
+    chosen: Int = np.where(kept, otherwise, measured)
+    return chosen
+
+
+def _ns(seconds: Any) -> Int:
+    rounded: Int = np.rint(np.asarray(seconds, np.float64) * NS_PER_S).astype(np.int64)
+    return rounded
+
+
+def _measured_ns(column: str, seconds: Times) -> Int:
+    if max(seconds, default=0.0) * NS_PER_S >= LONGEST_NS:
+        raise BadCellError(column, "a message or a stage would take longer than a day; times are in seconds")
+    return _ns(seconds).reshape(-1, 1)

@@ -1,1 +1,0 @@
-"""twin/estimate: say what comes in, what goes out, where to start reading."""

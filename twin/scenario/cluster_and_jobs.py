@@ -1,0 +1,61 @@
+"""Builds the cluster and the training jobs that a scenario describes."""
+
+from ingest.core.errors import UsageError
+from ingest.core.units import to_ns
+from twin.calibration.calibration import Calibration
+from twin.core import gpu_models, transformer
+from twin.core.domain import Cluster, Domain
+from twin.core.job import JobSpec
+from twin.scenario.submission import Submission
+from twin.settings.scenario_file import ClusterSettings, DomainSettings, JobSettings, Scenario
+
+
+def cluster(settings: ClusterSettings, constants: Calibration | None) -> Cluster:
+    """Cluster of a scenario; the power of its GPUs is that of the calibration, if there is one."""
+    domains = tuple(_domain(settings, domain) for domain in settings.domains)
+    if constants is not None:
+        domains = tuple(constants.site(domain, keep_links=True) for domain in domains)
+    prices = tuple(
+        tuple(0.0 if a is b else settings.usd_per_gb.price(a.name, b.name) for b in domains) for a in domains
+    )
+    return Cluster(domains, prices)
+
+
+def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
+    own = domain.model_dump(exclude_none=True)
+    fields = settings.hardware.model_dump() | own
+    if fields["gpus"] % fields["gpus_per_node"]:
+        raise UsageError(
+            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}"
+        )
+    return Domain(**(fields | {"gpu": gpu_models.preset(fields["gpu"])}))
+
+
+def submissions(scenario: Scenario) -> tuple[Submission, ...]:
+    """Jobs that the scenario lists, each with its training job."""
+    return tuple(
+        Submission(
+            name=submitted.name,
+            submit_ns=to_ns(submitted.submit_s),
+            priority=submitted.priority,
+            spec=job(scenario, submitted.model, submitted.job),
+            tokens=submitted.tokens,
+        )
+        for submitted in scenario.jobs
+    )
+
+
+def job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
+    """Training job of a scenario; `model` and `settings` replace its own."""
+    used = settings or scenario.job
+    return JobSpec(
+        model=transformer.preset(model or scenario.model),
+        global_batch=used.global_batch,
+        micro_batches_allowed=used.micro_batches,
+        schedule=used.schedule,
+        p2p=used.p2p,
+        recompute=used.recompute,
+        zero=used.zero,
+        chunks=used.chunks,
+        bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
+    )
