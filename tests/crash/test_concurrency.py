@@ -13,7 +13,7 @@ from replay.log.run_log import RunReader, RunWriter
 from replay.sql import query
 from tests.support import crash_workload as workload
 
-QUESTIONS = 20 * workload.EFFORT
+QUESTIONS = 8 * workload.EFFORT
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 

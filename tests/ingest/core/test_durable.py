@@ -215,13 +215,14 @@ OS = {
 
 
 def offences(tree: ast.Module) -> Iterator[str]:
+    buffers = streams(tree)
     for function in ast.walk(tree):
         if isinstance(function, ast.Import | ast.ImportFrom):
             names = {alias.name for alias in function.names} | {getattr(function, "module", None)}
             if names & MODULES:
                 yield f"line {function.lineno}: imports {names & MODULES}"
         if isinstance(function, ast.Call):
-            what = offence(function, streams(tree))
+            what = offence(function, buffers)
             if what:
                 yield f"line {function.lineno}: {what}"
 
