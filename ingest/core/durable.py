@@ -64,6 +64,14 @@ class Disk:
         """Make one directory."""
         path.mkdir()
 
+    def fsync_file(self, path: Path) -> None:
+        """Wait until the bytes of a file that is there already are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
     def fsync_directory(self, path: Path) -> None:
         """Wait until the directory's names are on the disk."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -170,6 +178,12 @@ def remove(path: Path, *, disk: Disk = DISK) -> None:
         disk.fsync_directory(path.parent)
 
 
+def drop(path: Path, *, disk: Disk = DISK) -> None:
+    """Delete a file that nothing needs; after a power cut it may be there again."""
+    with _Reported(path):
+        disk.unlink(path)
+
+
 def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> None:
     """Delete files of one directory for good; they may go in any order."""
     with _Reported(directory):
@@ -190,6 +204,52 @@ def settle(directory: Path, *, disk: Disk = DISK) -> None:
     """Make what is visible in `directory` now stay so after a power cut."""
     with _Reported(directory):
         disk.fsync_directory(directory)
+
+
+def settle_file(path: Path, *, disk: Disk = DISK) -> None:
+    """Make the bytes that `path` has now stay after a power cut."""
+    with _Reported(path):
+        disk.fsync_file(path)
+
+
+class AppendOnlyFile:
+    """A new file that grows by whole appends, each durable when `append` returns, one wait for the disk each.
+
+    After an append that failed the file may end in a part of it: the caller stops, and readers of the format
+    tell a part from the whole.
+
+    Raises:
+        ExistsError: `path` exists.
+        StorageError: the disk refused.
+    """
+
+    def __init__(self, path: Path, *, disk: Disk = DISK) -> None:
+        self._path, self._disk = path, disk
+        self._named = False  # until the directory is synced, with the first append
+        with _Reported(path):
+            self._fd = disk.create(path)
+
+    def append(self, data: bytes) -> None:
+        """Add `data` at the end.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        with _Reported(self._path):
+            rest = memoryview(data)
+            while rest:
+                with suppress(InterruptedError):  # by a signal: nothing was written
+                    rest = rest[self._disk.write(self._fd, rest) :]
+            self._disk.fsync(self._fd)
+            if not self._named:
+                self._disk.fsync_directory(self._path.parent)
+                self._named = True
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
 
 
 class Lock:

@@ -97,7 +97,7 @@ def audit(
         found = reader.contents()
         if since >= found.end:
             raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
-        return AuditReport(run_id, found.chain[-1].stream, found.head, found.end - since, (), (read,))
+        return AuditReport(run_id, found.stream, found.head, found.end - since, (), (read,))
     header = from_payload(reader.header())
     findings = [AuditFinding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]

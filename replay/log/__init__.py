@@ -2,6 +2,6 @@
 
 Comes in: events (type, payload, simulated time). Goes out: Parquet segments with manifests, the events read
 back, digests, findings of verification, and whatever folds compute. `events.py` and `payloads.py` define the
-events, `fold.py` passes them to handlers by type, `segment.py`, `recovery.py`, `compaction.py` and
+events, `fold.py` passes them to handlers by type, `segment.py`, `tail.py`, `recovery.py`, `compaction.py` and
 `verification.py` keep the files whole. Start at `run_log.py`.
 """

@@ -14,6 +14,7 @@ from ingest.core.errors import NotFoundError
 from replay.log import recovery, verification
 from replay.log.segment import COMMITTED
 from replay.log.segment_index import MERGED, RECORD
+from replay.log.tail import NAME as TAIL
 from replay.log.verification import IntegrityFinding
 
 FOLDER = "quarantine"
@@ -78,7 +79,7 @@ def _to_move(present: Sequence[str], findings: Sequence[IntegrityFinding]) -> tu
 
 def _owned(name: str) -> bool:
     """True for names that a writer or a compaction gives."""
-    return name == RECORD or COMMITTED.fullmatch(name) is not None or MERGED.fullmatch(name) is not None
+    return name == RECORD or any(known.fullmatch(name) for known in (COMMITTED, MERGED, TAIL))
 
 
 def _number(name: str) -> int:

@@ -8,11 +8,13 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from ingest.core.durable import DISK, Disk, Lock, remove_all, settle
+from ingest.core.durable import DISK, Disk, Lock, remove_all, settle, settle_file
 from ingest.core.errors import NotFoundError
 from replay.log import segment, segment_index
 from replay.log.segment import COMMITTED, GENESIS, SegmentManifest
 from replay.log.segment_index import MERGED, RECORD, SegmentIndex
+from replay.log.tail import NAME as TAIL
+from replay.log.tail import Tail, read_tail, tail_name
 
 LOCK = ".lock"
 LEFT_OVER = re.compile(
@@ -33,13 +35,12 @@ def walk(run_dir: Path) -> SegmentIndex:
     if found is not None:
         return found
     try:
-        chain = _follow(run_dir)
+        followed = _follow(run_dir)
     except segment.FileDamageError:
         found = _compacted(run_dir)
         if found is None:
             raise
         return found
-    followed = segment_index.of_chain(chain)
     if followed.final:
         return followed
     return _compacted(run_dir) or followed  # a compaction that ended just now removes the files
@@ -52,7 +53,7 @@ def _compacted(run_dir: Path) -> SegmentIndex | None:
     return found
 
 
-def _follow(run_dir: Path) -> tuple[SegmentManifest, ...]:
+def _follow(run_dir: Path) -> SegmentIndex:
     """Follows names instead of listing them, so that a reader of a growing run never sees a gap."""
     chain: list[SegmentManifest] = []
     while True:
@@ -63,7 +64,10 @@ def _follow(run_dir: Path) -> tuple[SegmentManifest, ...]:
         except FileNotFoundError:
             later = _later(run_dir, first)
             if later is None:
-                return tuple(chain)
+                tail = None if chain and chain[-1].final else live_tail(run_dir, chain)
+                if tail is None and path.exists():  # its events went into the segment between the two looks
+                    continue
+                return segment_index.of_chain(chain, tail)
             if path.exists():  # committed between the two looks
                 continue
             raise segment.FileDamageError(path, f"missing, though {later} is there") from None
@@ -83,11 +87,35 @@ def _check_link(run_dir: Path, chain: list[SegmentManifest], manifest: SegmentMa
     segment_index.check_size(run_dir, manifest.piece)
 
 
+def live_tail(run_dir: Path, chain: Sequence[SegmentManifest]) -> Tail | None:
+    """Returns the tail behind a chain; None: there is none, or no append to it has ended.
+
+    Raises:
+        DamageError: the tail is not as it was written.
+    """
+    first, previous = (chain[-1].last_seq + 1, chain[-1].hash) if chain else (0, GENESIS)
+    try:
+        tail = read_tail(run_dir / tail_name(first), first, previous)
+    except FileNotFoundError:
+        return None
+    return tail if tail.rows else None
+
+
 def _later(run_dir: Path, first: int) -> str | None:
-    """Returns the name of the next manifest from `first` on, if any."""
-    names = sorted(entry.name for entry in run_dir.iterdir() if COMMITTED.fullmatch(entry.name))
-    later = [name for name in names if name.endswith(".json") and int(name[:20]) >= first]
-    return later[0] if later else None
+    """Returns the name of the next manifest from `first` on, or of a tail behind `first`, if any."""
+    names = sorted(entry.name for entry in run_dir.iterdir())
+    manifests = [name for name in names if is_manifest(name) and int(name[:20]) >= first]
+    return next(iter(manifests), None) or tail_behind(names, first)
+
+
+def tail_behind(names: Sequence[str], first: int) -> str | None:
+    """Returns the name of a tail that begins behind event `first`, if any."""
+    return next((name for name in names if TAIL.fullmatch(name) and int(name[:20]) > first), None)
+
+
+def is_manifest(name: str) -> bool:
+    """True for the name of a segment's manifest."""
+    return COMMITTED.fullmatch(name) is not None and name.endswith(".json")
 
 
 def recover(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
@@ -113,6 +141,8 @@ def sweep(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
     if found.compacted and left:  # the originals are removed only if their replacements are whole
         for piece in found.pieces:
             segment.checked(run_dir, piece)
+    if found.tail:  # read, but perhaps not yet on the disk
+        settle_file(run_dir / found.tail.name, disk=disk)
     remove_all(run_dir, left, disk=disk)
     for directory in (run_dir, *run_dir.absolute().parents[:2]):  # what is visible now becomes durable
         settle(directory, disk=disk)
@@ -131,6 +161,7 @@ def names(run_dir: Path) -> tuple[str, ...]:
       exists. So every file before the newest of the first listing is there during the second: the chain has
       no gap, and no data file is listed without the manifests before it. The newest itself may lack its
       manifest, as after a crash. Files that are there at the call are in the result.
+    * A tail has the place of the segment that takes its events, and goes when that segment is there.
     * Files that recovery removes and a resumed writer makes again (the data file without a manifest, merged
       files without a record) have the same place in the order and may be listed or not.
     * The record is in the result only if the first listing has it: then the merged files of an abandoned
@@ -152,7 +183,7 @@ def _order(name: str) -> tuple[int, str]:
 
     Other names come first.
     """
-    if COMMITTED.fullmatch(name):
+    if COMMITTED.fullmatch(name) or TAIL.fullmatch(name):
         return 1, name.partition(".")[0]
     if MERGED.fullmatch(name):
         return 2, ""
@@ -165,12 +196,14 @@ def unlisted(
     """Returns the names that are not part of the run: (left-overs of a crash, foreign files)."""
     written = {name for manifest in found.chain for name in (manifest.name, manifest.data_name)}
     known = {LOCK, *({RECORD} if found.compacted else written), *(p.data_name for p in found.pieces)}
+    known |= {found.tail.name} if found.tail else set()
     left: list[str] = []
     foreign: list[str] = []
     for name in present:
         if name in known:
             continue
         unfinished = name in written if found.compacted else _uncommitted(name, found)
+        unfinished = unfinished or _sealed_tail(name, found)
         crash = LEFT_OVER.fullmatch(name) or unfinished
         (left if crash and _regular(run_dir / name) else foreign).append(name)
     return tuple(left), tuple(foreign)
@@ -179,10 +212,17 @@ def unlisted(
 def _uncommitted(name: str, found: SegmentIndex) -> bool:
     """True for a data file whose manifest or record was not written any more."""
     if not found.final:
-        return name == f"{found.end:020d}.parquet"
+        return name == f"{found.sealed:020d}.parquet"
     ends = MERGED.fullmatch(name)
     firsts = {manifest.first_seq for manifest in found.chain}
     return ends is not None and int(ends[1]) in firsts and int(ends[2]) + 1 in firsts | {found.end}
+
+
+def _sealed_tail(name: str, found: SegmentIndex) -> bool:
+    """True for a tail whose events are in a segment, or that holds none."""
+    ends = set() if found.final or found.tail else {found.sealed}
+    firsts = {manifest.first_seq for manifest in found.chain} | ends
+    return TAIL.fullmatch(name) is not None and int(name[:20]) in firsts
 
 
 def _regular(path: Path) -> bool:

@@ -1,7 +1,8 @@
 """The log of a run: a directory of segments that one process appends to and any process reads.
 
-Events are buffered until there are 5,000 or a second has passed, then committed as one segment; events up to
-the number that `flush` returned survive kill -9 and a power cut. A run is resumed by re-execution: it is
+Events are buffered until a second has passed or the caller flushes, then appended to the active tail
+(`tail.py`); 5,000 events that are not in a segment yet become one. Events up to the number that `flush`
+returned survive kill -9 and a power cut. A run is resumed by re-execution: it is
 computed again from its start, every event is compared with the stored one, and only events past the stored
 end are written.
 """
@@ -16,7 +17,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from ingest.core.durable import DISK, Disk, Lock, make_directory
+from ingest.core.durable import DISK, Disk, Lock, drop, make_directory
 from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
 from replay.log import recovery, segment, verification
 from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
@@ -24,6 +25,7 @@ from replay.log.recovery import recover
 from replay.log.running_digests import Row, Streams
 from replay.log.segment import FileDamageError, SegmentManifest
 from replay.log.segment_index import SegmentIndex
+from replay.log.tail import TailWriter
 from replay.log.verification import IntegrityFinding
 
 __all__ = ["FLUSH_EVENTS", "FLUSH_S", "Event", "IntegrityFinding", "RunReader", "RunWriter", "recover"]
@@ -50,6 +52,10 @@ class RunWriter:
         self._flush_events, self._flush_s = flush_events, flush_s
         self._stored = _stored_rows(run_dir, stored)
         self._stored_end, self._final, self._head = stored.end, stored.final, stored.head
+        self._sealed = stored.sealed  # events in segments
+        self._unsealed: list[Row] = []  # the rows behind them that are in the tail
+        self._tail: TailWriter | None = None
+        self._tail_name = stored.tail.name if stored.tail else ""
         self._digests = Streams()
         self._repeated: list[Row] = []  # stored rows that were recomputed and are not in `_digests` yet
         self._pending: list[Row] = []
@@ -124,13 +130,15 @@ class RunWriter:
         """
         seq = self._add(sim_ns, type, payload, job, wall)
         late = time.monotonic() - self._flushed_at >= self._flush_s
-        if seq == 0 or len(self._pending) >= self._flush_events or late:
-            self.flush()
+        enough = self._next - self._sealed >= self._flush_events
+        if self._pending and (seq == 0 or late or enough):
+            self._commit(seal=seq == 0 or enough)
         return seq
 
     def flush(self) -> int:
         """Commits the pending events and returns the last durable sequence number."""
-        return self._commit(final=False)
+        self._commit(seal=self._next - self._sealed >= self._flush_events)
+        return self.durable_through
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> tuple[str, str]:
         """Ends the run with `run_finished` and returns (digest, chain head), 64 hex digits each.
@@ -142,17 +150,19 @@ class RunWriter:
             raise DamageError(
                 f"{self.run_dir}: event {self._next - 1} ends the run, but more than that is stored"
             )
-        self._commit(final=True)
+        self._commit(seal=True, final=True)
         self._final = True
         return self._digests.stream, self._head
 
     def close(self) -> None:
-        """Commits the pending events, unless a write failed before, and releases the run."""
+        """Commits all events as segments, unless a write failed before, and releases the run."""
         try:
             if not self._stopped:
-                self.flush()
+                self._commit(seal=True)
         finally:
             self._stopped = self._stopped or "the writer is closed"
+            if self._tail:
+                self._tail.close()
             self._lock.release()
 
     def __enter__(self) -> Self:
@@ -197,6 +207,8 @@ class RunWriter:
                 f"{row[2]} at {row[1]} ns with other content: code, traces or configuration have changed"
             )
         self._repeated.append(stored)  # with its own wall-clock figures, which are not recomputed
+        if row[0] >= self._sealed:
+            self._unsealed.append(stored)
         if len(self._repeated) >= FLUSH_EVENTS:
             self._digest_repeated()
 
@@ -204,19 +216,41 @@ class RunWriter:
         self._digests.add(self._repeated)
         self._repeated = []
 
-    def _commit(self, final: bool) -> int:
+    def _commit(self, *, seal: bool, final: bool = False) -> None:
+        """Makes the pending events durable: in the tail, or with those of the tail as a segment (`seal`).
+
+        The tail that an earlier process left is sealed with the first new events, never appended to.
+        """
         self._refuse()
         self._digest_repeated()
-        if self._pending:
+        if self._pending or (seal and self._unsealed and not self.replaying):
             self._stopped = "a write failed before"  # until the commit ends: recovery removes half of one
-            self._digests.add(self._pending)
-            manifest = segment.commit(
-                self.run_dir, self._pending, self._head, self._digests, final=final, disk=self._disk
-            )
-            self._head, self._pending = manifest.hash, []
+            lines, walls = self._digests.add(self._pending)
+            left = bool(self._unsealed) and self._tail is None
+            self._unsealed += self._pending
+            if seal or left:
+                self._seal(final)
+            else:
+                self._append(self._pending[0][0], len(self._pending), lines, walls)
+            self._pending = []
             self._stopped = ""  # last: an interrupt before it must not commit the same events again
         self._flushed_at = time.monotonic()
-        return self.durable_through
+
+    def _seal(self, final: bool) -> None:
+        rows, digests = self._unsealed, self._digests
+        manifest = segment.commit(self.run_dir, rows, self._head, digests, final=final, disk=self._disk)
+        self._head, self._sealed, self._unsealed = manifest.hash, manifest.last_seq + 1, []
+        if self._tail:
+            self._tail.close()
+        if self._tail_name:
+            drop(self.run_dir / self._tail_name, disk=self._disk)
+        self._tail, self._tail_name = None, ""
+
+    def _append(self, first: int, count: int, lines: bytes, walls: bytes) -> None:
+        if self._tail is None:
+            self._tail = TailWriter(self.run_dir, first, self._head, disk=self._disk)
+            self._tail_name = self._tail.name
+        self._tail.append(first, count, lines, walls, self._digests.stream)
 
 
 class RunReader:
@@ -248,6 +282,9 @@ class RunReader:
         found = self.contents()
         done = 0  # events given out
         while done < found.end:
+            if found.tail and done >= found.sealed:
+                yield found.tail.table.slice(done - found.sealed)
+                return
             piece = next(piece for piece in found.pieces if piece.last_seq >= done)
             try:
                 table = segment.read_rows(self.run_dir, piece)
@@ -319,7 +356,7 @@ def _lock(run_dir: Path) -> Lock:
 
 def _stored_rows(run_dir: Path, stored: SegmentIndex) -> Iterator[Row]:
     tables = (segment.read_rows(run_dir, piece) for piece in stored.pieces)
-    return chain.from_iterable(map(segment.rows_of, tables))
+    return chain(chain.from_iterable(map(segment.rows_of, tables)), stored.tail.rows if stored.tail else ())
 
 
 def _event(row: Row, run_dir: Path) -> Event:

@@ -19,10 +19,13 @@ class Streams:
     def __init__(self) -> None:
         self._lines, self._walls = hashlib.sha256(), hashlib.sha256()
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Adds the next events."""
-        self._lines.update(b"".join([line(*row[:6]) for row in rows]))
-        self._walls.update("".join([f"{row[6]}\n" for row in rows]).encode())
+    def add(self, rows: Sequence[Row]) -> tuple[bytes, bytes]:
+        """Adds the next events; returns what was digested: their canonical lines, their wall-clock texts."""
+        lines = b"".join([line(*row[:6]) for row in rows])
+        walls = "".join([f"{row[6]}\n" for row in rows]).encode()
+        self._lines.update(lines)
+        self._walls.update(walls)
+        return lines, walls
 
     def add_table(self, table: pa.Table) -> None:
         """Adds the next events, as a table of `SCHEMA`."""

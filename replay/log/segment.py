@@ -165,9 +165,13 @@ def commit(
 
 def encode(rows: Sequence[Row]) -> bytes:
     """Encodes rows as a Parquet file."""
+    return encode_table(table_of(rows))
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Returns rows (at least one) as a table of `SCHEMA`."""
     columns = list(zip(*rows, strict=True))
-    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
-    return encode_table(table)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
 def encode_table(table: pa.Table) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 from replay.log import segment
 from replay.log.events import canonical
 from replay.log.segment import GENESIS, FileDamageError, Piece, SegmentManifest
+from replay.log.tail import Tail
 
 RECORD = "compacted.json"
 """The file that makes a compaction effective; without it merged files are left-overs."""
@@ -27,11 +28,12 @@ SCHEMA_NAME = "twin.compacted/1"
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndex:
-    """The chain as written, and the data files that hold its events now."""
+    """The chain as written, the data files that hold its events now, and the events not in a segment yet."""
 
     chain: tuple[SegmentManifest, ...]
     pieces: tuple[Piece, ...]
     compacted: bool = False
+    tail: Tail | None = None
 
     @property
     def final(self) -> bool:
@@ -39,9 +41,26 @@ class SegmentIndex:
         return bool(self.chain) and self.chain[-1].final
 
     @property
+    def sealed(self) -> int:
+        """Number of events in segments."""
+        return self.chain[-1].last_seq + 1 if self.chain else 0
+
+    @property
     def end(self) -> int:
         """Number of committed events."""
-        return self.chain[-1].last_seq + 1 if self.chain else 0
+        return self.sealed + (len(self.tail.rows) if self.tail else 0)
+
+    @property
+    def stream(self) -> str:
+        """Digest of the run through its last committed event; empty if there is none."""
+        if self.tail:
+            return self.tail.stream
+        return self.chain[-1].stream if self.chain else ""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that hold the events."""
+        return sum(piece.size_bytes for piece in self.pieces) + (self.tail.size_bytes if self.tail else 0)
 
     @property
     def head(self) -> str:
@@ -49,9 +68,9 @@ class SegmentIndex:
         return self.chain[-1].hash if self.chain else GENESIS
 
 
-def of_chain(chain: Sequence[SegmentManifest]) -> SegmentIndex:
+def of_chain(chain: Sequence[SegmentManifest], tail: Tail | None = None) -> SegmentIndex:
     """Returns the index of a run that was not compacted."""
-    return SegmentIndex(tuple(chain), tuple(manifest.piece for manifest in chain))
+    return SegmentIndex(tuple(chain), tuple(manifest.piece for manifest in chain), tail=tail)
 
 
 def merged(first_seq: int, last_seq: int, data: bytes) -> Piece:

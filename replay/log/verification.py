@@ -11,6 +11,7 @@ from replay.log import recovery, segment, segment_index
 from replay.log.running_digests import Streams
 from replay.log.segment import COMMITTED, GENESIS, FileDamageError, SegmentManifest
 from replay.log.segment_index import RECORD, SegmentIndex
+from replay.log.tail import NAME as TAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,20 @@ def _compacted(run_dir: Path) -> tuple[SegmentIndex, list[IntegrityFinding]]:
 
 
 def _written(run_dir: Path, present: Sequence[str]) -> tuple[SegmentIndex, list[IntegrityFinding]]:
-    chain, findings = _chain(run_dir, [name for name in present if _is_manifest(name)])
-    if not chain and not findings:
+    chain, findings = _chain(run_dir, [name for name in present if recovery.is_manifest(name)])
+    tail = None
+    if not findings and not (chain and chain[-1].final):
+        try:
+            tail = recovery.live_tail(run_dir, chain)
+        except FileDamageError as error:
+            findings.append(IntegrityFinding(error.file, error.problem))
+    found = segment_index.of_chain(chain, tail)
+    behind = recovery.tail_behind(present, found.sealed)
+    if behind and not found.final and not findings:
+        findings.append(IntegrityFinding(f"{found.sealed:020d}.json", f"missing, though {behind} is there"))
+    if not found.end and not findings:
         findings.append(IntegrityFinding(".", "holds no committed segment"))
-    return segment_index.of_chain(chain), findings
-
-
-def _is_manifest(name: str) -> bool:
-    return COMMITTED.fullmatch(name) is not None and name.endswith(".json")
+    return found, findings
 
 
 def _unknown_names(present: Sequence[str]) -> list[IntegrityFinding]:
@@ -84,7 +91,8 @@ def _unknown_names(present: Sequence[str]) -> list[IntegrityFinding]:
     return [
         IntegrityFinding(name, "does not belong to the run; move it away")
         for name in present
-        if name != recovery.LOCK and not COMMITTED.fullmatch(name) and not recovery.LEFT_OVER.fullmatch(name)
+        if name != recovery.LOCK
+        and not any(known.fullmatch(name) for known in (COMMITTED, TAIL, recovery.LEFT_OVER))
     ]
 
 
@@ -133,8 +141,6 @@ def check_events(
     run_dir: Path, found: SegmentIndex, *, whole: bool = True, since: int = 0
 ) -> list[IntegrityFinding]:
     """Lists the faults inside the data files; digests of the stream are compared if the chain is `whole`."""
-    from replay.log.event_validation import faults  # imports numba, which takes a second
-
     findings: list[IntegrityFinding] = []
     digests = Streams() if whole and since == 0 else None
     ends = [manifest.last_seq for manifest in found.chain]
@@ -148,10 +154,7 @@ def check_events(
             findings.append(IntegrityFinding(error.file, error.problem))
             digests = None
             continue
-        findings += [
-            IntegrityFinding(piece.data_name, f"event {seq}: {problem}")
-            for seq, problem in sorted([*_backward(table, last_ns), *faults(table, piece.data_name)])
-        ]
+        findings += _faults(table, piece.data_name, last_ns)
         last_ns = table.column("sim_ns")[-1].as_py()
         if digests is None:
             continue
@@ -165,7 +168,25 @@ def check_events(
                 )
                 digests = None
                 break
+    if found.tail and found.end > since:
+        table = found.tail.table
+        findings += _faults(table, found.tail.name, last_ns)
+        if digests is not None:
+            digests.add_table(table)
+            if digests.stream != found.tail.stream:
+                problem = "the events up to its end are not those that it was written over"
+                findings.append(IntegrityFinding(found.tail.name, problem))
     return findings
+
+
+def _faults(table: pa.Table, name: str, last_ns: int) -> list[IntegrityFinding]:
+    """Lists the events of one file that no writer would have accepted, or whose time runs backward."""
+    from replay.log.event_validation import faults  # imports numba, which takes a second
+
+    return [
+        IntegrityFinding(name, f"event {seq}: {problem}")
+        for seq, problem in sorted([*_backward(table, last_ns), *faults(table, name)])
+    ]
 
 
 def _agrees(digests: Streams, manifest: SegmentManifest) -> bool:

@@ -112,7 +112,7 @@ def _stored(store: Path) -> Stored:
         for run_dir in (sorted(folder.iterdir()) if folder.is_dir() else ())
         if run_dir.is_dir()
     ]
-    return [(run_dir, contents) for run_dir, contents in found if contents.chain]
+    return [(run_dir, contents) for run_dir, contents in found if contents.end]
 
 
 def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, sql: str, note: Note) -> None:
@@ -154,6 +154,7 @@ def _views(
     connection.execute("SET python_enable_replacements = false")  # names are views, never Python variables
     summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
     connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
+    connection.register("tail_events", _tails(stored))
     connection.execute(f"CREATE VIEW stored_events AS {_union(_files(stored))}")
     if UPCAST:
         text, number = duckdb.sqltype("VARCHAR"), duckdb.sqltype("INTEGER")
@@ -209,24 +210,28 @@ _SUMMARY = pa.schema(
 
 
 def _summary(run_dir: Path, contents: SegmentIndex) -> dict[str, Any]:
-    pieces = contents.pieces
-    sizes = (contents.final, contents.end, len(pieces), sum(piece.size_bytes for piece in pieces))
-    values = (run_dir.name, *sizes, contents.chain[-1].stream, contents.head)
+    sizes = (contents.final, contents.end, len(contents.pieces), contents.size_bytes)
+    values = (run_dir.name, *sizes, contents.stream, contents.head)
     return dict(zip(_SUMMARY.names, values, strict=True))
 
 
+def _tails(stored: Stored) -> pa.Table:
+    """Returns the events that are in no segment yet, with the name of their run."""
+    tails = [(run_dir.name, contents.tail.table) for run_dir, contents in stored if contents.tail]
+    named = [table.add_column(0, "run", [[name] * table.num_rows]) for name, table in tails]
+    empty = pa.schema([("run", pa.string()), *segment.SCHEMA]).empty_table()
+    return pa.concat_tables([empty, *named])
+
+
 def _union(files: list[Path]) -> str:
-    """Returns the SELECT over all segments; the name of the run is that of the directory."""
+    """Returns the SELECT over all segments and tails; the name of the run is that of the directory."""
     columns = ", ".join(segment.SCHEMA.names)
+    tails = f"SELECT run, {columns} FROM tail_events"
     if not files:
-        empty = ", ".join(f"NULL::{_SQL_TYPES[str(f.type)]} AS {f.name}" for f in segment.SCHEMA)
-        return f"SELECT NULL::VARCHAR AS run, {empty} WHERE false"
+        return tails
     listed = ", ".join(_literal(path) for path in files)
     source = f"read_parquet([{listed}], filename = true)"
-    return f"SELECT string_split(filename, '/')[-2] AS run, {columns} FROM {source}"
-
-
-_SQL_TYPES = {"int64": "BIGINT", "int32": "INTEGER", "string": "VARCHAR"}
+    return f"SELECT string_split(filename, '/')[-2] AS run, {columns} FROM {source} UNION ALL {tails}"
 
 
 def _literal(path: Path) -> str:

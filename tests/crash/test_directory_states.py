@@ -33,10 +33,9 @@ def run(finished: tuple[Path, str], tmp_path: Path) -> Path:
 @pytest.fixture
 def unfinished(tmp_path: Path) -> Path:
     run_dir = tmp_path / "open"
-    with RunWriter.create(run_dir) as writer:
+    with RunWriter.create(run_dir, flush_events=1) as writer:
         for number in range(9):
             writer.append(*workload.event(number))
-            writer.flush()
     return run_dir
 
 
@@ -111,11 +110,9 @@ def test_a_duplicated_segment(run: Path, number: int) -> None:
 @pytest.mark.parametrize("number", range(10))
 def test_a_segment_rolled_back_to_an_older_copy(run: Path, tmp_path: Path, number: int) -> None:
     older = tmp_path / "older"
-    with RunWriter.create(older) as writer:
+    with RunWriter.create(older, flush_events=PER_FLUSH) as writer:
         for n in range(EVENTS):
             writer.append(n + 1, *workload.event(n)[1:])  # the same events at other times
-            if n % PER_FLUSH == 0:
-                writer.flush()
     for path in (segments(run)[number], manifests(run)[number]):
         shutil.copy(older / path.name, path)
     followers = {path.name for path in manifests(run)[number : number + 2]}
@@ -211,12 +208,10 @@ def test_a_temporary_manifest_of_a_finished_run_is_no_damage(run: Path) -> None:
 @pytest.mark.parametrize("number", range(5))
 def test_segments_of_two_runs_mixed(run: Path, tmp_path: Path, number: int) -> None:
     other = tmp_path / "other"
-    with RunWriter.create(other) as writer:
+    with RunWriter.create(other, flush_events=PER_FLUSH) as writer:
         for n in range(EVENTS):
             sim_ns, kind, payload = workload.event(n)
             writer.append(sim_ns * 2, kind, payload)
-            if n % PER_FLUSH == 0:
-                writer.flush()
     first, second = manifests(run)[number + 1], segments(run)[number + 1]
     shutil.copy(other / first.name, first)
     shutil.copy(other / second.name, second)

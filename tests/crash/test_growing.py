@@ -18,6 +18,7 @@ from ingest.core.durable import Disk
 from replay.log import recovery, segment, verification
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
+from replay.log.tail import NAME
 from tests.support import crash_workload as workload
 from tests.support.disks import Crash
 
@@ -39,12 +40,20 @@ class Recorder(Disk):
 
     def __init__(self, changes: list[Change], deadly: str = "nothing") -> None:
         self.changes, self.deadly = changes, deadly
+        self.made: dict[int, Path] = {}
 
     def create(self, path: Path) -> int:
         if self.deadly in path.name:
             raise Crash
         self.changes.append((path.name, b""))
-        return super().create(path)
+        self.made[fd := super().create(path)] = path
+        return fd
+
+    def write(self, fd: int, data: memoryview) -> int:
+        done = super().write(fd, data)
+        if NAME.fullmatch(self.made[fd].name):  # other files are whole when they get their name
+            self.changes.append((self.made[fd].name, self.made[fd].read_bytes()))
+        return done
 
     def link(self, source: Path, target: Path) -> None:
         super().link(source, target)
@@ -61,7 +70,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     run_dir, changes = tmp_path_factory.mktemp("life") / "run", Life()
     for per_flush, deadly in ((4, f"{5:020d}.json"), (3, "nothing")):
         kill(lambda p=per_flush, d=deadly: workload.write(run_dir, EVENTS, p, disk=Recorder(changes, d)))
-    for piece_events, deadly in ((4, f"{5:020d}-{9:020d}"), (9, "nothing")):
+    for piece_events, deadly in ((4, f"{5:020d}-{10:020d}"), (9, "nothing")):
         kill(lambda n=piece_events, d=deadly: compact(run_dir, piece_events=n, disk=Recorder(changes, d)))
     return changes
 
@@ -179,7 +188,7 @@ def test_beside_a_writer_faster_than_every_look_two_looks_are_taken(life: Life, 
     assert directory.looks == 2 and f"{0:020d}.json" in present
 
 
-OLD, NEW = f"{0:020d}-{4:020d}.parquet", f"{0:020d}-{9:020d}.parquet"
+OLD, NEW = f"{0:020d}-{4:020d}.parquet", f"{0:020d}-{10:020d}.parquet"
 """A merged file of the attempt that was given up, and one of the attempt that was not."""
 
 
@@ -187,9 +196,9 @@ OLD, NEW = f"{0:020d}-{4:020d}.parquet", f"{0:020d}-{9:020d}.parquet"
     ("until", "to", "shown"),
     [
         pytest.param(
-            f"{0:020d}.json", f"{10:020d}.json", {f"{10:020d}.json"}, id="a manifest without those before"
+            f"{0:020d}.json", f"{11:020d}.json", {f"{11:020d}.json"}, id="a manifest without those before"
         ),
-        pytest.param(f"{22:020d}.parquet", OLD, {OLD}, id="a merged file without the last manifest"),
+        pytest.param(f"{23:020d}.parquet", OLD, {OLD}, id="a merged file without the last manifest"),
         pytest.param(OLD, "compacted.json", {OLD, "compacted.json"}, id="the record and a file long gone"),
         pytest.param(NEW, None, set(), id="neither the record nor what it replaces"),
         pytest.param(NEW, None, {f"{0:020d}.json"}, id="the first manifest alone"),

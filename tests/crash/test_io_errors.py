@@ -62,4 +62,5 @@ def test_a_writer_that_met_an_error_refuses_to_go_on(tmp_path: Path, mode: str) 
             repeated()
     writer.close()
     assert RunReader(tmp_path / "run").verify() == []
-    assert workload.stored(tmp_path / "run") == 0
+    # an append whose sync failed is whole but was never acknowledged: it may be read
+    assert workload.stored(tmp_path / "run") in ((0, 1) if mode == "fsync error" else (0,))

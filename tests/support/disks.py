@@ -145,7 +145,8 @@ class Moment:
 class RememberingDisk(Disk):
     """Works on a real directory and keeps, for every moment, what would survive a power cut.
 
-    `omit` leaves one sync of every commit out: "data", "data name", "manifest" or "manifest name".
+    `omit` leaves one sync of every commit out: "data", "data name", "manifest", "manifest name", "tail" or
+    "tail name".
     """
 
     def __init__(self, omit: str | None = None):
@@ -173,7 +174,8 @@ class RememberingDisk(Disk):
         number = len(self.now.inodes)
         self.now.inodes[number] = Inode()
         self._by_fd[fd] = number
-        self._last = "data" if ".parquet." in path.name else "manifest"
+        kinds = {".parquet.": "data", ".tail": "tail"}
+        self._last = next((kind for part, kind in kinds.items() if part in path.name), "manifest")
         self._name(path.name, number)
         return fd
 
