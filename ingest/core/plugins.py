@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from ingest.core.names import RULE, is_name
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -22,8 +24,7 @@ def load(
     problems = []
     for point in _entry_points(group):
         try:
-            if point.name in taken or point.name in found:
-                raise ValueError(_TAKEN.format(point.name))
+            _check(point.name, taken, found)
             found[point.name] = check(point.name, point.load())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - code of others may raise anything
             problems.append(left_out(point, error))
@@ -32,14 +33,15 @@ def load(
 
 def discover(group: str, taken: Collection[str]) -> tuple[dict[str, "EntryPoint"], list[str]]:
     """Like `load`, but imports nothing: the entry points by name, and a sentence for each whose name is
-    taken."""
+    taken or no name."""
     found: dict[str, EntryPoint] = {}
     problems = []
     for point in _entry_points(group):
-        if point.name in taken or point.name in found:
-            problems.append(left_out(point, ValueError(_TAKEN.format(point.name))))
-        else:
+        try:
+            _check(point.name, taken, found)
             found[point.name] = point
+        except ValueError as error:
+            problems.append(left_out(point, error))
     return found, problems
 
 
@@ -54,7 +56,11 @@ def left_out(point: "EntryPoint", error: BaseException) -> str:
     return f"plugin {point.name!r} of {origin(point)} ({point.group}) is left out: {reason}"
 
 
-_TAKEN = "the name {!r} is taken"
+def _check(name: str, taken: Collection[str], found: Collection[str]) -> None:
+    if not is_name(name):
+        raise ValueError(RULE)
+    if name in taken or name in found:
+        raise ValueError(f"the name {name!r} is taken")
 
 
 def _entry_points(group: str) -> list["EntryPoint"]:

@@ -35,21 +35,20 @@ method = "available"
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from ingest.core import config
+from ingest.core import config, safe_toml
 from ingest.core.config import Config, Expected, suggestion
-from ingest.core.errors import UsageError
+from ingest.core.names import RULE, Name
+from ingest.core.terminal import shown
 from ingest.lake.schema import LINK_KINDS, TABLES
 
 FILE_NAME = "dataset.toml"
@@ -68,14 +67,14 @@ def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"unknown zone {name!r}") from error
+        raise ValueError(f"unknown zone {shown(name)}") from error
     return name
 
 
 def _one_of(name: Any, known: tuple[str, ...] | Mapping[str, Any], what: str) -> Any:
     """The name itself; ValueError with a suggestion if it is stated and not known."""
     if name is not None and name not in known:
-        raise ValueError(f"unknown {what} {name!r}{suggestion(str(name).lower(), known)}")
+        raise ValueError(f"unknown {what} {shown(name)}{suggestion(str(name).lower(), known)}")
     return name
 
 
@@ -104,11 +103,9 @@ def _not_itself(derive: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     return derive
 
 
-Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Text = Annotated[str | None, Expected("a text")]
-Count = Annotated[int | None, Field(gt=0, lt=1e9), Expected("a whole number above 0")]
+Count = Annotated[int | None, Field(gt=0, lt=1e9), Expected("a whole number above 0 and below 1e9")]
 Column = Annotated[str, AfterValidator(_column)]
-_LETTERS = "letters, digits, '.', '_' and '-'"
 
 
 def _table(section: str, line: str) -> Expected:
@@ -134,7 +131,7 @@ class DatasetOptions(Config):
 
     model_config = ConfigDict(strict=True)
 
-    name: Annotated[Name, Expected(f"a text of {_LETTERS}")]
+    name: Annotated[Name, Expected(f"a name: {RULE}")]
     reader: Text = None
     table: Annotated[Text, AfterValidator(lambda name: _one_of(name, TABLES, "table"))] = None
     title: Text = None
@@ -146,7 +143,7 @@ class DatasetOptions(Config):
         datetime | None, AfterValidator(_utc), Expected("a time, such as 2024-03-01T00:00:00Z")
     ] = None
     interval_s: Annotated[
-        int | float | None, Field(gt=0, lt=1e9), Expected("a number of seconds above 0")
+        int | float | None, Field(ge=1e-9, lt=1e9), Expected("a number of seconds, 1e-9 to 1e9")
     ] = None
     timezone: Annotated[str, AfterValidator(_zone), Expected("a text")] = "UTC"
     delimiter: Annotated[
@@ -174,7 +171,7 @@ class DatasetOptions(Config):
     derive: Annotated[
         dict[Name, DerivedSet],
         AfterValidator(_not_itself),
-        Expected(f"tables [derive.NAME], the name of {_LETTERS}"),
+        Expected(f"tables [derive.NAME]; {RULE}"),
     ] = Field(default={})
 
     def left_out(self, name: str) -> str | None:
@@ -210,8 +207,8 @@ def options(folder: Path) -> DatasetOptions:
         UsageError: `dataset.toml` is not valid; names file and key.
     """
     path = folder / FILE_NAME
-    stated = _read(path) if path.is_file() else {}
-    fallback = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.")
+    stated = safe_toml.load(path) if path.is_file() else {}
+    fallback = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.")[:64]
     name = stated.get("name") or fallback
     document = {**(known(name) if isinstance(name, str) else {}), **stated, "name": name}
     return config.parse(DatasetOptions, document, source=str(path))
@@ -222,13 +219,6 @@ def known(name: str) -> Mapping[str, Any]:
     return _known().get(name, {})
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(config.read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
-
-
 @cache
 def _known() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((files("ingest.parsing") / "known.toml").read_text(encoding="utf-8"))
+    return safe_toml.load(Path(__file__).with_name("known.toml"))

@@ -1,8 +1,9 @@
 """Values out of JSON documents, which may hold anything: checked here so that columns have one type."""
 
-import json
 from typing import Any
 
+from ingest.core import safe_json
+from ingest.core.terminal import shown
 from ingest.parsing.source import Source
 
 
@@ -12,10 +13,7 @@ def document(source: Source) -> Any:
     Raises:
         ValueError: it is not JSON, or nested beyond reason.
     """
-    try:
-        return json.loads(source.data())
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return safe_json.parsed(source.data())
 
 
 def number(value: Any) -> float:
@@ -27,11 +25,11 @@ def number(value: Any) -> float:
     if type(value) is float:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{_shown(value)} is not a number")
+        raise ValueError(f"{shown(value)} is not a number")
     try:
         return float(value)
     except (ValueError, OverflowError):
-        raise ValueError(f"{_shown(value)} is not a number") from None
+        raise ValueError(f"{shown(value)} is not a number") from None
 
 
 def amount(value: Any) -> float:
@@ -42,7 +40,7 @@ def amount(value: Any) -> float:
     """
     made = number(value)
     if not 0 <= made < float("inf"):
-        raise ValueError(f"{_shown(value)} is {'negative' if made < 0 else 'not finite'}")
+        raise ValueError(f"{shown(value)} is {'negative' if made < 0 else 'not finite'}")
     return made
 
 
@@ -55,10 +53,10 @@ def whole(value: Any, limit: int = 2**63 - 1) -> int:
     if type(value) is not int:
         as_float = number(value)
         if not as_float.is_integer():
-            raise ValueError(f"{_shown(value)} is not a whole number")
+            raise ValueError(f"{shown(value)} is not a whole number")
         value = int(as_float)
     if not -limit <= value <= limit:
-        raise ValueError(f"{_shown(value)} is out of range")
+        raise ValueError(f"{shown(value)} is out of range")
     return int(value)
 
 
@@ -69,11 +67,7 @@ def text(value: Any) -> str:
         ValueError: it is something else.
     """
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{_shown(value)} is not a name")
+        raise ValueError(f"{shown(value)} is not a name")
     if not value.isascii():
         value.encode()  # lone surrogates cannot be stored; UnicodeEncodeError is a ValueError
     return value
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:100]

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
+from ingest.core.names import STORED
 from replay.store.decision_codec import digest
 from twin.engines.engine import EngineName
 from twin.scenario.prepare import Scenario
@@ -111,7 +112,7 @@ class Header:
     def scenario(self) -> Scenario:
         """Returns the resolved scenario as an object."""
         # From JSON text: only there do strict models accept lists for tuples.
-        return Scenario.model_validate_json(json.dumps(self.world["scenario"]))
+        return Scenario.model_validate_json(json.dumps(self.world["scenario"]), context=STORED)
 
 
 def from_payload(payload: Mapping[str, Any]) -> Header:

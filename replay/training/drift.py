@@ -11,13 +11,12 @@ Hysteresis: the two thresholds differ, and a drift is reported once; the next on
 have been calm. The state is in the store, so that a restart neither loses nor repeats it.
 """
 
-import json
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.core import durable
+from ingest.core import durable, safe_json
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.units import NS_PER_S
 from policy.core import registry
@@ -167,7 +166,7 @@ def _state(store: Path) -> Json:
     if not path.exists():
         return {}
     try:
-        value = json.loads(path.read_bytes())
+        value = safe_json.parsed(path.read_bytes())
         if value["schema"] != SCHEMA:
             raise ValueError(f"its format is {value['schema']!r}")
         return dict(value["drifting"])

@@ -8,29 +8,29 @@ import inspect
 import re
 from pathlib import Path
 from textwrap import dedent
+from typing import Annotated, get_args, get_origin
 
 from pydantic import BaseModel
 
+from ingest.core import safe_yaml
+from ingest.core.names import RULE
 from twin.core import gpu_models, transformer
-from twin.settings import disturbances, scenario_file, wan_links
+from twin.settings import disturbances, ranges, scenario_file, wan_links
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenarios.md"
 MODULES = (scenario_file, wan_links, disturbances)
-WORDS = {
-    "Positive": "number > 0",
-    "NotNegative": "number >= 0",
-    "Count": "integer >= 1",
-    "Annotated[int, Field(ge=0)]": "integer >= 0",
-    "Annotated[int, Field(ge=0, le=3)]": "0, 1, 2 or 3",
-    "Annotated[float, Field(ge=0, le=1)]": "number from 0 to 1",
-    "Annotated[float, Field(gt=0, le=1)]": "number > 0 up to 1",
-    "Annotated[float, Field(gt=0, lt=1)]": "number between 0 and 1",
-    "Annotated[float, Field(ge=1)]": "number >= 1",
-    "Annotated[str, Field(min_length=1)]": "text",
-    "Annotated[tuple[NotNegative, ...], Field(min_length=1)]": "list of numbers >= 0",
+RANGES = {
+    name: f"{'integer' if get_args(kind)[0] is int else 'number'}, {get_args(kind)[1].words}"
+    for name, kind in vars(ranges).items()
+    if get_origin(kind) is Annotated
+}
+WORDS = RANGES | {
+    "Annotated[tuple[Seconds, ...], Field(min_length=1)]": f"list of {RANGES['Seconds']}",
+    "Annotated[tuple[Sequences, ...], Field(min_length=1)]": f"list of {RANGES['Sequences']}",
     "Annotated[tuple[DomainSettings, ...], Field(min_length=2)]": "list of two or more [DomainSettings]",
-    "str": "text",
-    "int": "integer",
+    "Name": "name",
+    "Label": "text",
+    "Text": "text",
     "bool": "true or false",
     "Schedule": "gpipe, 1f1b, interleaved or crosspipe",
     "PointToPoint": "blocking or overlapped",
@@ -65,7 +65,11 @@ A scenario can name no others; `twin estimate` takes the sizes of any model
 ## Keys
 
 *Default* is empty where the key must be given. Units are in the names: `_s` seconds, `_bps` bits per second,
-`_gb` 1e9 bytes, `usd` US dollars.
+`_gb` 1e9 bytes, `usd` US dollars. {names} The names of domains, sites and
+links are those of the data: any text of one line.
+
+A list has no more entries than the twin can work with ({most}). A file has at most 1 MiB, {values} values and
+{depth} levels; tags, and a key twice in one place, are refused.
 """
 EXAMPLE = """name: three-sites
 model: llama2-13b
@@ -101,13 +105,17 @@ control: {period_s: 300}"""
 
 def made() -> str:
     """The page."""
-    shipped = sorted(path.stem for path in (PAGE.parents[1] / "configs" / "scenarios").glob("*.yaml"))
+    shipped = sorted(path.stem for path in (PAGE.parents[2] / "configs" / "scenarios").glob("*.yaml"))
     parts = [
         HEAD.format(
             shipped=", ".join(f"`{name}`" for name in shipped),
             example=EXAMPLE,
             models=", ".join(f"`{name}`" for name in sorted(transformer.PRESETS)),
             gpus=", ".join(f"`{name}`" for name in sorted(gpu_models.PRESETS)),
+            names=f"{RULE[0].upper()}{RULE[1:].partition(': ')[0]}.",
+            most=", ".join(f"`{key}` {most:,}" for key, (most, _) in scenario_file.MOST_ENTRIES.items()),
+            values=f"{safe_yaml.MOST_VALUES:,}",
+            depth=safe_yaml.MOST_DEPTH,
         )
     ]
     for module in MODULES:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core import durable
+from ingest.core import durable, safe_json
 from ingest.core.errors import DamageError, ExistsError, NotFoundError
+from ingest.core.terminal import SENTENCE, clipped, shown
 from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import label_of
 from twin.core.domain import Domain, GpuType
@@ -165,7 +166,7 @@ def find(store: Path, which: str) -> Calibration:
     if len(found) != 1:
         known = ", ".join(path.stem[:12] for path in paths) or "none"
         raise NotFoundError(
-            f"{len(found) or 'no'} calibrations of {store} begin with {which!r}; there are: {known} "
+            f"{len(found) or 'no'} calibrations of {store} begin with {shown(which)}; there are: {known} "
             "(`twin calibrate` makes one, `latest` takes the newest)"
         )
     return _read(found[0])
@@ -173,12 +174,14 @@ def find(store: Path, which: str) -> Calibration:
 
 def _read(path: Path) -> Calibration:
     try:
-        body = json.loads(path.read_bytes())
+        body = safe_json.parsed(path.read_bytes())
         if body.get("schema") != SCHEMA:
-            raise ValueError(f"its schema is {body.get('schema')!r}, not {SCHEMA}")
+            raise ValueError(f"its schema is {shown(body.get('schema'))}, not {SCHEMA}")
         gpus = {
             kind: {name: Fit(**fit) for name, fit in found.items()} for kind, found in body["gpus"].items()
         }
         return Calibration(body["lake_digest"], gpus, body["blocks"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamageError(f"{path}: not a calibration ({error}); run `twin calibrate` again") from error
+        raise DamageError(
+            f"{path}: not a calibration ({clipped(str(error), SENTENCE)}); run `twin calibrate` again"
+        ) from error

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.core.config import composed, suggestion
+from ingest.core import safe_yaml, text_files
+from ingest.core.config import suggestion
 from ingest.core.errors import InputError, UsageError
+from ingest.core.terminal import clipped
 from twin.cases.column_definitions import BY_NAME, BadCellError, Cell
+
+MOST_BYTES = 16 * 1024**2
+"""Of a CSV: some 100,000 cases, which take hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,10 @@ def read(path: Path) -> Table:
         UsageError: a column is unknown or named twice; the message suggests the right one.
         InputError: the file cannot be read, is empty, or is neither CSV nor YAML.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    records = _yaml(path, text) if path.suffix.lower() in (".yaml", ".yml") else _csv(path, text)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        records = _yaml(path, text_files.read(path, InputError))
+    else:
+        records = _csv(path, text_files.read(path, InputError, MOST_BYTES))
     rows, failures = [], []
     for number, (line, cells, problem) in enumerate(records, 1):
         try:
@@ -105,7 +107,7 @@ def cells_of(case: Mapping[str, Any]) -> dict[str, Cell]:
     """
     for name in case:
         if name not in BY_NAME:
-            raise UsageError(f"{name}: unknown column{suggestion(name, BY_NAME)}")
+            raise UsageError(f"{clipped(name)}: unknown column{suggestion(name, BY_NAME)}")
     return parse({name: _text(value) for name, value in case.items()})
 
 
@@ -113,9 +115,9 @@ def _check(path: Path, line: int, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name not in BY_NAME:
-            raise UsageError(f"{path}:{line} {name}: unknown column{suggestion(name, BY_NAME)}")
+            raise UsageError(f"{path}:{line} {clipped(name)}: unknown column{suggestion(name, BY_NAME)}")
         if name in seen:
-            raise UsageError(f"{path}:{line} {name}: the column appears twice; keep one")
+            raise UsageError(f"{path}:{line} {clipped(name)}: the column appears twice; keep one")
         seen.add(name)
 
 
@@ -142,13 +144,15 @@ def _csv(path: Path, text: str) -> Iterator[Record]:
 
 
 def _yaml(path: Path, text: str) -> Iterator[Record]:
-    node, document = composed(path, text, InputError)
+    read = safe_yaml.parsed(path, text, InputError)
+    document, lines = read.value, read.lines()
+    top: safe_yaml.KeyPath = ()
     if isinstance(document, dict) and set(document) == {"cases"}:
-        document, node = document["cases"], node.value[0][1] if node else None
-    if not isinstance(document, list) or node is None:
+        document, top = document["cases"], ("cases",)
+    if not isinstance(document, list):
         raise InputError(f"{path}: expected a list of cases, or `cases:` with one")
-    for case, at in zip(document, node.value, strict=True):
-        line = at.start_mark.line + 1
+    for index, case in enumerate(document):
+        line = lines[(*top, index)]
         if not isinstance(case, dict):
             yield line, {}, f"expected a mapping of columns to values, found {type(case).__name__}"
             continue

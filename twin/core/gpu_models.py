@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ingest.core.errors import UsageError
+from ingest.core.terminal import shown
 from ingest.core.units import GIB, MIB
 from twin.core.domain import GpuType
 
@@ -118,7 +119,7 @@ def canonical(name: str) -> str:
         key = re.sub(r"-(\d+)GB?$", r"-\1", key)
     key = ALIASES.get(key, key)
     if key not in PRESETS:
-        raise UsageError(f"GPU model {name!r} is not known; known: {', '.join(PRESETS)}")
+        raise UsageError(f"GPU model {shown(name)} is not known; known: {', '.join(PRESETS)}")
     return key
 
 

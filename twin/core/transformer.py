@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from ingest.core.errors import UsageError
+from ingest.core.terminal import shown
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp32"]
 Attention = Literal["flash", "materialised"]
@@ -177,5 +178,5 @@ def preset(name: str) -> Transformer:
     for family in ("gpt", "llama"):
         key = key.replace(f"{family}-", family)
     if key not in PRESETS:
-        raise UsageError(f"model {name!r} is not known; known: {', '.join(PRESETS)}")
+        raise UsageError(f"model {shown(name)} is not known; known: {', '.join(PRESETS)}")
     return PRESETS[key]

@@ -1,20 +1,31 @@
 """Keys of a scenario file for disturbances: failures of links, GPUs and nodes, noise, slow domains."""
 
-from typing import Annotated
-
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ingest.core.config import Config
-from twin.settings.wan_links import Count, NotNegative, Positive
+from ingest.core.names import Label, Name
+from twin.settings.ranges import (
+    Clip,
+    Daily,
+    Deviation,
+    Duration,
+    Factor,
+    Fraction,
+    Gpus,
+    Hours,
+    Period,
+    Seconds,
+    Slowness,
+)
 
 
 class Outage(Config):
     """Link that is dead for a while; seconds since the start of the window."""
 
-    src: str
-    dst: str
-    at_s: NotNegative
-    for_s: Positive
+    src: Label
+    dst: Label
+    at_s: Seconds
+    for_s: Duration
     both_ways: bool = True
 
 
@@ -25,12 +36,12 @@ class LinkChange(Config):
     unexpectedly, so many seconds after the start of the window. `*` stands for every domain.
     """
 
-    src: str
-    dst: str
-    bandwidth_factor: NotNegative = 1.0
-    latency_factor: NotNegative = 1.0
-    at_s: NotNegative | None = None
-    for_s: Positive | None = None  # to the end of the window by default
+    src: Label
+    dst: Label
+    bandwidth_factor: Factor = 1.0
+    latency_factor: Factor = 1.0
+    at_s: Seconds | None = None
+    for_s: Duration | None = None  # to the end of the window by default
     both_ways: bool = False
 
     @model_validator(mode="after")
@@ -43,10 +54,10 @@ class LinkChange(Config):
 class GpuFault(Config):
     """GPUs of a domain that are gone for a while; seconds since the start of the window."""
 
-    domain: str
-    gpus: Count
-    at_s: NotNegative
-    for_s: Positive
+    domain: Label
+    gpus: Gpus
+    at_s: Seconds
+    for_s: Duration
 
 
 class NodeFailures(Config):
@@ -56,8 +67,8 @@ class NodeFailures(Config):
     (Llama 3 405B, arXiv 2407.21783, section 3.3.4).
     """
 
-    mtbf_gpu_h: Positive  # mean time between failures of one GPU, hours; any GPU takes its node with it
-    repair_s: Positive = 3600  # mean, exponential
+    mtbf_gpu_h: Hours  # mean time between failures of one GPU, hours; any GPU takes its node with it
+    repair_s: Duration = 3600  # mean, exponential
 
 
 class FaultTrace(Config):
@@ -67,43 +78,43 @@ class FaultTrace(Config):
     0 is `from_s` after the first fault of the data set. A fault without a repair lasts `repair_s`.
     """
 
-    dataset: str
-    from_s: NotNegative = 0
-    repair_s: Positive = 3600
-    kinds: tuple[str, ...] = ()  # empty: all
+    dataset: Name
+    from_s: Seconds = 0
+    repair_s: Duration = 3600
+    kinds: tuple[Label, ...] = ()  # empty: all
 
 
 class Slowdown(Config):
     """Domain whose compute takes `factor` times as long for a while."""
 
-    domain: str
-    factor: Annotated[float, Field(ge=1)]
-    at_s: NotNegative
-    for_s: Positive
+    domain: Label
+    factor: Slowness
+    at_s: Seconds
+    for_s: Duration
 
 
 class JitterSettings(Config):
     """Scatter of the computing time from iteration to iteration, from the `step_times` of a data set."""
 
-    dataset: str
-    job: str | None = None  # one job of it; all by default
+    dataset: Name
+    job: Label | None = None  # one job of it; all by default
 
 
 class Noise(Config):
     """Multiplicative Ornstein-Uhlenbeck noise 1 + eps on every bandwidth, eps clipped to +-`clip`."""
 
-    clip: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    sd: Positive = 0.15  # stationary standard deviation of eps before clipping
-    tau_s: Positive = 600  # correlation time
-    step_s: Positive = 30
+    clip: Clip = 0.3
+    sd: Deviation = 0.15  # stationary standard deviation of eps before clipping
+    tau_s: Duration = 600  # correlation time
+    step_s: Period = 30
 
 
 class Regime(Config):
     """Random intervals on each link: `per_day` on average, exponential lengths of mean `mean_s`."""
 
-    per_day: NotNegative
-    mean_s: Positive
-    factor: Annotated[float, Field(ge=0, le=1)] = 0.0  # of the bandwidth that is left; 0 = outage
+    per_day: Daily
+    mean_s: Duration
+    factor: Fraction = 0.0  # of the bandwidth that is left; 0 = outage
 
 
 class Perturbation(Config):

@@ -1,10 +1,13 @@
 """Keys of a scenario file: cluster, job, source of the links, control; typed, every key checked."""
 
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
 
 from ingest.core.config import Config, suggestion
+from ingest.core.names import STORED, Label, Name, Text
+from ingest.core.terminal import shown
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
     FaultTrace,
@@ -16,19 +19,57 @@ from twin.settings.disturbances import (
     Perturbation,
     Slowdown,
 )
-from twin.settings.wan_links import Count, NotNegative, Positive, WanSettings
+from twin.settings.ranges import (
+    Bytes,
+    Change,
+    Chunks,
+    Deviation,
+    Duration,
+    Gpus,
+    Jobs,
+    Overhead,
+    Period,
+    PositiveFraction,
+    Priority,
+    Rate,
+    Seconds,
+    Seed,
+    Sequences,
+    Skipped,
+    TokenRate,
+    Tokens,
+    Usd,
+    Weight,
+    ZeroStage,
+)
+from twin.settings.wan_links import WanSettings
+
+MOST_ENTRIES = {
+    "cluster.domains": (256, "each pair of them is a link with a series of its own"),
+    "job.micro_batches": (64, "each is a size that planners try"),
+    "control.horizons_s": (64, "each is a forecast for every link"),
+    "jobs": (1_000, "each has decisions of its own"),
+    "perturbation.regimes": (64, "each changes every link"),
+    "outages": (1_000, "`perturbation` draws any number"),
+    "link_changes": (1_000, "each changes whole series"),
+    "gpu_faults": (1_000, "`node_failures` draws any number"),
+    "slowdowns": (1_000, "`jitter` scatters computing times"),
+}
+"""Most entries of each list, and why."""
 
 
 class JobSettings(Config):
     """Training job; the model itself is named by `Scenario.model`."""
 
-    global_batch: Count  # sequences an iteration
-    micro_batches: tuple[Count, ...]  # allowed micro-batch sizes, sequences
+    global_batch: Sequences  # sequences an iteration
+    micro_batches: Annotated[
+        tuple[Sequences, ...], Field(min_length=1)
+    ]  # allowed micro-batch sizes, sequences
     schedule: Schedule = "1f1b"
     p2p: PointToPoint = "blocking"
     recompute: Recompute = "full"
-    zero: Annotated[int, Field(ge=0, le=3)] = 1
-    chunks: Count = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+    zero: ZeroStage = 1
+    chunks: Chunks = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
@@ -42,30 +83,30 @@ class JobSettings(Config):
 class HardwareSettings(Config):
     """Hardware of every domain that sets no other."""
 
-    gpu: str
-    gpus_per_node: Count
-    intra_node_bps: Positive  # per GPU and direction
-    inter_node_bps: Positive  # per GPU and direction
-    intra_node_latency_s: NotNegative
-    inter_node_latency_s: NotNegative
-    usd_per_gpu_hour: NotNegative
+    gpu: Label
+    gpus_per_node: Gpus
+    intra_node_bps: Rate  # per GPU and direction
+    inter_node_bps: Rate  # per GPU and direction
+    intra_node_latency_s: Seconds
+    inter_node_latency_s: Seconds
+    usd_per_gpu_hour: Usd
 
 
 class DomainSettings(Config):
     """One domain; a field left out is taken from `ClusterSettings.hardware`."""
 
-    name: str
-    gpus: Count
-    gpu: str | None = None
-    gpus_per_node: Count | None = None
-    intra_node_bps: Positive | None = None
-    inter_node_bps: Positive | None = None
-    intra_node_latency_s: NotNegative | None = None
-    inter_node_latency_s: NotNegative | None = None
-    usd_per_gpu_hour: NotNegative | None = None
-    egress_bps: Positive | None = None  # to all other domains together; no limit unless given
-    ingress_bps: Positive | None = None  # from all other domains together
-    pue: Annotated[float, Field(ge=1)] = 1.0  # energy of the site over that of its GPUs
+    name: Label
+    gpus: Gpus
+    gpu: Label | None = None
+    gpus_per_node: Gpus | None = None
+    intra_node_bps: Rate | None = None
+    inter_node_bps: Rate | None = None
+    intra_node_latency_s: Seconds | None = None
+    inter_node_latency_s: Seconds | None = None
+    usd_per_gpu_hour: Usd | None = None
+    egress_bps: Rate | None = None  # to all other domains together; no limit unless given
+    ingress_bps: Rate | None = None  # from all other domains together
+    pue: Overhead = 1.0  # energy of the site over that of its GPUs
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -77,9 +118,9 @@ class DomainSettings(Config):
 class PriceSettings(Config):
     """Egress prices, USD per 1e9 bytes: pair `a > b` before source domain before default."""
 
-    default: NotNegative
-    sources: dict[str, NotNegative] = Field(default_factory=dict)
-    pairs: dict[str, NotNegative] = Field(default_factory=dict)
+    default: Usd
+    sources: dict[Label, Usd] = Field(default_factory=dict)
+    pairs: dict[Label, Usd] = Field(default_factory=dict)
 
     def price(self, src: str, dst: str) -> float:
         """USD per gigabyte from domain `src` to `dst`."""
@@ -97,10 +138,16 @@ class ClusterSettings(Config):
 class ControlSettings(Config):
     """Times of decisions, their deadline, and the horizons of the forecasts given to the policy."""
 
-    period_s: Positive
-    change_threshold: Positive = 0.25  # relative move of a filtered bandwidth since the last decision
-    horizons_s: Annotated[tuple[NotNegative, ...], Field(min_length=1)] = (0, 60, 300, 600, 1800)
-    deadline_s: Positive = 2.0
+    period_s: Period
+    change_threshold: Change = 0.25  # relative move of a filtered bandwidth since the last decision
+    horizons_s: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (
+        0,
+        60,
+        300,
+        600,
+        1800,
+    )
+    deadline_s: Duration = 2.0
 
     @model_validator(mode="after")
     def _ascending(self) -> "ControlSettings":
@@ -112,9 +159,9 @@ class ControlSettings(Config):
 class TelemetrySettings(Config):
     """Samples of the links: one each period, noisy and delayed."""
 
-    period_s: Positive = 30
-    delay_s: NotNegative = 1
-    noise: NotNegative = 0.03  # standard deviation of the log of a sample
+    period_s: Period = 30
+    delay_s: Seconds = 1
+    noise: Deviation = 0.03  # standard deviation of the log of a sample
 
 
 FilterEngine = Literal["bank", "filterpy", "gru", "ewma", "persistence"]
@@ -136,21 +183,21 @@ class MovingSettings(Config):
 
     mode: Literal["stop_and_copy", "pre_copy"] = "stop_and_copy"
     # pre_copy: share of a copy that every iteration makes stale; 2 bytes of gradient for 14 of state
-    stale_share: Annotated[float, Field(gt=0, le=1)] = 2 / 14
-    restart_s: NotNegative = 11.35
-    bytes_per_parameter: Positive = 14
-    checkpoint_s: Positive = 1800  # a failure of GPUs loses the work since the last multiple of it
+    stale_share: PositiveFraction = 2 / 14
+    restart_s: Seconds = 11.35
+    bytes_per_parameter: Bytes = 14
+    checkpoint_s: Duration = 1800  # a failure of GPUs loses the work since the last multiple of it
 
 
 class SubmittedJob(Config):
     """One of several jobs; a key left out is that of the scenario."""
 
-    name: Annotated[str, Field(min_length=1)]
-    submit_s: NotNegative = 0
-    priority: int = 0  # the greater one takes GPUs from the smaller
-    model: str | None = None
+    name: Name
+    submit_s: Seconds = 0
+    priority: Priority = 0  # the greater one takes GPUs from the smaller
+    model: Label | None = None
     job: JobSettings | None = None
-    tokens: Count | None = None  # to train before it leaves; to the end of the run by default
+    tokens: Tokens | None = None  # to train before it leaves; to the end of the run by default
 
 
 class Arrivals(Config):
@@ -161,24 +208,24 @@ class Arrivals(Config):
     all in between keep their proportions; dividing it by 1.2 is 20 % more load.
     """
 
-    dataset: str
-    count: Count
-    tokens_per_gpu_s: Positive
-    skip: Annotated[int, Field(ge=0)] = 0  # jobs before the first one taken
-    at_least_gpus: Count = 1  # smaller jobs are left out
-    spread_s: Positive | None = None  # as the trace has it by default
+    dataset: Name
+    count: Jobs
+    tokens_per_gpu_s: TokenRate
+    skip: Skipped = 0  # jobs before the first one taken
+    at_least_gpus: Gpus = 1  # smaller jobs are left out
+    spread_s: Duration | None = None  # as the trace has it by default
     # what jobs of so many GPUs and more train; the scenario's model by default
-    models: dict[Count, str] = Field(default_factory=dict)
-    urgent: tuple[str, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
+    models: dict[Gpus, Label] = Field(default_factory=dict)
+    urgent: tuple[Label, ...] = ()  # values of `priority` that mean priority 1; all others mean 0
 
 
 class ObjectiveWeights(Config):
     """Weights of the objective, of sum 1; by default speed alone, the objective of the bound and of
     regret."""
 
-    efficiency: NotNegative = 1.0
-    utilisation: NotNegative = 0.0
-    cost: NotNegative = 0.0
+    efficiency: Weight = 1.0
+    utilisation: Weight = 0.0
+    cost: Weight = 0.0
 
     @model_validator(mode="after")
     def _one(self) -> "ObjectiveWeights":
@@ -204,9 +251,9 @@ class ObjectiveWeights(Config):
 class Scenario(Config):
     """One world to train in: cluster x model x links x control x disturbances."""
 
-    name: str
-    about: str = ""
-    model: str
+    name: Name
+    about: Text = ""
+    model: Label
     job: JobSettings
     cluster: ClusterSettings
     wan: WanSettings
@@ -225,9 +272,9 @@ class Scenario(Config):
     arrivals: Arrivals | None = None
     perturbation: Perturbation = Perturbation()
     # constants of the cost models that `twin calibrate` fitted: a digest (or its beginning), or `latest`
-    calibration: str | None = None
+    calibration: Name | None = None
     weights: ObjectiveWeights = ObjectiveWeights()
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -248,6 +295,14 @@ class Scenario(Config):
         return bool(self.jobs) or self.arrivals is not None
 
     @model_validator(mode="after")
+    def _few_entries(self, info: ValidationInfo) -> "Scenario":
+        for key, (most, why) in MOST_ENTRIES.items():
+            held = len(attrgetter(key)(self))
+            if held > most and info.context != STORED:
+                raise ValueError(f"{key} holds {held:,} entries; write at most {most:,}: {why}")
+        return self
+
+    @model_validator(mode="after")
     def _names_known(self) -> "Scenario":
         known = self.domains
         if len(set(known)) != len(known):
@@ -259,7 +314,7 @@ class Scenario(Config):
             raise ValueError("jobs come from `jobs` or from `arrivals`, not from both")
         for where, name in self._named():
             if name not in known:
-                raise ValueError(f"{where} names the unknown domain {name!r}{suggestion(name, known)}")
+                raise ValueError(f"{where} names the unknown domain {shown(name)}{suggestion(name, known)}")
         return self
 
     def _named(self) -> list[tuple[str, str]]:
@@ -273,7 +328,7 @@ class Scenario(Config):
             for key in pairs:
                 parts = key.split(" > ")
                 if len(parts) != 2:
-                    raise ValueError(f"{where}: write a pair as 'a > b', not {key!r}")
+                    raise ValueError(f"{where}: write a pair as 'a > b', not {shown(key)}")
                 named += [(where, part) for part in parts]
         for outage in self.outages:
             named += [("outages", outage.src), ("outages", outage.dst)]

@@ -1,22 +1,18 @@
 """Keys of a scenario file for the links between its domains: data sets and modelling steps."""
 
-from typing import Annotated
-
 from pydantic import Field, model_validator
 
 from ingest.core.config import Config
-
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+from ingest.core.names import Label, Name
+from twin.settings.ranges import Count, Rate, Seconds, Stretch
 
 
 class SourceSettings(Config):
     """Data set that one property of the links is taken from."""
 
-    dataset: str
-    file: str | None = None  # only the samples of this file, where a set holds several grids
-    sites: dict[str, str] = Field(default_factory=dict)  # domain -> site name in the data set
+    dataset: Name
+    file: Label | None = None  # only the samples of this file, where a set holds several grids
+    sites: dict[Label, Label] = Field(default_factory=dict)  # domain -> site name in the data set
 
 
 class WanSettings(Config):
@@ -28,21 +24,21 @@ class WanSettings(Config):
     that of `rtt`, else the sample's own, else the declared `rtt_s` of the pair or `default_rtt_s`.
     """
 
-    dataset: str | None = None
+    dataset: Name | None = None
     level: SourceSettings | None = None  # median bandwidth of each link, with the streams of its samples
     variation: SourceSettings | None = None  # sample / mean of its link over the training share
     rtt: SourceSettings | None = None  # median round trip of each link, in place of that of the samples
     cap: SourceSettings | None = None  # median bandwidth of each link as measured, on top of `cap_bps`
-    stretch: Positive = 1.0  # of the time axis, where the spacing of samples is an assumption anyway
+    stretch: Stretch = 1.0  # of the time axis, where the spacing of samples is an assumption anyway
     streams: Count
     sample_streams: Count = 1  # of a sample that does not say
-    min_duration_s: NotNegative = 0  # shorter measurements are left out
-    cap_bps: Positive
-    sites: dict[str, str] = Field(
+    min_duration_s: Seconds = 0  # shorter measurements are left out
+    cap_bps: Rate
+    sites: dict[Label, Label] = Field(
         default_factory=dict
     )  # domain -> site name in the data set, where they differ
-    rtt_s: dict[str, Positive] = Field(default_factory=dict)  # "a > b", either direction
-    default_rtt_s: Positive | None = None
+    rtt_s: dict[Label, Seconds] = Field(default_factory=dict)  # "a > b", either direction
+    default_rtt_s: Seconds | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> "WanSettings":

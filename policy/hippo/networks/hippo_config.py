@@ -5,44 +5,55 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from ingest.core.config import Config, load
+from ingest.core.ranges import SEED_LIMIT, Within
 from ingest.core.resources import configs
+
+_WHY = "more has no meaning, or takes longer than anybody waits"
+Positive = Annotated[float, Within(0, 1e12, _WHY, above=True)]
+NotNegative = Annotated[float, Within(0, 1e12, _WHY)]
+Fraction = Annotated[float, Within(0, 1, "a share")]
+PositiveFraction = Annotated[float, Within(0, 1, "a share", above=True)]
+Discount = Annotated[float, Within(0, 0.999999, "below 1, or nothing is ever over")]
+Count = Annotated[int, Within(1, 10_000_000, _WHY)]
+Steps = Annotated[int, Within(8, 10_000_000, _WHY)]
+CountOrNone = Annotated[int, Within(0, 10_000_000, _WHY)]
 
 
 class GnnConfig(Config):
     """Graph encoder over the complete graph of domains; "none": without messages (an ablation)."""
 
     type: Literal["GraphSAGE", "GATv2", "none"] = "GraphSAGE"
-    num_layers: Annotated[int, Field(ge=1, le=4)] = 2
-    hidden_dim: Annotated[int, Field(ge=8, le=512)] = 64
+    num_layers: Annotated[int, Within(1, 4, "deeper ones smooth all differences out")] = 2
+    hidden_dim: Annotated[int, Within(8, 512, "wider ones decide too slowly")] = 64
     dense: bool = True  # the dense form of the same layers; False runs torch-geometric's scatter form
 
 
 class PpoConfig(Config):
     """Proximal policy optimisation (Schulman et al. 2017) for both levels."""
 
-    lr: Annotated[float, Field(gt=0)] = 3.0e-4
-    gamma: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
-    clip_range: Annotated[float, Field(gt=0)] = 0.2
-    value_clip: Annotated[float, Field(gt=0)] = 0.2
-    entropy_coef: Annotated[float, Field(ge=0)] = 0.01
-    value_coef: Annotated[float, Field(ge=0)] = 0.5
-    max_grad_norm: Annotated[float, Field(gt=0)] = 0.5
-    target_kl: Annotated[float, Field(gt=0)] = 0.02
-    num_steps: Annotated[int, Field(ge=8)] = 2048  # decisions a rollout, over all environments
-    update_epochs: Annotated[int, Field(ge=1)] = 10
-    minibatch_size: Annotated[int, Field(ge=1)] = 256
+    lr: Positive = 3.0e-4
+    gamma: Discount = 0.99
+    gae_lambda: Fraction = 0.95
+    clip_range: Positive = 0.2
+    value_clip: Positive = 0.2
+    entropy_coef: NotNegative = 0.01
+    value_coef: NotNegative = 0.5
+    max_grad_norm: Positive = 0.5
+    target_kl: Positive = 0.02
+    num_steps: Annotated[int, Within(8, 10_000_000, _WHY)] = (
+        2048  # decisions a rollout, over all environments
+    )
+    update_epochs: Count = 10
+    minibatch_size: Count = 256
 
 
 class LowerConfig(Config):
     """Lower agents; reward -lambda1 fragmentation - lambda2 communication share."""
 
-    lambda_fragmentation: Annotated[float, Field(ge=0)] = 0.5
-    lambda_communication: Annotated[float, Field(ge=0)] = 1.0
-    lr: Annotated[float, Field(gt=0)] = 1.0e-3
+    lambda_fragmentation: NotNegative = 0.5
+    lambda_communication: NotNegative = 1.0
+    lr: Positive = 1.0e-3
 
 
 class PenaltyConfig(Config):
@@ -53,12 +64,12 @@ class PenaltyConfig(Config):
     outages of a link 6 % of the time, 2 % over all three (`policy.hippo.env.practice_trace`).
     """
 
-    weak_link_bps: Annotated[float, Field(gt=0)] = 1.0e8
-    weak_link_limit: Annotated[float, Field(ge=0)] = 0.05  # share of the boundaries between domains
-    imbalance_delta: Annotated[float, Field(ge=0)] = 0.5  # (busiest stage - idlest stage) / mean stage
-    interruption_limit: Annotated[float, Field(ge=0)] = 0.01  # share of the time
-    multiplier_lr: Annotated[float, Field(ge=0)] = 0.05
-    multiplier_max: Annotated[float, Field(ge=0)] = 10.0
+    weak_link_bps: Positive = 1.0e8
+    weak_link_limit: NotNegative = 0.05  # share of the boundaries between domains
+    imbalance_delta: NotNegative = 0.5  # (busiest stage - idlest stage) / mean stage
+    interruption_limit: NotNegative = 0.01  # share of the time
+    multiplier_lr: NotNegative = 0.05
+    multiplier_max: NotNegative = 10.0
 
     @property
     def limits(self) -> dict[str, float]:
@@ -73,26 +84,26 @@ class PenaltyConfig(Config):
 class RolloutConfig(Config):
     """The twins in which the agent is trained."""
 
-    environments: Annotated[int, Field(ge=1)] = 32  # twins of one cluster stepped together
-    episode_steps: Annotated[int, Field(ge=2)] = 32  # decisions until truncation
-    samples_per_period: Annotated[int, Field(ge=1)] = 3  # link states sampled in one period
-    weights: tuple[float, float, float] | None = None  # None: drawn from a Dirichlet distribution
-    dirichlet: tuple[float, float, float] = (4.0, 1.0, 1.0)
-    random_clusters: Annotated[int, Field(ge=0)] = 0  # random clusters beside the given scenario
+    environments: Annotated[int, Within(1, 100_000, _WHY)] = 32  # twins of one cluster stepped together
+    episode_steps: Annotated[int, Within(2, 10_000_000, _WHY)] = 32  # decisions until truncation
+    samples_per_period: Count = 3  # link states sampled in one period
+    weights: tuple[Fraction, Fraction, Fraction] | None = None  # None: drawn from a Dirichlet distribution
+    dirichlet: tuple[Positive, Positive, Positive] = (4.0, 1.0, 1.0)
+    random_clusters: CountOrNone = 0  # random clusters beside the given scenario
 
 
 class ImitationConfig(Config):
     """Warm start: imitation of planners before learning from reward."""
 
     # Demonstrations of `mpc` on the scenario; named `lessons` in stored configurations.
-    lessons: Annotated[int, Field(ge=0)] = 60
-    searched: Annotated[int, Field(ge=0)] = 600  # of the agent's verified search, over all clusters
-    entropy_coef: Annotated[float, Field(ge=0)] = 0.02
-    steps: Annotated[int, Field(ge=0)] = 400
-    lr: Annotated[float, Field(gt=0)] = 1.0e-3
-    batch: Annotated[int, Field(ge=1)] = 64
+    lessons: CountOrNone = 60
+    searched: CountOrNone = 600  # of the agent's verified search, over all clusters
+    entropy_coef: NotNegative = 0.02
+    steps: CountOrNone = 400
+    lr: Positive = 1.0e-3
+    batch: Count = 64
     # Logged decisions are weighted by exp(advantage / beta); 0: all equally.
-    beta: Annotated[float, Field(ge=0)] = 0.1
+    beta: NotNegative = 0.1
 
 
 class DistributedConfig(Config):
@@ -100,8 +111,8 @@ class DistributedConfig(Config):
 
     # Share of learners with complete rollouts at which the others stop theirs. Below 1 equal seeds no longer
     # give equal weights: where a learner stops depends on the machines.
-    preempt: Annotated[float, Field(gt=0, le=1)] = 1.0
-    least: Annotated[float, Field(gt=0, le=1)] = 0.25  # least share of a rollout that each learner collects
+    preempt: PositiveFraction = 1.0
+    least: PositiveFraction = 0.25  # least share of a rollout that each learner collects
 
 
 class PartsConfig(Config):
@@ -122,11 +133,11 @@ class CoordinatorConfig(Config):
 
     verify: bool = True  # score several proposals; False: take the network's own choice
     search: bool = True  # score the plans of the planners' search, too
-    proposals: Annotated[int, Field(ge=1)] = 8  # one greedy, the rest sampled; none between events
-    rounds: Annotated[int, Field(ge=0)] = 1  # of local refinement at a periodic trigger
-    wide_rounds: Annotated[int, Field(ge=0)] = 8  # at any other trigger, until nothing improves
-    horizon_s: Annotated[float, Field(gt=0)] = 7200.0  # over which a move must pay off
-    margin: Annotated[float, Field(ge=0)] = 0.02  # least relative gain of a move beyond its cost
+    proposals: Count = 8  # one greedy, the rest sampled; none between events
+    rounds: CountOrNone = 1  # of local refinement at a periodic trigger
+    wide_rounds: CountOrNone = 8  # at any other trigger, until nothing improves
+    horizon_s: Positive = 7200.0  # over which a move must pay off
+    margin: NotNegative = 0.02  # least relative gain of a move beyond its cost
 
 
 class HiPpoConfig(Config):
@@ -141,9 +152,9 @@ class HiPpoConfig(Config):
     imitation: ImitationConfig = ImitationConfig()
     distributed: DistributedConfig = DistributedConfig()
     coordinator: CoordinatorConfig = CoordinatorConfig()
-    iterations: Annotated[int, Field(ge=0)] = 30  # PPO updates of the upper agent
-    evaluate_every: Annotated[int, Field(ge=1)] = 5  # iterations between validations
-    seed: Annotated[int, Field(ge=0)] = 0
+    iterations: CountOrNone = 30  # PPO updates of the upper agent
+    evaluate_every: Count = 5  # iterations between validations
+    seed: Annotated[int, Within(0, SEED_LIMIT - 1, "as seeds of scenarios")] = 0
 
     def digest(self) -> str:
         """Returns the SHA-256 (hex) of the canonical JSON of all values."""

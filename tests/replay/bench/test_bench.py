@@ -361,7 +361,7 @@ def test_volume_ratio_by_hand() -> None:
         ("0.6,0.4", "2 numbers"),
         ("a,b,c", "three numbers"),
         ("0.6,0.6,0.2", "must be 1"),
-        ("1.5,-0.5,0", "utilisation"),
+        ("1.5,-0.5,0", "efficiency: must be 0 to 1"),
     ],
 )
 def test_bad_weights(text: str, wrong: str) -> None:

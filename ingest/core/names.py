@@ -1,0 +1,71 @@
+"""Names that users type and that become files: one pattern. Labels of data are freer, but can be read."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidationInfo
+
+from ingest.core.errors import UsageError
+from ingest.core.terminal import HIDDEN, shown
+
+PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+RULE = f"a name has 1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit: {PATTERN}"
+STORED = "stored"
+"""Context of validation for what a store holds: versions before the pattern took any name and number."""
+MOST_LABEL, MOST_TEXT = 200, 10_000
+_NAME = re.compile(PATTERN)
+
+
+def is_name(text: object) -> bool:
+    """Returns True if `text` fits the pattern."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def checked(text: str, what: str) -> str:
+    """Returns `text`, the name of a `what`.
+
+    Raises:
+        UsageError: it does not fit the pattern.
+    """
+    if not is_name(text):
+        raise UsageError(f"{what} {shown(text)}: {RULE}")
+    return text
+
+
+def inside(folder: Path, entry: str) -> Path:
+    """Returns the path of `entry`, a file or folder directly inside `folder`, whatever its letters.
+
+    Raises:
+        UsageError: `entry` leads elsewhere.
+    """
+    if entry in ("", ".", "..") or "/" in entry or "\0" in entry:
+        raise UsageError(f"{shown(entry)} is not the name of something inside {folder}; {RULE}")
+    return folder / entry
+
+
+def _name(text: str, info: ValidationInfo) -> str:
+    if info.context != STORED and not is_name(text):
+        raise ValueError(f"{shown(text)} cannot be used; {RULE}")
+    return text
+
+
+def _text(most: int) -> Any:
+    def check(text: str, info: ValidationInfo) -> str:
+        if info.context == STORED:
+            return text
+        if len(text) > most:
+            raise ValueError(f"{shown(text)} has {len(text):,} letters; write at most {most:,}")
+        if most == MOST_LABEL and (not text.strip() or HIDDEN.search(text) or "\n" in text):
+            raise ValueError(f"{shown(text)} is empty or holds control characters; write what can be read")
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""What users type to identify something, and what may become part of a path."""
+Label = Annotated[str, _text(MOST_LABEL)]
+"""Name of a site, link, file or series as data have it: any letters that can be seen."""
+Text = Annotated[str, _text(MOST_TEXT)]
+"""Sentences."""
