@@ -10,6 +10,7 @@ from ingest.core.units import GB, NS_PER_S, to_s
 from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
+from twin.cases.column_definitions import BadCellError
 from twin.core.domain import Domain
 from twin.costs import energy, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
@@ -102,7 +103,8 @@ def _describe(
     case: Case, constants: Constants, timing: Pipeline, silent: Pipeline, total: int, alone: int,
     peak: tuple[int, ...],
 ) -> Answer:  # fmt: skip
-    assert total != DEAD
+    if total == DEAD:
+        raise BadCellError("wan_bps", "an iteration would never end; raise the bandwidth")
     iter_s = to_s(total)
     busy_s = (timing.busy_ns + silent.tail)[:, 0] / NS_PER_S
     by_domain = [

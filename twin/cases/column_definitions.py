@@ -10,6 +10,9 @@ from typing import Any, get_args
 
 from ingest.core.config import suggestion
 from ingest.core.errors import InputError, UsageError
+from ingest.core.names import MOST_LABEL
+from ingest.core.ranges import Within
+from ingest.core.terminal import shown
 from twin.core import gpu_models
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.transformer import Attention, Dtype
@@ -37,8 +40,20 @@ class CaseColumn:
     parse: Callable[[str], Cell]
 
 
-def number(text: str, *, least: float = 0.0, strict: bool = True) -> float:
-    """A finite number, above `least` (or at least `least`).
+RATE = Within(1, 1e18, "in bits per second; an exabit a second is more than all links of a country carry")
+RATES = Within(0, RATE.high, RATE.why)
+SECONDS = Within(0, 100_000, "seconds; no message and no stage of an iteration takes longer than a day")
+GPUS = Within(1, 1_000_000, "the largest clusters have some 200,000 GPUs")
+STAGES = Within(1, 1_024, "the deepest pipelines have some 100 stages")
+LAYERS = Within(1, 10_000, "the deepest models have some 200 layers")
+WIDTH = Within(1, 2**24, "the widest models have a hidden size of some 20,000")
+VOCABULARY = Within(1, 2**28, "the largest vocabularies have some 260,000 entries")
+TOKENS = Within(1, 2**28, "the longest contexts have some 10 million tokens")
+SEQUENCES = Within(1, 10_000_000, "the largest batches have some 100,000 sequences")
+
+
+def number(text: str, within: Within) -> float:
+    """A finite number in a range.
 
     Raises:
         ValueError: with the reason and the way out.
@@ -47,33 +62,41 @@ def number(text: str, *, least: float = 0.0, strict: bool = True) -> float:
         value = float(text)
     except ValueError:
         comma = " (write 1.5, not 1,5; no thousands separators)" if "," in text else ""
-        raise ValueError(f"{text!r} is not a number{comma}") from None
+        raise ValueError(f"{shown(text)} is not a number{comma}") from None
     if not isfinite(value):
-        raise ValueError(f"{text!r} is not a finite number")
-    if value < least or (strict and value == least):
-        raise ValueError(f"{text!r} must be {'above' if strict else 'at least'} {least:g}")
+        raise ValueError(f"{shown(text)} is not a finite number")
+    if fault := within.fault(value):
+        raise ValueError(f"{shown(text)} {fault}")
     return value
 
 
-def count(text: str) -> int:
-    """A whole number of at least 1; 8.0 and 1e3 are whole."""
-    value = number(text)
-    if value != int(value):
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(value)
+def count(within: Within) -> Callable[[str], int]:
+    """A parser of whole numbers in a range; 8.0 and 1e3 are whole."""
+
+    def parse(text: str) -> int:
+        value = number(text, within)
+        if value != int(value):
+            raise ValueError(f"{shown(text)} is not a whole number")
+        return int(value)
+
+    return parse
 
 
-def positive(text: str) -> float:
-    """A number above 0."""
-    return number(text)
+def rate(text: str) -> float:
+    """A bandwidth of at least 1 b/s."""
+    return number(text, RATE)
+
+
+def label(text: str) -> str:
+    """A label, no longer than a line of a table."""
+    if len(text) > MOST_LABEL:
+        raise ValueError(f"{shown(text)} has {len(text):,} letters; write at most {MOST_LABEL}")
+    return text
 
 
 def zero_stage(text: str) -> int:
     """ZeRO stage 0 to 3."""
-    stage = number(text, strict=False)
-    if stage not in (0, 1, 2, 3):
-        raise ValueError(f"ZeRO stage {text!r} does not exist; use 0, 1, 2 or 3")
-    return int(stage)
+    return count(Within(0, 3, "the stages of ZeRO"))(text)
 
 
 def items(text: str, separators: str = ";") -> list[str]:
@@ -82,23 +105,26 @@ def items(text: str, separators: str = ";") -> list[str]:
         text = text.replace(separator, separators[0])
     parts = [part.strip() for part in text.split(separators[0])]
     if not all(parts):
-        raise ValueError(f"{text!r} has an empty entry")
+        raise ValueError(f"{shown(text)} has an empty entry")
     return parts
 
 
 def seconds(text: str) -> tuple[float, ...]:
     """A list of times of at least 0, separated by `;`."""
-    return tuple(number(part, strict=False) for part in items(text))
+    return tuple(number(part, SECONDS) for part in items(text))
 
 
 def rates(text: str) -> tuple[float, ...]:
-    """A list of bandwidths of at least 0, separated by `;`."""
-    return tuple(number(part, strict=False) for part in items(text))
+    """A list of bandwidths separated by `;`, 0 for none."""
+    found = tuple(number(part, RATES) for part in items(text))
+    if any(0 < value < RATE.low for value in found):
+        raise ValueError(f"{shown(text)}: bandwidths are in bits per second, 1 or more, or 0 for none")
+    return found
 
 
 def layer_counts(text: str) -> tuple[int, ...]:
     """Layers per stage, `7-7-6-10`."""
-    return tuple(count(part) for part in items(text, "-;"))
+    return tuple(count(LAYERS)(part) for part in items(text, "-;"))
 
 
 def domains(text: str) -> tuple[str, ...]:
@@ -111,7 +137,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text.lower() not in choices:
-            raise ValueError(f"{text!r} is not known{suggestion(text.lower(), choices)}")
+            raise ValueError(f"{shown(text)} is not known{suggestion(text.lower(), choices)}")
         return text.lower()
 
     return parse
@@ -128,41 +154,46 @@ def gpu_model(text: str) -> str:
 _SCHEDULES = get_args(Schedule)
 
 COLUMNS: tuple[CaseColumn, ...] = (
-    CaseColumn("case", "", "a label, repeated in the answer", "none", str),
+    CaseColumn("case", "", "a label, repeated in the answer", "none", label),
     CaseColumn("gpu_model", "", f"GPU model: {', '.join(gpu_models.PRESETS)}", "A100-80", gpu_model),
-    CaseColumn("gpus", "", "GPUs in all = tp x pp x dp", "tp x pp x dp", count),
-    CaseColumn("gpus_per_node", "", "GPUs in a node", "of the GPU model's usual server", count),
+    CaseColumn("gpus", "", "GPUs in all = tp x pp x dp", "tp x pp x dp", count(GPUS)),
+    CaseColumn("gpus_per_node", "", "GPUs in a node", "of the GPU model's usual server", count(GPUS)),
     CaseColumn(
         "intra_node_bps", "b/s", "bandwidth inside a node, per GPU and direction", "of the GPU model",
-        positive,
+        rate,
     ),
     CaseColumn(
         "inter_node_bps", "b/s", "bandwidth between nodes of a domain, per GPU and direction",
-        "of the GPU model", positive,
+        "of the GPU model", rate,
     ),
-    CaseColumn("layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count),
-    CaseColumn("hidden", "", "model width", "required [1]", count),
-    CaseColumn("heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count),
+    CaseColumn(
+        "layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count(LAYERS)
+    ),
+    CaseColumn("hidden", "", "model width", "required [1]", count(WIDTH)),
+    CaseColumn(
+        "heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count(WIDTH)
+    ),
     CaseColumn(
         "kv_heads", "", "key-value heads; a plain MLP with as many as heads is the GPT family (biases, "
-        "dropout, learned positions, tied embedding), anything else has none of these", "heads", count,
+        "dropout, learned positions, tied embedding), anything else has none of these", "heads", count(WIDTH),
     ),
     CaseColumn(
         "ffn", "", "MLP width; 4 x hidden means two matrices, any other width three (gated, as in Llama)",
-        "4 x hidden", count,
+        "4 x hidden", count(WIDTH),
     ),
-    CaseColumn("vocab", "", "rows of the embedding table", "51200", count),
-    CaseColumn("seq", "", "tokens in a sequence", "2048", count),
+    CaseColumn("vocab", "", "rows of the embedding table", "51200", count(VOCABULARY)),
+    CaseColumn("seq", "", "tokens in a sequence", "2048", count(TOKENS)),
     CaseColumn(
         "dtype", "", f"{', '.join(get_args(Dtype))}; fp16 reduces gradients in 2 bytes, bf16 and fp8 in 4",
         "bf16; fp16 on GPUs before Ampere", one_of(*get_args(Dtype)),
     ),
-    CaseColumn("tp", "", "tensor-parallel width", "1", count),
-    CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count),
-    CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count),
-    CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count),
+    CaseColumn("tp", "", "tensor-parallel width", "1", count(GPUS)),
+    CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
+    CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
+    CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),
     CaseColumn(
-        "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]", count
+        "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]",
+        count(SEQUENCES),
     ),
     CaseColumn(
         "attention", "", "materialised: the scores are written to memory; flash: fused",
@@ -178,7 +209,7 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "chunks", "", "interleaved: parts of the model in each stage; the way back from the last stage to "
         "the first takes the reverse of the wide-area link between two domains, of the slowest between more",
-        "2 with interleaved, else 1", count,
+        "2 with interleaved, else 1", count(LAYERS),
     ),
     CaseColumn(
         "p2p", "", "blocking: the sender computes again when its message has arrived; overlapped: sends run "
@@ -217,7 +248,7 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn(
         "micro_batches", "", "micro-batches of one pipeline and iteration",
-        "global_batch / (dp x micro_batch)", count,
+        "global_batch / (dp x micro_batch)", count(SEQUENCES),
     ),
 )  # fmt: skip
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
-from twin.cases.column_definitions import BY_NAME, BadCellError, Cell
+from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.resolve_wan import domains_of, wan_of
 from twin.core import gpu_models
 from twin.core.domain import Domain
@@ -25,6 +25,9 @@ WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
+LOOKING = ("crosspipe", "interleaved")
+MOST_OPERATIONS, MOST_LOOKS = 4_000_000, 50_000_000
+"""Of an iteration, in a second or two; 96 stages with the largest published batches make 1 million."""
 
 
 def resolve(cells: Mapping[str, Cell]) -> Case:
@@ -40,6 +43,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     shaped = "hidden" in cells and "layers" in cells
     model = _model(cells, kind) if shaped or not measured.schedule_only else None
     schedule, chunks = _schedule(cells, pp, micro_batches)
+    _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
     domains = domains_of(cells, pp, measured)
     job = None
@@ -74,8 +78,12 @@ def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
     """Sizes tp, pp, dp, which use `gpus` exactly."""
     tp = cells.get("tp", 1)
     pp = cells.get("pp") or _stages_of_lists(cells)
+    if fault := STAGES.fault(pp):
+        raise BadCellError("pp", f"the lists make {pp:,} stages, which {fault}")
     gpus = cells.get("gpus")
     if gpus is None:
+        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1)):
+            raise BadCellError("gpus", f"tp x pp x dp is {used:,}, which {fault}")
         return tp, pp, cells.get("dp", 1)
     if "dp" not in cells and gpus % (tp * pp) == 0:
         return tp, pp, gpus // (tp * pp)
@@ -86,6 +94,16 @@ def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
             "change one of them or leave dp empty",
         )  # fmt: skip
     return tp, pp, cells["dp"]
+
+
+def _check_operations(schedule: Schedule, pp: int, passes: int) -> None:
+    """An iteration is computed operation by operation; some schedules look at every stage for each."""
+    most = min(MOST_OPERATIONS, MOST_LOOKS // pp) if schedule in LOOKING else MOST_OPERATIONS
+    if pp * passes > most:
+        raise BadCellError(
+            "micro_batches", f"{pp} stages x {passes:,} micro-batches and chunks are more than {most:,} "
+            f"operations, which {schedule} takes too long for; raise dp or micro_batch",
+        )  # fmt: skip
 
 
 def _schedule(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> tuple[Schedule, int]:

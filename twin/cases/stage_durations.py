@@ -23,6 +23,8 @@ from twin.estimation.estimator import Estimator
 from twin.pipeline.kernel import LONGEST_NS
 from twin.pipeline.pipeline import Int, Pipeline, warmup_depths
 
+LONGEST_ITERATION_S = 3.2e9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modelled:
@@ -116,7 +118,20 @@ def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:
     if case.chunks > 1:
         pieces["shared"] = shared_boundary(case.domains)
     update = nothing if modelled is None or measured.schedule_only else modelled.update
-    return replace(timing, **pieces), update
+    timing = replace(timing, **pieces)
+    _check_length(timing)
+    return timing, update
+
+
+def _check_length(timing: Pipeline) -> None:
+    """Sums of an iteration stay inside 64 bits, even were its operations to run one after the other."""
+    rows = (timing.tf, timing.tb, timing.of, timing.lf, timing.ob, timing.lb, timing.tail)
+    one_s = sum(float(np.sum(row, dtype=np.float64)) for row in rows) / NS_PER_S
+    if one_s * timing.micro_batches > LONGEST_ITERATION_S:
+        raise BadCellError(
+            "micro_batches", f"{timing.micro_batches:,} passes of {one_s:,.0f} s through the stages: times "
+            "are in seconds, and an iteration takes no century"
+        )  # fmt: skip
 
 
 def _makespan(case: Case) -> Pipeline:

@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy import Environment, Event
 
+from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from twin.core.clock import TRUTH, At
 from twin.core.domain import Cluster
 from twin.core.seeds import generator
 from twin.settings.disturbances import NodeFailures
 from twin.settings.scenario_file import Scenario
+
+MOST_LOSSES = 100_000
+"""Random losses of nodes in one domain."""
 
 
 @dataclass(order=True, frozen=True, slots=True)
@@ -57,6 +61,11 @@ def _random_losses(
     settings = scenario.cluster.domains[domain]
     node = settings.gpus_per_node or scenario.cluster.hardware.gpus_per_node
     mean_s = failures.mtbf_gpu_h * 3600 / settings.gpus
+    if end_s / mean_s > MOST_LOSSES:
+        raise UsageError(
+            f"node_failures: domain {settings.name} would lose {end_s / mean_s:,.0f} nodes, more than "
+            f"{MOST_LOSSES:,}; raise mtbf_gpu_h"
+        )
     rng = generator(seed, f"faults:{settings.name}")
     faults = []
     at_s = rng.exponential(mean_s)

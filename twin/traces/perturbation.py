@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from twin.core.seeds import generator
 from twin.settings.disturbances import LinkChange, Noise, Outage, Perturbation, Regime
 from twin.traces.wan_trace import LinkSeries, Times, Values, WanTrace
 
 _DAY_S = 86_400.0
+MOST_STEPS = 50_000_000
+"""Drawn changes of all links together: half a minute, and 140 links for four months at the usual 30 s."""
 
 
 def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
@@ -18,9 +21,13 @@ def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
 
     The same seed gives the same change; that of a link does not depend on the number of links. No link rises
     above its capacity, where that is known.
+
+    Raises:
+        UsageError: there would be too many changes to draw.
     """
     if perturbation.noise is None and not perturbation.regimes:
         return wan
+    _check_steps(wan, perturbation)
     series = {}
     for (i, j), link in wan.series.items():
         rng = generator(seed, f"perturb:{wan.names[i]}>{wan.names[j]}")
@@ -32,6 +39,19 @@ def perturb(wan: WanTrace, perturbation: Perturbation, seed: int) -> WanTrace:
             link = replace(link, bandwidth_bps=np.minimum(link.bandwidth_bps, wan.capacity_bps[i, j]))
         series[i, j] = link
     return wan.with_series(series, _note(perturbation, seed))
+
+
+def _check_steps(wan: WanTrace, perturbation: Perturbation) -> None:
+    noise, end_s = perturbation.noise, wan.end_ns / NS_PER_S
+    changes = {} if noise is None else {"noise: a greater step_s": end_s / noise.step_s}
+    for index, regime in enumerate(perturbation.regimes):
+        changes[f"regimes.{index}: fewer per_day"] = regime.per_day * end_s / _DAY_S
+    for what, each in changes.items():
+        if each * len(wan.series) > MOST_STEPS:
+            raise UsageError(
+                f"perturbation.{what} is needed: {len(wan.series):,} links over {end_s:,.0f} s would change "
+                f"{each * len(wan.series):,.0f} times, more than {MOST_STEPS:,}"
+            )
 
 
 def cut(wan: WanTrace, outages: Sequence[Outage]) -> WanTrace:
@@ -55,6 +75,9 @@ def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
     """`wan` with bandwidths and latencies multiplied by factors; several changes of a link multiply.
 
     A factor above 1 raises the capacity of the link too.
+
+    Raises:
+        UsageError: factors that multiply beyond any number.
     """
     if not changes:
         return wan
@@ -70,6 +93,11 @@ def altered(wan: WanTrace, changes: Sequence[LinkChange]) -> WanTrace:
             series[i, j] = _delayed(link, times, np.where(inside, change.latency_factor, 1.0))
             if capacity is not None:
                 capacity[i, j] *= max(1.0, change.bandwidth_factor)
+    if not all(
+        np.isfinite(link.bandwidth_bps).all() and np.isfinite(link.latency_s).all()
+        for link in series.values()
+    ):
+        raise UsageError("link_changes: their factors together make a link infinite; write smaller ones")
     changed = wan.with_series(series, "; ".join(describe_change(change, wan.end_ns) for change in changes))
     return replace(changed, capacity_bps=capacity)
 

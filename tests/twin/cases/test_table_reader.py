@@ -75,11 +75,11 @@ def test_more_cells_than_columns_is_a_bad_row(tmp_path: Path) -> None:
         ({"pp": "3", "stage_forward_s": "0.1;0.2"}, "stage_forward_s", "2 entries for 3 stages"),
         ({"gpu_model": "A101"}, "gpu_model", "known:"),
         ({"schedule": "1f1"}, "schedule", "did you mean '1f1b'"),
-        ({"tp": "-1"}, "tp", "must be above 0"),
+        ({"tp": "-1"}, "tp", "must be 1 to 1,000,000"),
         ({"tp": "1.5"}, "tp", "whole number"),
         ({"wan_bps": "1,5e9"}, "wan_bps", "not a number"),
         ({"seq": "nan"}, "seq", "finite"),
-        ({"zero": "4"}, "zero", "use 0, 1, 2 or 3"),
+        ({"zero": "4"}, "zero", "must be 0 to 3"),
     ],
 )
 def test_a_contradiction_names_the_column_and_the_way_out(
