@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ingest.core.errors import InputError
+from ingest.core.terminal import SENTENCE, clipped
 
 _KINDS = {f"{kind}{size}" for kind in "fiu" for size in (1, 2, 4, 8)} - {"f1"} | {"b1"}
 _RECONSTRUCT = frozenset({"numpy.core.multiarray", "numpy._core.multiarray"})
 _NUMERIC = frozenset({"numpy.core.numeric", "numpy._core.numeric"})
-_DAMAGE = (
+DAMAGE = (  # what the machine raises for bytes of any kind
     *(pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError),
     *(AttributeError, OverflowError, RecursionError, UnicodeError, AssertionError, struct.error),
 )
@@ -31,24 +32,26 @@ def load(data: bytes, shown: str) -> list[Any]:
     """
     try:
         return _arrays(_Plain(io.BytesIO(data)).load(), len(data))
-    except _Refused as error:
+    except Refused as error:
         raise InputError(
-            f"{shown}: refused: the pickle calls {error}; only arrays of numbers are read"
+            f"{shown}: refused: the pickle calls {clipped(str(error))}; only arrays of numbers are read"
         ) from error
-    except _DAMAGE as error:
-        raise InputError(f"{shown}: not a pickle of arrays of numbers ({error!r})") from error
+    except DAMAGE as error:
+        raise InputError(
+            f"{shown}: not a pickle of arrays of numbers ({clipped(str(error), SENTENCE)})"
+        ) from error
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this file
-    """A name that is not one of an array."""
+class Refused(Exception):  # noqa: N818 - callers make messages of it
+    """A name that a pickle calls and that is not known."""
 
 
 class _Kind:
     """A numeric type, as `numpy.dtype` is pickled."""
 
     def __init__(self, code: Any = None, *_: Any):
-        if code not in _KINDS:
-            raise ValueError(f"an array of {code!r}")
+        if not isinstance(code, str) or code not in _KINDS:
+            raise ValueError("an array of something else than numbers")
         self.code, self.order = code, "<"
 
     def __setstate__(self, state: Any) -> None:
@@ -93,7 +96,47 @@ def _byte_array(machine: Any) -> None:
     machine.append(bytearray(data))
 
 
-class _Plain(pickle._Unpickler):
+def _item(machine: Any) -> None:
+    """Set one item of a dictionary."""
+    value, key = machine.stack.pop(), machine.stack.pop()
+    machine.stack[-1][_key(key)] = value
+
+
+def _items(machine: Any) -> None:
+    """Set the items of a dictionary above the mark."""
+    items = machine.pop_mark()
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        machine.stack[-1][_key(key)] = value
+
+
+def _key(key: Any) -> str | int:
+    # The hash of a tuple that holds a smaller one twice, and so on, takes twice as long a level.
+    if not isinstance(key, str | int):
+        raise pickle.UnpicklingError("a key is neither a text nor a number")
+    return key
+
+
+def _no_set(_: Any) -> None:
+    """Refuse a set, whose members would be hashed."""
+    raise pickle.UnpicklingError("it holds a set")
+
+
+class Machine(pickle._Unpickler):
+    """The pickle machine in Python, which takes no more memory and time than the pickle is long.
+
+    A subclass says which names there are; the caller catches `DAMAGE`.
+    """
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BYTEARRAY8[0]: _byte_array,
+        pickle.SETITEM[0]: _item,
+        pickle.SETITEMS[0]: _items,
+        **dict.fromkeys((pickle.EMPTY_SET[0], pickle.ADDITEMS[0], pickle.FROZENSET[0]), _no_set),
+    }
+
+
+class _Plain(Machine):
     """The pickle machine, with names that mean nothing but arrays."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -104,12 +147,7 @@ class _Plain(pickle._Unpickler):
             return _Array
         if module in _NUMERIC and name == "_frombuffer":
             return _Buffer
-        raise _Refused(f"{module}.{name}")
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **pickle._Unpickler.dispatch,
-        pickle.BYTEARRAY8[0]: _byte_array,
-    }
+        raise Refused(f"{module}.{name}")
 
 
 def _arrays(value: Any, most_bytes: int) -> list[Any]:

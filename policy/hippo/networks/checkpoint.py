@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ingest.core import durable
+from ingest.core import durable, safe_json
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from ingest.core.terminal import SENTENCE, clipped, shown
+from policy.hippo.networks import checkpoint_content
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.networks.lower_agent import LowerAgent
 from policy.hippo.networks.upper_agent import LAYER, UpperAgent
@@ -159,8 +162,10 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
     try:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
+        first = error.errors(include_url=False)[0]
         raise InputError(
-            f"{path}: made by another version with other settings; train again: {error}"
+            f"{path}: made by another version with other settings; train again: "
+            f"{clipped('.'.join(map(str, first['loc'])))}: {clipped(first['msg'])}"
         ) from error
     for wanted, source in (
         (architecture(config), "this version"),
@@ -171,7 +176,25 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
                 f"{path}: made for another architecture: {_differences(header['architecture'], wanted)} "
                 f"({source}); train a new checkpoint, or use the configuration it was made with"
             )
-    return Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
+    found = Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
+    upper, lower = build(config)
+    _check_weights(path, upper.state_dict(), found.upper)
+    _check_weights(path, lower.state_dict(), found.lower)
+    return found
+
+
+def _check_weights(path: Path, wanted: Mapping[str, Any], kept: Any) -> None:
+    """Weights of a file have the names, shapes and types of those of the network.
+
+    Raises:
+        InputError: they have not.
+    """
+    shapes = {name: (weights.shape, weights.dtype) for name, weights in wanted.items()}
+    if not isinstance(kept, Mapping) or shapes != {
+        name: (getattr(weights, "shape", None), getattr(weights, "dtype", None))
+        for name, weights in kept.items()
+    }:
+        raise InputError(f"{path}: its weights are not those of its settings; train again")
 
 
 def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -180,29 +203,37 @@ def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         InputError: not a checkpoint; unpickling arbitrary bytes can raise nearly any exception.
     """
+    data = path.read_bytes()
     try:
-        payload = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+        checkpoint_content.check(data)
+        payload = torch.load(io.BytesIO(data), weights_only=True)
     except Exception as error:
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: {error}") from error
+        raise InputError(f"{path}: not a Hi-PPO checkpoint: {clipped(str(error), SENTENCE)}") from error
     parts = ("header", "upper", "lower", "training")
     if not isinstance(payload, dict) or not all(name in payload for name in parts):
         raise InputError(f"{path}: not a Hi-PPO checkpoint: it lacks one of {', '.join(parts)}")
     try:
-        header = json.loads(payload["header"])
+        header = safe_json.parsed(payload["header"])
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header is no JSON: {error}") from error
+        raise InputError(
+            f"{path}: not a Hi-PPO checkpoint: its header is no JSON: {clipped(str(error), SENTENCE)}"
+        ) from error
     schema = header.get("schema") if isinstance(header, dict) else None
     if schema != SCHEMA:
-        raise InputError(f"{path}: checkpoint format {schema!r}, this version reads {SCHEMA!r}; train again")
-    if missing := [name for name in ("config", "architecture", "provenance") if name not in header]:
+        raise InputError(
+            f"{path}: checkpoint format {shown(schema)}, this version reads {SCHEMA!r}; train again"
+        )
+    wanted = ("config", "architecture", "provenance")
+    if missing := [name for name in wanted if not isinstance(header.get(name), dict)]:
         raise InputError(f"{path}: not a Hi-PPO checkpoint: its header lacks {', '.join(missing)}")
     return payload, header
 
 
 def _differences(have: dict[str, Any], want: dict[str, Any]) -> str:
+    found = {part: kept if isinstance(kept := have.get(part), dict) else {} for part in want}
     return ", ".join(
-        f"{part}.{key} is {have.get(part, {}).get(key)!r}, needed {value!r}"
+        f"{part}.{key} is {shown(found[part].get(key))}, needed {value!r}"
         for part, values in want.items()
         for key, value in values.items()
-        if have.get(part, {}).get(key) != value
+        if found[part].get(key) != value
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core import durable
-from ingest.core.errors import UsageError
+from ingest.core import durable, safe_json
+from ingest.core.errors import DamageError, UsageError
+from ingest.core.terminal import SENTENCE, clipped
 from policy.hippo.networks import checkpoint
 from policy.hippo.networks.checkpoint import Checkpoint
 from policy.hippo.networks.hippo_config import HiPpoConfig
@@ -97,6 +98,7 @@ def restore(out: Path, config: HiPpoConfig, data: Any, learner: PpoLearner) -> T
 
     Raises:
         UsageError: nothing to resume, or another configuration, other data, demonstrations or learners.
+        DamageError: what is there is not what a training wrote.
     """
     pointer = _read_pointer(out)
     if pointer is None:
@@ -107,14 +109,22 @@ def restore(out: Path, config: HiPpoConfig, data: Any, learner: PpoLearner) -> T
             "lessons or number of learners; resume it with those, or start a new one without --resume"
         )
     loaded = checkpoint.load(out / STATES / pointer["state"], config)
-    assert loaded.training is not None
-    kept = loaded.training
     learner.upper.load_state_dict(loaded.upper)
     learner.lower.load_state_dict(loaded.lower)
+    try:
+        return _resumed(loaded.training or {}, learner)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        state, why = out / STATES / pointer["state"], clipped(str(error), SENTENCE)
+        raise DamageError(
+            f"{state}: holds no training to go on with ({why}); start one without --resume"
+        ) from error
+
+
+def _resumed(kept: dict[str, Any], learner: PpoLearner) -> TrainingState:
     learner.optimiser.load_state_dict(kept["optimiser"])
     learner.lower_optimiser.load_state_dict(kept["lower_optimiser"])
     learner.multipliers.values = dict(kept["multipliers"])
-    curve = [LearningCurvePoint(*point) for point in json.loads(kept["curve"])]
+    curve = [LearningCurvePoint(*point) for point in safe_json.parsed(kept["curve"])]
     imitated, iteration, steps = kept["counts"]
     best, upper, lower = kept["best"], kept["best_upper"], kept["best_lower"]
     return TrainingState(imitated, iteration, steps, best, upper, lower, curve)
@@ -122,4 +132,14 @@ def restore(out: Path, config: HiPpoConfig, data: Any, learner: PpoLearner) -> T
 
 def _read_pointer(out: Path) -> dict[str, Any] | None:
     path = out / POINTER
-    return dict(json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        found = safe_json.parsed(path.read_bytes())
+        if not checkpoint.NAME.fullmatch(found["state"]) or not {"config", "data"} <= set(found):
+            raise ValueError("it names no state of a training")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamageError(
+            f"{path}: damaged ({clipped(str(error), SENTENCE)}); delete it, and start without --resume"
+        ) from error
+    return dict(found)
