@@ -20,7 +20,9 @@ engine_option = click.option(
     default="kernel",
     help="One kernel call an iteration, or every micro-batch.",
 )
-seed_option = click.option("--seed", type=click.IntRange(0), help="Seed that replaces the scenario's own.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed that replaces the scenario's own."
+)  # the range of `ingest.core.ranges.SEED_LIMIT`, whose module is slow to import
 weights_option = click.option(
     "--weights", metavar="E,U,C", help="Weights of efficiency, utilisation and cost, as in 0.6,0.2,0.2."
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from ingest.core import plugins
 from ingest.core.errors import UsageError
+from ingest.core.names import checked
 from ingest.lake.schema import SITES, TABLES
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
@@ -115,12 +116,13 @@ def register(reader: Reader) -> None:
     """Makes a reader known in this process; one registered before under its name is replaced.
 
     Raises:
-        UsageError: the name is that of a shipped reader or of a plugin, or the object is not a reader.
+        UsageError: the name is that of a shipped reader or of a plugin, or none, or the object is not a reader.
     """
     try:
         _checked(reader.name, reader)
     except (AttributeError, ValueError) as error:
         raise UsageError(f"{reader!r} is not a reader: {error}") from error
+    checked(reader.name, "reader name")
     if reader.name in {known.name for known in READERS + _plugins()[0]}:
         raise UsageError(f"reader name {reader.name!r} is taken: choose another")
     _registered[reader.name] = reader

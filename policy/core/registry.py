@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ingest.core import plugins
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
+from ingest.core.names import checked
 from policy.core.protocol import Policy
 from twin.core.plan import Schedule
 
@@ -147,8 +148,9 @@ def register(name: str, factory: Callable[[], Policy], *, summary: str = "", wei
     A name registered before gets the new factory. Worker processes know it only if they are forked.
 
     Raises:
-        UsageError: the name is that of a shipped policy, of a plugin or of an operation.
+        UsageError: the name is that of a shipped policy, of a plugin or of an operation, or is no name.
     """
+    checked(name, "policy name")
     if name in SHIPPED or name in OPERATIONS or name in _plugins()[0]:
         raise UsageError(f"policy name {name!r} is taken: choose another")
     POLICIES[name] = PolicyEntry(factory, summary or _summary(factory), weighted=weighted)

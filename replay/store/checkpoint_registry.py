@@ -1,13 +1,13 @@
 """Checkpoints of a store: files named by their digests, and a pointer to the active one."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import policy.hippo
-from ingest.core import durable
+from ingest.core import durable, safe_json, text_files
 from ingest.core.errors import DamageError, NotFoundError
+from ingest.core.terminal import clipped
 from policy.core import registry
 from replay.log.events import canonical
 from replay.store.run_index import CHECKPOINTS
@@ -117,7 +117,9 @@ def path_of(store: Path, digest: str) -> Path:
     # A file may be named by a shorter digest than another copy of it, or than the one that a log recorded.
     if not fitting or not all(longest.startswith(name) for name in fitting):
         many = f"{len(fitting)} checkpoints begin so" if fitting else "no such checkpoint"
-        raise NotFoundError(f"{store / CHECKPOINTS}: {digest}: {many}; `twin policies` lists what is there")
+        raise NotFoundError(
+            f"{store / CHECKPOINTS}: {clipped(digest)}: {many}; `twin policies` lists what is there"
+        )
     return fitting[longest]
 
 
@@ -134,7 +136,11 @@ def resolve(store: Path, name: str, checkpoint: str | None) -> str | None:
         return None
     if checkpoint is not None:
         path = Path(checkpoint)
-        return _installed(store, path) if path.is_file() else verified(path_of(store, checkpoint))
+        return (
+            _installed(store, path)
+            if text_files.is_file(checkpoint)
+            else verified(path_of(store, checkpoint))
+        )
     used = in_use(store)
     if used is None:
         raise NotFoundError(f"{store} has no active checkpoint, and none comes with it: run `twin train`")
@@ -173,9 +179,11 @@ def _pointer(store: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        value = json.loads(path.read_bytes())
+        value = safe_json.parsed(path.read_bytes())
         if value["schema"] != SCHEMA or value["checkpoint"] != value["history"][-1]:
             raise ValueError("not an active-checkpoint pointer")
+        if not all(DIGEST.fullmatch(digest) for digest in value["history"]):
+            raise ValueError("it holds what is no digest")
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise DamageError(f"{path}: damaged ({error}); delete it and promote a checkpoint again") from error
     return dict(value)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ingest.core import names
 from ingest.core.errors import NotFoundError, TwinError
 from replay.log.run_log import RunReader
 from replay.store.run_header import STARTED
@@ -26,7 +27,13 @@ def same_config(store: Path, scenario: str, policy: str, seed: int, config_diges
 
 
 def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> str:
-    """Returns `<scenario>-<policy>-s<seed>-<8 hex of the config>`, with -2, -3, ... where it exists."""
+    """Returns `<scenario>-<policy>-s<seed>-<8 hex of the config>`, with -2, -3, ... where it exists.
+
+    Raises:
+        UsageError: scenario or policy cannot be part of a path; runs of earlier versions may have such names.
+    """
+    names.checked(scenario, "scenario name")
+    names.checked(policy, "policy name")
     base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
     name, number = base, 1
     while (store / RUNS / name).exists():
@@ -107,5 +114,9 @@ def _may_be_latest(store: Path, run: str, branches: bool) -> bool:
 
 
 def folder(store: Path, run: str) -> Path:
-    """Returns the directory of a run."""
-    return store / RUNS / run
+    """Returns the directory of a run.
+
+    Raises:
+        UsageError: `run` leads out of the folder of runs.
+    """
+    return names.inside(store / RUNS, run)

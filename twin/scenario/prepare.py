@@ -8,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.core import config, resources
+from ingest.core import config, resources, text_files
 from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.ranges import SEED_LIMIT
+from ingest.core.terminal import clipped, shown
 from twin.calibration import calibration
 from twin.calibration.calibration import Calibration
 from twin.core.domain import Cluster
@@ -105,14 +107,15 @@ def load(name_or_path: str) -> Scenario:
         NotFoundError: no such scenario. UsageError: the file does not fit (`ingest.core.config.load`), or
             names what cannot be built: an unknown model or GPU, GPUs that do not fill nodes.
     """
-    if name_or_path.endswith((".yaml", ".yml")) or Path(name_or_path).is_file():
+    is_file = text_files.is_file(name_or_path)
+    if is_file or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
-        if not path.is_file():
-            raise NotFoundError(f"scenario file {path} does not exist")
+        if not is_file:
+            raise NotFoundError(f"scenario file {clipped(name_or_path)} does not exist")
         return _checked(config.load(Scenario, path), path)
     if name_or_path not in names():
         hint = config.suggestion(name_or_path, names())
-        raise NotFoundError(f"no scenario and no file is called {name_or_path!r}{hint}")
+        raise NotFoundError(f"no scenario and no file is called {shown(name_or_path)}{hint}")
     return config.load(Scenario, resources.configs("scenarios") / f"{name_or_path}.yaml")
 
 
@@ -200,6 +203,8 @@ def assemble(
     calibration that the scenario names.
     """
     seed = scenario.seed if seed is None else seed
+    if not 0 <= seed < SEED_LIMIT:
+        raise UsageError(f"seed {shown(seed)}: seeds are 0 to 2**63 - 1, which logs hold as 64-bit integers")
     measured_digest = whole.digest
     permanent = [change for change in scenario.link_changes if change.at_s is None]
     timed = [change for change in scenario.link_changes if change.at_s is not None]
