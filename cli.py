@@ -12,6 +12,7 @@ import click
 from commands import data, estimating, inspecting, replaying, training
 from commands.output import Output, shared_options
 from ingest.core.errors import TwinError
+from ingest.core.terminal import visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -64,7 +65,7 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     else:
         usage = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see `{usage.command_path} --help`)" if usage else ""
-        click.echo(f"twin: {message}{hint}", err=True)
+        click.echo(f"twin: {visible(message)}{hint}", err=True)
     if as_json:
         body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
         click.echo(json.dumps(body))

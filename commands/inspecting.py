@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.output import PATH, Output, command, with_output
+from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -39,7 +40,10 @@ def sql(out: Output, statement: str, form: Any) -> None:
         click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
         return
     room = (os.get_terminal_size().columns or None) if sys.stdout.isatty() else None
-    sys.stdout.buffer.write(query.render(answer, form, room))
+    found = query.render(answer, form, room)
+    if form == "table" or (form in ("csv", "json") and sys.stdout.isatty()):  # elsewhere data stay exact
+        found = visible(found.decode()).encode()
+    sys.stdout.buffer.write(found)
     sys.stdout.buffer.flush()
 
 

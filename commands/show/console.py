@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import rich.console
-import rich.markup
 import rich.progress
 import rich.table
 from rich.cells import cell_len
 
 from ingest.core.progress import SILENT, Progress
+from ingest.core.terminal import in_line, visible
 from replay.metrics.formatting import parts
 
 PIPE_WIDTH = 400
@@ -28,12 +28,12 @@ class Bars:
 
     def start(self, total: int | None, what: str) -> None:
         """Opens a new bar; the one before it is complete."""
-        self._task = self._bars.add_task(what, total=total, note="")
+        self._task = self._bars.add_task(in_line(what), total=total, note="")
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Advances the newest bar."""
         if self._task is not None:
-            self._bars.update(self._task, advance=steps, note=note)
+            self._bars.update(self._task, advance=steps, note=in_line(note))
 
 
 class Console:
@@ -43,16 +43,18 @@ class Console:
         self.quiet = quiet
         # A pipe has no width: a table in it is never folded.
         width = None if sys.stdout.isatty() else PIPE_WIDTH
-        self._out = rich.console.Console(file=sys.stdout, highlight=False, width=width)
-        self._err = rich.console.Console(stderr=True, highlight=False)
+        # Text is shown as it is: no [markup], no :emoji:.
+        plain: Any = {"highlight": False, "markup": False, "emoji": False}
+        self._out = rich.console.Console(file=sys.stdout, width=width, **plain)
+        self._err = rich.console.Console(stderr=True, **plain)
 
     def line(self, text: str = "") -> None:
         """Prints a line of the result."""
-        self._out.print(text, markup=False, soft_wrap=True)
+        self._out.print(visible(text), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Prints a remark on stderr."""
-        self._err.print(text, style="dim", markup=False)
+        self._err.print(visible(text), style="dim")
 
     def table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, keys: int = 1
@@ -63,11 +65,12 @@ class Console:
         columns; only texts are folded, to no less than `READABLE` letters.
         """
         if title:
-            self._out.print(title, style="italic", markup=False, soft_wrap=True)
+            self._out.print(visible(title), style="italic", soft_wrap=True)
         if not rows:
             self.line("none")
             return
-        cells = [[cell(value) for value in row] for row in rows]
+        columns = [in_line(column) for column in columns]
+        cells = [[in_line(cell(value)) for value in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
         narrow = [min(width, READABLE) for width in widths]
         for number, part in enumerate(parts(narrow, keys, self._out.width)):
@@ -79,7 +82,7 @@ class Console:
                 numbers = bool(kinds) and kinds <= {int, float}
                 table.add_column(columns[index], justify="right" if numbers else "left", overflow="fold")
             for row in cells:
-                table.add_row(*(rich.markup.escape(row[index]) for index in part))
+                table.add_row(*(row[index] for index in part))
             self._out.print(table)
 
     def fields(self, title: str, values: Mapping[str, Any]) -> None:
@@ -93,11 +96,11 @@ class Console:
             yield SILENT
             return
         columns = (
-            rich.progress.TextColumn("{task.description}"),
+            rich.progress.TextColumn("{task.description}", markup=False),
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
             rich.progress.TimeElapsedColumn(),
-            rich.progress.TextColumn("{task.fields[note]}", style="dim"),
+            rich.progress.TextColumn("{task.fields[note]}", style="dim", markup=False),
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
             yield Bars(bars)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.terminal import in_line
 from ingest.lake import duckdb_views, lake, summary
 from ingest.lake.series_statistics import GAP, Array
 
@@ -91,7 +92,7 @@ def _draw(title: str, column: str, series: dict[str, tuple[Array, Array]], form:
 def _panel(axes: Any, name: str, times_s: Array, values: Array) -> None:
     mean, variation = float(values.mean()), float(values.std())
     subtitle = f"{len(values):,} samples" + (f", CV {variation / mean:.2f}" if mean else "")
-    axes.set_title(f"{name}\n{subtitle}", fontsize=6.5)
+    axes.set_title(f"{in_line(name)}\n{subtitle}", fontsize=6.5, parse_math=False)
     axes.spines["right"].set_visible(False)
     axes.axhline(mean, color=_GREY, lw=0.5, ls=":")
     steps = np.diff(times_s)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ingest.core.terminal import visible
 from replay.bench.result import ScenarioResult
 from replay.metrics.formatting import counted, is_synthetic
 from replay.metrics.paired_comparison import PairedDifference
@@ -101,7 +102,7 @@ def figure(
         handles: dict[str, Any] = {}
         for axis, panel in zip(axes.flat, panels, strict=False):
             draw(axis, panel.result)
-            axis.set_title(panel.heading, fontsize=9)
+            axis.set_title(visible(panel.heading), fontsize=9, parse_math=False)
             if axis.get_legend() is None:
                 handles |= {name: line for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
         if handles:
