@@ -19,7 +19,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ingest.core.errors import InputError
-from ingest.parsing.source import HEAD_BYTES, SMALL_BYTES, Source, digest_of, from_bytes, unreadable
+from ingest.parsing.source import (
+    HEAD_BYTES,
+    SMALL_BYTES,
+    Source,
+    digest_of,
+    from_bytes,
+    from_stream,
+    unreadable,
+)
 
 KEPT_BYTES = 64 * 1024**2
 """Contents up to this size together are kept from the first pass."""
@@ -112,8 +120,8 @@ def _members(path: Path, name: str) -> Iterator[Source]:
             if len(head) <= SMALL_BYTES:
                 yield from_bytes(inside, shown, head)
             else:
-                digest, size = digest_of(cast(BinaryIO, _Joined(head, stream)))
-                yield Source(inside, digest, size, head[:HEAD_BYTES], shown, _opener(path, member))
+                identity = digest_of(cast(BinaryIO, _Joined(head, stream)))
+                yield from_stream(inside, shown, identity, head[:HEAD_BYTES], _opener(path, member))
 
 
 def _opener(path: Path, member: str) -> Callable[[], BinaryIO]:

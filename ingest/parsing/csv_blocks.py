@@ -197,7 +197,10 @@ def _numbered(
         )
     if wrong:
         numbers = np.delete(numbers, [at - 1 for at, _ in wrong])
-    assert len(numbers) == count, "records counted and parsed differ"
+    if len(numbers) != count:
+        raise InputError(
+            f"{len(numbers)} records were counted and {count} parsed; not a CSV that can be read"
+        )
     return Texts(columns, pa.array(numbers), block.count, tuple(rejects))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from ingest.core.errors import InputError
+from ingest.parsing import text_encoding
 
 SMALL_BYTES = 16 * 1024**2
 """Sources up to this size are held in memory while they are read."""
@@ -45,7 +46,7 @@ class Source:
         return self.size_bytes <= SMALL_BYTES
 
     def open(self) -> BinaryIO:
-        """A fresh binary stream over the content."""
+        """A fresh binary stream over the content; text in UTF-8, its lines ended by line feeds."""
         return self.opener()
 
     def seekable(self) -> BinaryIO:
@@ -87,8 +88,21 @@ def file_of(name: str) -> str:
 
 def from_bytes(name: str, shown: str, data: bytes) -> Source:
     """A source whose content is at hand. Empty files are keyed by their name: they have nothing in common."""
-    digest = hashlib.sha256(data or b"empty:" + name.encode()).hexdigest()
-    return Source(name, digest, len(data), data[:HEAD_BYTES], shown, lambda: io.BytesIO(data))
+    digest, size = hashlib.sha256(data or b"empty:" + name.encode()).hexdigest(), len(data)
+    data = text_encoding.plain(data, text_encoding.of(data[:HEAD_BYTES]))
+    return Source(name, digest, size, data[:HEAD_BYTES], shown, lambda: io.BytesIO(data))
+
+
+def from_stream(
+    name: str, shown: str, identity: tuple[str, int], head: bytes, opener: Callable[[], BinaryIO],
+    local: Path | None = None,
+) -> Source:  # fmt: skip
+    """A source too large for memory: its SHA-256 and length, its first bytes, and how it is opened."""
+    translated = text_encoding.of(head)
+    if translated is None:
+        return Source(name, *identity, head, shown, opener, local)
+    head = text_encoding.plain(head, translated)
+    return Source(name, *identity, head, shown, lambda: text_encoding.stream(opener(), translated), local)
 
 
 def from_file(path: Path, name: str) -> Source:
@@ -110,9 +124,11 @@ def from_file(path: Path, name: str) -> Source:
             digest, size = digest_of(stream)
     except OSError as error:
         raise unreadable(path, error) from error
-    return Source(
-        name, digest, size, head, str(path), lambda: cast(BinaryIO, _Bounded(path.open("rb"), size)), path
-    )
+
+    def opened() -> BinaryIO:
+        return cast(BinaryIO, _Bounded(path.open("rb"), size))
+
+    return from_stream(name, str(path), (digest, size), head, opened, path)
 
 
 def unreadable(path: Path, error: OSError) -> InputError:

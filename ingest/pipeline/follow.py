@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ingest.core.errors import InputError
+from ingest.core.text_files import encoding_of
 from ingest.lake import lake
 from ingest.parsing.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
 from ingest.pipeline import discover
@@ -144,6 +145,9 @@ class _Watch:
         if _stamp(path)[0] < self._ends[path]:
             why = f"shorter than the {self._ends[path]:,} bytes that were taken; a new file needs a new name"
             return [FileResult(str(path), item.options.name, skipped_reason=why)]
+        if (encoding := _encoding(path)) != "utf-8":
+            why = f"{encoding.upper()} cannot be followed while it grows; write UTF-8, or ingest it whole"
+            return [FileResult(str(path), item.options.name, skipped_reason=why)]
         results: list[FileResult] = []
         while (piece := _piece(path, name, self._ends[path])) is not None:
             source, end = piece
@@ -164,6 +168,12 @@ def _taken(store: Path, dataset: str, name: str) -> int:
     """End of the last piece of a file in the lake; 0 if it has none."""
     entries = [e for m in lake.live(store) if m.dataset == dataset for e in m.sources]
     return max((piece_end(e.file) or 0 for e in entries if file_of(e.file) == name), default=0)
+
+
+def _encoding(path: Path) -> str:
+    """The encoding that the first bytes of a file state."""
+    with path.open("rb") as stream:
+        return encoding_of(stream.read(4))
 
 
 def _piece(path: Path, name: str, start: int) -> tuple[Source, int] | None:
