@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.core.errors import InputError
+from ingest.core.errors import InputError, TwinError
 from ingest.lake import lake, validate
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
 from ingest.lake.schema import SITES, TABLES
@@ -140,7 +140,11 @@ class Transaction:
     def _check(self) -> None:
         for taken in self.taken:
             out = taken.rows.total() + taken.rejected
-            assert out == taken.rows_in, f"{taken.source.shown}: {taken.rows_in} rows in, {out} out"
+            if out != taken.rows_in:
+                raise TwinError(
+                    f"{taken.source.shown}: {taken.rows_in} rows in, {out} out: an error of the reader "
+                    f"{taken.reader.name}; nothing was stored, please report it"
+                )
 
     def _mark(self) -> tuple[dict[str, int], dict[str, int], int]:
         return (

@@ -17,7 +17,7 @@ from replay.log.run_log import RunReader
 from replay.metrics.kpis import Kpis
 from replay.run import runner
 from replay.store import run_index, world_reconstruction
-from replay.store.decision_codec import plan_from_json
+from replay.store.decision_codec import plan_in_force
 from replay.store.run_header import Header, from_payload
 from twin.core.plan import Plan
 from twin.scenario.prepare import PreparedScenario
@@ -227,9 +227,7 @@ class UsedPlans(Fold):
         self.times.add(event.sim_ns)
 
     def _on_plan_applied(self, _: Event, applied: Json) -> None:
-        plan = plan_from_json(applied["plan"])
-        assert plan is not None
-        self.plans[plan] = None
+        self.plans[plan_in_force(applied["plan"])] = None
 
     @property
     def local_sgd(self) -> bool:

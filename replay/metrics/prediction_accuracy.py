@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingest.core.units import NS_PER_S, to_ns
 from replay.log.events import Event, Json
 from replay.log.fold import Fold
-from replay.store.decision_codec import plan_from_json, view_from_json
+from replay.store.decision_codec import plan_in_force, view_from_json
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
 from twin.core.view import GAUSSIAN
@@ -146,9 +146,7 @@ class DomainErrors(Fold):
         self._decided[event.job] = decided
 
     def _on_plan_applied(self, event: Event, applied: Json) -> None:
-        plan = plan_from_json(applied["plan"])
-        assert plan is not None, "a plan took effect"
-        self._plans[event.job] = plan
+        self._plans[event.job] = plan_in_force(applied["plan"])
 
     def _on_iteration_done(self, event: Event, done: Json) -> None:
         decided = self._decided.get(event.job)

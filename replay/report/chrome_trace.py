@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ingest.core import durable
-from ingest.core.errors import UsageError
+from ingest.core.errors import DamageError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S, to_ns
 from replay.log.events import Event, Json
@@ -152,7 +152,8 @@ class TraceFold(Fold):
 
     def _iteration(self, job: str, number: int, start_ns: int, length_ns: int) -> None:
         state, run = self._job(job), self._track(RUN, "run", job)
-        assert state.plan is not None, "an iteration follows a plan"
+        if state.plan is None:
+            raise DamageError("an iteration comes before any plan in this log; `twin audit` says more")
         self.iterations += 1
         self.progress.advance()
         args = {"plan": str(state.plan)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ingest.core.errors import TwinError
+from ingest.core.errors import DamageError, TwinError
 from replay.log.run_log import RunReader
 from replay.run import runner
 from replay.store.decision_codec import plan_from_json, view_from_json
@@ -40,8 +40,9 @@ def readings(store: Path, reader: RunReader, decisions: int) -> tuple[CostModelR
         if event.type != "decided" or event.payload["number"] % stride:
             continue
         view = view_from_json(event.payload["observation"])
-        plan = plan_from_json(event.payload["plan"]) or view.plan
-        assert plan is not None, "where one job runs, its first decision has a plan"
+        plan = view.plan if event.payload["plan"] is None else plan_from_json(event.payload["plan"])
+        if plan is None:
+            raise DamageError("the first decision of this log has no plan; `twin audit` says more")
         estimate = estimator.iteration(plan, view.forecast.links(), view.slowdown)
         dead = estimate.iter_s == float("inf")
         shares = (

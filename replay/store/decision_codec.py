@@ -2,11 +2,14 @@
 
 import hashlib
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.core.errors import DamageError
+from ingest.core.terminal import SENTENCE, clipped
 from policy.core.protocol import Candidate, Decision
 from replay.log.events import canonical
 from twin.core.plan import Plan, Share, Sync, to_json
@@ -26,13 +29,43 @@ def plan_to_json(plan: Plan | None) -> Json | None:
 
 
 def plan_from_json(value: Json | None) -> Plan | None:
-    """Returns the plan that `plan_to_json` wrote."""
+    """Returns the plan that `plan_to_json` wrote.
+
+    Raises:
+        DamageError: it is no plan.
+    """
     if value is None:
         return None
-    shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
-    routes = tuple(tuple(route) for route in value.get("routes", ()))
-    sync = Sync(**value["sync"]) if value.get("sync") else None
-    return Plan(**{**value, "shares": shares, "routes": routes, "sync": sync})
+    try:
+        shares = tuple(Share(**{**share, "gpus": tuple(share["gpus"])}) for share in value["shares"])
+        routes = tuple(tuple(route) for route in value.get("routes", ()))
+        sync = Sync(**value["sync"]) if value.get("sync") else None
+        plan = Plan(**{**value, "shares": shares, "routes": routes, "sync": sync})
+        if not all(type(n) is int for n in _counts(plan)):
+            raise TypeError("what should be a whole number is none")
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise DamageError(
+            f"a logged plan is none ({clipped(str(error), SENTENCE)}); `twin audit` says more"
+        ) from error
+    return plan
+
+
+def plan_in_force(value: Json | None) -> Plan:
+    """Returns the plan that `plan_to_json` wrote, where there must be one.
+
+    Raises:
+        DamageError: there is none.
+    """
+    plan = plan_from_json(value)
+    if plan is None:
+        raise DamageError("a log has no plan where one is in force; `twin audit` says more")
+    return plan
+
+
+def _counts(plan: Plan) -> tuple[Any, ...]:
+    own = (plan.dp, plan.micro_batch, plan.micro_batches, plan.extra_warmup, plan.zero, plan.chunks)
+    shares = ((share.domain, share.layers, share.tp, share.pp, *share.gpus) for share in plan.shares)
+    return (*own, *chain.from_iterable(shares), *chain.from_iterable(plan.routes))
 
 
 def view_to_json(view: View) -> Json:
@@ -107,8 +140,7 @@ def decision_from_json(value: Json) -> Decision:
 
 
 def _candidate_from_json(value: Json) -> Candidate:
-    plan = plan_from_json(value["plan"])
-    assert plan is not None
+    plan = plan_in_force(value["plan"])
     figures = ("score", "iter_s", "utilisation", "usd")
     return Candidate(plan, *(math.inf if value[name] is None else value[name] for name in figures))
 
