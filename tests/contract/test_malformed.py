@@ -5,8 +5,6 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 import pyarrow as pa
@@ -28,30 +26,13 @@ from ingest.pipeline.transaction import Transaction
 from ingest.readers import registry
 from tests.support.formats import KITS, Kit
 from tests.support.malformed import NUMBERS, TIMES, mutants
+from tests.support.memory import bounded_memory
 from tests.support.tally import tally
 
 EXAMPLES = int(os.environ.get("TWIN_FUZZ", "25"))
 MOST_MIB = 300
 """By how much a reader may raise the memory of the process, whatever it is given."""
 each = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.reader)
-
-
-@contextmanager
-def bounded_memory() -> Iterator[None]:
-    """Fails if the process's memory rose by more than `MOST_MIB` inside; checks nothing without /proc."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not reset.exists():
-        yield
-        return
-    reset.write_text("5")  # the high-water mark begins anew
-    before = _mib(status, "VmRSS")
-    yield
-    assert _mib(status, "VmHWM") - before < MOST_MIB
-
-
-def _mib(status: Path, key: str) -> int:
-    line = next(line for line in status.read_text().splitlines() if line.startswith(key))
-    return int(line.split()[1]) // 1024
 
 
 def folder_of_mutants(kit: Kit, root: Path) -> int:
@@ -69,7 +50,7 @@ def folder_of_mutants(kit: Kit, root: Path) -> int:
 @each
 def test_every_malformed_file_is_accounted_for(kit: Kit, tmp_path: Path) -> None:
     count = folder_of_mutants(kit, tmp_path / "set")
-    with bounded_memory():
+    with bounded_memory(MOST_MIB):
         report = ingest([tmp_path / "set"], tmp_path / "store")
     assert len(report.files) >= count >= 40
     tally("malformed files", count)
