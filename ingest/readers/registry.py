@@ -116,7 +116,7 @@ def register(reader: Reader) -> None:
     """Makes a reader known in this process; one registered before under its name is replaced.
 
     Raises:
-        UsageError: the name is that of a shipped reader or of a plugin, or none, or the object is not a reader.
+        UsageError: the name is no name, or that of a shipped reader or plugin; or the object is not a reader.
     """
     try:
         _checked(reader.name, reader)
