@@ -5,6 +5,9 @@
 were made from, the reader of each and the data set's metadata. A manifest can replace older ones; one without
 sources drops its data set: it replaces all others of it, and goes last itself. A part that no live manifest
 names is a left-over of a killed ingest: readers never see it, the next ingest takes it away.
+
+Bytes are checked before they are read: a manifest is named by its digest, a part's digest is in its manifest.
+The index of `manifest_index.py` tells a manifest that was never committed from one that went away.
 """
 
 import hashlib
@@ -19,9 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.core import durable
+from ingest.core import durable, integrity
 from ingest.core.config import suggestion
 from ingest.core.errors import DamageError, NotFoundError
+from ingest.lake import manifest_index
 
 SCHEMA = "twin.lake/1"
 
@@ -115,6 +119,10 @@ def commit(
     data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     identity = hashlib.sha256(data).hexdigest()
     durable.put(_manifests(store) / f"{identity}.json", data, idempotent=True)
+    known = manifest_index.read(folder(store))
+    kept = _datasets_of(live(store)) if known is None else known
+    kept = {old: name for old, name in kept.items() if old not in replaces}
+    manifest_index.write(folder(store), {**kept, **({identity: dataset} if sources else {})})
     return _parsed(identity, body)
 
 
@@ -122,7 +130,7 @@ def live(store: Path) -> list[LakeManifest]:
     """Returns every manifest that no other one replaces and that holds something, sorted by identity.
 
     Raises:
-        DamageError: a manifest is not what was written.
+        DamageError: a manifest is missing or not what was written.
     """
     found = _all(store)
     replaced = {old for manifest in found for old in manifest.replaces}
@@ -159,12 +167,17 @@ def _held(store: Path, dataset: str) -> DatasetInfo:
 def without(
     store: Path, manifest: LakeManifest, gone: set[str]
 ) -> tuple[list[SourceEntry], Iterator[tuple[str, pa.Table]]]:
-    """Returns a manifest without the files `gone`: the other sources, and their rows by part."""
+    """Returns a manifest without the files `gone`: the other sources, and their rows by part.
+
+    Raises:
+        DamageError: when a part is read that is not what was written; nothing damaged gets a new digest.
+    """
     kept = [entry for entry in manifest.sources if entry.file not in gone]
 
     def rows() -> Iterator[tuple[str, pa.Table]]:
         for part in manifest.parts if kept else ():
-            table = pq.ParquetFile(folder(store) / part.file).read()
+            data = _content(store, manifest, part)
+            table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
             stays = table.filter(pc.invert(pc.is_in(table["source_file"], pa.array(sorted(gone)))))
             if stays.num_rows:
                 yield part.table, stays
@@ -173,21 +186,47 @@ def without(
 
 
 def parts(store: Path) -> dict[str, list[Path]]:
-    """Returns the Parquet files of each table, in a fixed order.
+    """Returns the Parquet files of each table, in a fixed order; the content of each is checked.
 
     Raises:
-        DamageError: a part is missing or has another size than its manifest says.
+        DamageError: a part is missing or its bytes are not those that its manifest says.
     """
-    files: dict[str, list[Path]] = {}
-    for manifest in live(store):
-        for part in manifest.parts:
-            path = folder(store) / part.file
-            if not path.is_file() or path.stat().st_size != part.bytes:
-                raise DamageError(
-                    f"{path}: missing or cut; delete the manifest {manifest.id} and ingest again"
-                )
-            files.setdefault(part.table, []).append(path)
-    return {table: sorted(paths) for table, paths in sorted(files.items())}
+    while True:
+        manifests = live(store)
+        files: dict[str, list[Path]] = {}
+        try:
+            for manifest in manifests:
+                for part in manifest.parts:
+                    files.setdefault(part.table, []).append(_checked(store, manifest, part))
+        except DamageError:
+            if live(store) == manifests:
+                raise
+            continue  # replaced or dropped meanwhile
+        return {table: sorted(paths) for table, paths in sorted(files.items())}
+
+
+def _checked(store: Path, manifest: LakeManifest, part: Part) -> Path:
+    path = folder(store) / part.file
+    problem = integrity.fault(path, part.bytes, part.sha256)
+    if problem is not None:
+        raise _damaged(path, problem, manifest)
+    return path
+
+
+def _content(store: Path, manifest: LakeManifest, part: Part) -> bytes:
+    path = folder(store) / part.file
+    data = integrity.read_optional(path)
+    if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
+        what = "missing" if data is None else "its bytes are not those that were written"
+        raise _damaged(path, what, manifest)
+    return data
+
+
+def _damaged(path: Path, problem: str, manifest: LakeManifest) -> DamageError:
+    name = manifest.dataset
+    return DamageError(
+        f"{path}: {problem}; restore it, or take {name} out (`twin traces {name} --drop`) and ingest it again"
+    )
 
 
 def datasets(store: Path) -> dict[str, DatasetInfo]:
@@ -232,42 +271,95 @@ def verify(store: Path) -> list[str]:
     findings = []
     for manifest in live(store):
         for part in manifest.parts:
-            path = folder(store) / part.file
-            if not path.is_file():
-                findings.append(f"{path}: missing")
-            elif hashlib.sha256(path.read_bytes()).hexdigest() != part.sha256:
-                findings.append(f"{path}: its bytes are not those that were written")
+            try:
+                _content(store, manifest, part)
+            except DamageError as error:
+                findings.append(str(error))
     return findings
 
 
 def clean(store: Path) -> int:
     """Deletes files that no live manifest names: left-overs of killed ingests and replaced files.
 
-    Returns how many files went. Only for the process that holds the lake's lock.
+    Returns how many files went. Only for the process that holds the lake's lock. The index is there before
+    the first part of an ingest is written. So beside an index, a part that no manifest names was never
+    committed and is deleted. Without one (a lake of an older version, or it was deleted) its manifest may
+    have gone away: the part is moved to `<store>/quarantine`.
+
+    Raises:
+        DamageError: a manifest is missing or changed; nothing is deleted.
     """
-    current = live(store)
+    found, current = _all(store), live(store)
     named = {folder(store) / part.file for m in current for part in m.parts}
     named |= {_manifests(store) / f"{m.id}.json" for m in current}
-    # A replaced manifest goes last: while it is there, its successor must be there too, if only to drop it.
-    drops = {_manifests(store) / f"{m.id}.json" for m in _all(store) if not m.sources}
     stale = [p for p in _data_files(store) if p not in named]
+    if manifest_index.read(folder(store)) is None:
+        known = {folder(store) / part.file for m in found for part in m.parts}
+        unknown = [p for p in stale if p.suffix == ".parquet" and p not in known]
+        _set_aside(store, unknown)
+        stale = [p for p in stale if p not in unknown]
+    if manifest_index.read(folder(store)) != _datasets_of(current):
+        manifest_index.write(folder(store), _datasets_of(current))
+    # A replaced manifest goes last: while it is there, its successor must be there too, if only to drop it.
+    drops = {_manifests(store) / f"{m.id}.json" for m in found if not m.sources}
     for path in sorted(stale, key=lambda p: (p in drops, p.suffix == ".json", p)):
         durable.remove(path)
     return len(stale)
 
 
+def unnamed(store: Path) -> list[Path]:
+    """Returns the parts that no manifest names: of an ingest under way or killed, or of a lost manifest."""
+    named = {folder(store) / part.file for m in _all(store) for part in m.parts}
+    return sorted(p for p in _data_files(store) if p.suffix == ".parquet" and p not in named)
+
+
+def _set_aside(store: Path, paths: Sequence[Path]) -> None:
+    """Moves parts to a new folder in quarantine, under the names that they have in the lake."""
+    number = 1
+    while (place := store / "quarantine" / f"lake-{number}").exists():
+        number += 1
+    for path in paths:
+        target = place / path.relative_to(folder(store))
+        durable.make_directory(target.parent)
+        durable.move(path, target)
+
+
 def _data_files(store: Path) -> Iterator[Path]:
     root = folder(store)
     for path in root.rglob("*"):
-        if path.is_file() and (
-            path.suffix in (".parquet", ".json") or durable.TEMPORARY.fullmatch(path.name)
-        ):
+        owned = path.suffix in (".parquet", ".json") or durable.TEMPORARY.fullmatch(path.name)
+        if owned and path.is_file() and path != manifest_index.path_of(root):
             yield path
 
 
+def _datasets_of(manifests: Sequence[LakeManifest]) -> dict[str, str]:
+    return {manifest.id: manifest.dataset for manifest in manifests}
+
+
 def _all(store: Path) -> list[LakeManifest]:
-    """Every manifest there is, sorted by identity."""
-    return [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
+    """Every manifest there is, sorted by identity; all that the index names are there or replaced.
+
+    A writer indexes a manifest after linking it, and takes it out of the index before deleting it. So one
+    that is in the index before and after it was found missing is lost; otherwise the lake has changed since
+    the listing, and is listed again.
+    """
+    while True:
+        try:
+            found = [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
+        except FileNotFoundError:  # deleted since the listing
+            continue
+        index = manifest_index.read(folder(store)) or {}
+        there = {manifest.id for manifest in found} | {old for m in found for old in m.replaces}
+        gone = [identity for identity in index if identity not in there]
+        lost = [identity for identity in gone if not (_manifests(store) / f"{identity}.json").exists()]
+        if not gone:
+            return found
+        if lost and manifest_index.read(folder(store)) == index:
+            name = index[lost[0]]
+            raise DamageError(
+                f"{_manifests(store) / lost[0]}.json: missing, though it was committed; restore it, or "
+                f"delete {manifest_index.path_of(folder(store))} and ingest {name} again"
+            )
 
 
 def _manifests(store: Path) -> Path:
@@ -275,10 +367,13 @@ def _manifests(store: Path) -> Path:
 
 
 def _load(path: Path) -> LakeManifest:
-    data = path.read_bytes()
+    data = integrity.read_regular(path)
     identity = hashlib.sha256(data).hexdigest()
     if identity != path.stem:
-        raise DamageError(f"{path}: its bytes are not those that were written; delete it and ingest again")
+        raise DamageError(
+            f"{path}: its bytes are not those that were written; restore it, or delete it and "
+            f"{manifest_index.NAME} in {path.parents[1]} and ingest its files again"
+        )
     return _parsed(identity, json.loads(data))
 
 

@@ -63,7 +63,7 @@ def in_time_order(table: str, rows: pa.Table) -> pa.Table:
 
 
 def encoded(rows: pa.Table) -> bytes:
-    """The rows as Parquet: zstd, row groups of about 128 k."""
+    """The rows as Parquet: zstd, row groups of about 128 k, a checksum in every page."""
     sink = pa.BufferOutputStream()
     # Without the Arrow schema the file says only what Parquet can: text stays text, not "dictionary".
     texts, integers = _kinds(rows.schema)
@@ -75,6 +75,7 @@ def encoded(rows: pa.Table) -> bytes:
         store_schema=False,
         use_dictionary=texts,
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
     )
     return bytes(sink.getvalue())
 

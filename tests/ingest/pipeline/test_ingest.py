@@ -67,7 +67,7 @@ def test_report_as_json(tmp_path: Path, store: Path) -> None:
 def test_many_small_files_become_few_parts(tmp_path: Path, store: Path) -> None:
     ingest([fill(tmp_path / "set", dict(run(n) for n in range(40)))], store)
     assert len(list(store.rglob("*.parquet"))) == 1
-    assert len(list(store.rglob("*.json"))) == 1
+    assert len(list((store / "lake/manifests").iterdir())) == 1
     (manifest,) = lake.live(store)
     assert len(manifest.sources) == 40
     assert [entry.rows for entry in manifest.sources[:1]] == [(("link_samples", 3),)]
@@ -385,10 +385,10 @@ def test_damage_is_named(tmp_path: Path, store: Path) -> None:
     part.write_bytes(whole[:-1] + b"!")
     assert [part.name in finding for finding in lake.verify(store)] == [True]
     part.write_bytes(whole[:-1])
-    with pytest.raises(DamageError, match="missing or cut"):
+    with pytest.raises(DamageError, match=f"{part.name}: .* bytes, not"):
         duckdb_views.connect(store)
     part.unlink()
-    with pytest.raises(DamageError, match="missing or cut"):
+    with pytest.raises(DamageError, match=f"{part.name}: missing"):
         duckdb_views.connect(store)
     part.write_bytes(whole)
     (manifest,) = (store / "lake/manifests").iterdir()

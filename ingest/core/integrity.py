@@ -1,0 +1,113 @@
+"""Stored files checked by content: regular files only, hashed before anything else reads them.
+
+A disk can return other bytes than were written while size, times and inode stay. So no process trusts what
+another one checked: each hashes a file the first time it is needed (`fault`), and again after `TRUSTED_S`
+seconds or when its status has changed. Small records carry a digest of themselves (`sealed`).
+"""
+
+import hashlib
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from ingest.core.errors import DamageError
+
+TRUSTED_S = 3600.0
+"""Seconds for which a file whose status stays is not hashed again by the process that hashed it."""
+
+Status = tuple[int, int, int, int]
+_checked: dict[Path, tuple[Status, str, float]] = {}
+
+
+def fault(path: Path, size_bytes: int, sha256: str) -> str | None:
+    """Returns how a file differs from the one that was written; None: it does not.
+
+    The content is hashed once per process and `TRUSTED_S`.
+    """
+    now = time.monotonic()
+    known = _checked.get(path)
+    try:
+        status = _status(path)
+        if known is not None and known[:2] == (status, sha256) and now - known[2] < TRUSTED_S:
+            return None
+        _checked.pop(path, None)
+        problem = content_fault(path, size_bytes, sha256)
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if problem is None:
+        _checked[path] = status, sha256, now
+    return problem
+
+
+def content_fault(path: Path, size_bytes: int, sha256: str) -> str | None:
+    """Returns how the content of a file differs from what was written; reads it whatever was checked before.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    if status.st_size != size_bytes:
+        return f"{status.st_size} bytes, not the {size_bytes} that were written"
+    with path.open("rb", buffering=0) as stream:
+        same = hashlib.file_digest(stream, "sha256").hexdigest() == sha256
+    return None if same else "its bytes are not those that were written"
+
+
+def read_regular(path: Path) -> bytes:
+    """Returns the content of a regular file; a link, a directory or a device in its place is damage.
+
+    Raises:
+        FileNotFoundError: nothing has this name.
+        DamageError: it is no regular file, or the disk cannot read it.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise DamageError(f"{path}: not a regular file; move it away and restore the file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamageError(f"{path}: cannot be read ({error.strerror}); restore it") from error
+
+
+def read_optional(path: Path) -> bytes | None:
+    """Returns the content of a regular file; None: nothing has this name.
+
+    Raises:
+        DamageError: it is no regular file, or the disk cannot read it.
+    """
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
+
+
+def sealed(fields: dict[str, Any]) -> bytes:
+    """Returns the only bytes that a record of these fields may have: JSON with the digest of the rest."""
+    return _text({**fields, "check": hashlib.sha256(_text(fields)).hexdigest()})
+
+
+def unsealed(data: bytes, schema: str) -> dict[str, Any] | None:
+    """Returns the fields of a record that `sealed` made; None: a byte of it was changed."""
+    try:
+        fields = json.loads(data)
+        del fields["check"]
+        same = fields["schema"] == schema and sealed(fields) == data
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return fields if same else None
+
+
+def _text(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _status(path: Path) -> Status:
+    found = path.lstat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
