@@ -175,7 +175,7 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """Encodes a table of `SCHEMA` as a Parquet file.
+    """Encodes a table of `SCHEMA` as a Parquet file, a checksum in every page.
 
     A few events are not compressed: it would take longer than all the rest, and most bytes of such a file are
     its schema. Compaction compresses them.
@@ -184,8 +184,9 @@ def encode_table(table: pa.Table) -> bytes:
     compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
     dictionaries, statistics = ["type", "version", "job"], ["seq", "sim_ns"]
     pq.write_table(
-        table, sink, compression=compression, use_dictionary=dictionaries, write_statistics=statistics
-    )
+        table, sink, compression=compression, use_dictionary=dictionaries, write_statistics=statistics,
+        write_page_checksum=True,
+    )  # fmt: skip
     return bytes(sink.getvalue())
 
 
@@ -246,7 +247,8 @@ def read_rows(run_dir: Path, piece: Piece) -> pa.Table:
     data = _read_data(run_dir, piece)
     try:
         # One thread: a segment is small, starting others costs more than reading it.
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table = file.read(use_threads=False)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FileDamageError(path, f"not a Parquet file of events ({error})") from error
