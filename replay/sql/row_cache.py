@@ -1,33 +1,34 @@
 """Cache of derived data: `<store>/cache` may be deleted at any time.
 
-It holds the digests of checked files with their size, times and inode, so that an unchanged file is not
-hashed for every query, and the rows of views over large finished runs. Audits do not use it.
+It holds the rows of views over large finished runs, and in `verified.json` the digests of these files as
+written; digests of events are in the manifests of their runs. No check by another process is trusted: what a
+query reads is hashed first (`ingest.core.integrity`). Audits do not use the cache.
 """
 
 import hashlib
-import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.core import durable
-from ingest.core.errors import ExistsError, StorageError
-from replay.log import segment
-from replay.log.events import UPCAST, canonical
-from replay.log.segment import Piece
+from ingest.core import durable, integrity
+from ingest.core.errors import DamageError, ExistsError, StorageError
+from replay.log.events import UPCAST
+from replay.log.segment import FileDamageError, Piece
 from replay.log.segment_index import SegmentIndex
 from replay.sql.view_definition import SqlView
 
 FOLDER = "cache"
 LEAST_EVENTS = 50_000
 """Least number of events of a run whose rows are cached; fewer are parsed in a fraction of a second."""
-SCHEMA = "twin.cache/1"
-Fingerprint = list[int | str]
-"""Size, modification and change time, inode, and SHA-256 of a file when it was checked."""
+DIGESTS = "verified.json"
+SCHEMA = "twin.cache/2"
+Written = tuple[int, str]
+"""Size and SHA-256 of a file as it was written."""
 
 
 class Cache:
@@ -35,23 +36,20 @@ class Cache:
 
     def __init__(self, store: Path, note: Callable[[str], object]) -> None:
         self._folder, self._note = store / FOLDER, note
-        self._path = self._folder / "verified.json"
-        self._store = store
-        self._fingerprints = self._read()
-        self._before = dict(self._fingerprints)
+        self._path = self._folder / DIGESTS
+        self._written = self._read()
+        self._before = dict(self._written)
 
     def check(self, run_dir: Path, piece: Piece) -> None:
-        """Checks a data file against its voucher; reads its bytes only if the file has changed since.
+        """Checks a data file against its voucher; its content is hashed once per process.
 
         Raises:
             DamageError: it is missing, or has another length or digest.
         """
         path = run_dir / piece.data_name
-        with suppress(OSError):  # the full check reports a missing file
-            if self._fingerprints.get(self._key(path)) == _fingerprint(path, piece.sha256):
-                return
-        segment.checked(run_dir, piece)
-        self._fingerprints[self._key(path)] = _fingerprint(path, piece.sha256)
+        problem = integrity.fault(path, piece.size_bytes, piece.sha256)
+        if problem is not None:
+            raise FileDamageError(path, f"{problem} (its size and digest are in {piece.voucher})")
 
     @staticmethod
     def worth(contents: SegmentIndex) -> bool:
@@ -68,67 +66,60 @@ class Cache:
         made_of = f"{head} {view.select} {sorted(UPCAST)}"
         key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
         path = self._folder / run / f"{view.name}-{key}.parquet"
-        if path.exists():
+        if os.path.lexists(path):
             if self._intact(path):
                 return path
-            self._note(f"{path}: was changed; it is made again from the log")
+            self._note(f"{path}: is not what was written; it is made again from the log")
             with suppress(StorageError):  # then it cannot be written again either
                 durable.remove(path)
         self._note(f"{run}: reading {view.name} from the log, once")
         try:
-            durable.put_file(path, lambda stream: _write(make(), stream))
+            stored = durable.put_file(path, lambda stream: _write(make(), stream))
         except ExistsError:  # another process was faster, or it could not be removed
             return path if self._intact(path) else None
         except StorageError:
             return None
-        self._fingerprints[self._key(path)] = _fingerprint(
-            path, hashlib.sha256(path.read_bytes()).hexdigest()
-        )
-        return path
+        self._written[self._key(path)] = stored.size_bytes, stored.sha256
+        return path if self._intact(path) else None
 
     def save(self) -> None:
         """Saves the digests found, merged with those that other processes saved meanwhile."""
-        found = {key: value for key, value in self._fingerprints.items() if self._before.get(key) != value}
+        found = {key: value for key, value in self._written.items() if self._before.get(key) != value}
         if not found:
             return
         known = {**self._read(), **found}
-        existing = {key: value for key, value in known.items() if (self._store / key).exists()}
-        value = {"schema": SCHEMA, "files": existing}
+        existing = {key: list(value) for key, value in known.items() if (self._folder / key).exists()}
         with suppress(StorageError):  # a store that cannot be written can still be read
-            durable.replace(self._path, canonical(value).encode())
+            durable.replace(self._path, integrity.sealed({"schema": SCHEMA, "files": existing}))
 
-    def _read(self) -> dict[str, Fingerprint]:
+    def faults(self) -> dict[Path, str]:
+        """Returns how cached files differ from what was written, by file; all are read."""
+        found = {self._folder / key: self._fault(self._folder / key) for key in self._written}
+        return {path: problem for path, problem in found.items() if problem is not None}
+
+    def _read(self) -> dict[str, Written]:
         try:
-            value: Any = json.loads(self._path.read_bytes())
-            if value["schema"] != SCHEMA or not all(
-                isinstance(entry, list) for entry in value["files"].values()
-            ):
-                raise ValueError("not a list of verified files")
-            return dict(value["files"])
-        except FileNotFoundError:
+            data = integrity.read_optional(self._path)
+        except DamageError:
+            data = b""
+        fields = {"files": {}} if data is None else integrity.unsealed(data, SCHEMA)
+        if fields is None:
+            self._note(f"{self._path}: is not what was written; it is made again")
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._note(f"{self._path}: was changed; it is made again")
-            return {}
+        return {key: (size, sha256) for key, (size, sha256) in fields["files"].items()}
 
     def _intact(self, path: Path) -> bool:
-        known = self._fingerprints.get(self._key(path))
-        if not known or known == _fingerprint(path, str(known[-1])):
-            return bool(known)
-        same = hashlib.sha256(path.read_bytes()).hexdigest() == known[-1]
-        self._fingerprints[self._key(path)] = _fingerprint(path, str(known[-1]))
-        return same
+        return self._fault(path) is None
+
+    def _fault(self, path: Path) -> str | None:
+        known = self._written.get(self._key(path))
+        return "of unknown origin" if known is None else integrity.fault(path, *known)
 
     def _key(self, path: Path) -> str:
-        return path.relative_to(self._store).as_posix()
-
-
-def _fingerprint(path: Path, sha256: str) -> Fingerprint:
-    status = path.lstat()
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, sha256]
+        return path.relative_to(self._folder).as_posix()
 
 
 def _write(rows: pa.RecordBatchReader, stream: BinaryIO) -> None:
-    with pq.ParquetWriter(stream, rows.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(stream, rows.schema, compression="zstd", write_page_checksum=True) as writer:
         for batch in rows:
             writer.write_batch(batch)
