@@ -1,6 +1,7 @@
 """A calibration: constants fitted to a lake, kept in its store, used in place of the built-in ones.
 
-`<store>/calibrations/<digest>.json` is never overwritten; `<store>/calibration.json` is the one in use.
+`<store>/calibrations/<digest>.json` is never overwritten; `<store>/calibration.json` copies the one in use. A
+file is read only if its content has the digest in its name; the copy must be one of them.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core import durable, safe_json
+from ingest.core import durable, integrity, safe_json
 from ingest.core.errors import DamageError, ExistsError, NotFoundError
 from ingest.core.terminal import SENTENCE, clipped, shown
 from twin.calibration.least_squares import Fit
@@ -25,6 +26,8 @@ from twin.costs import energy
 from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
 
 SCHEMA = "twin.calibration/1"
+FOLDER = "calibrations"
+IN_USE = "calibration.json"
 WAIT_ACTIVITY = 0.15
 """SM activity of a GPU that waits in a collective: some 20 of 132 SMs."""
 
@@ -57,12 +60,10 @@ class Calibration:
 
     def save(self, store: Path) -> Path:
         """Write the calibration under its digest and make it the one in use."""
-        folder = store / "calibrations"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.digest}.json"
+        path = store / FOLDER / f"{self.digest}.json"
         with suppress(ExistsError):  # the same content under the same name
             durable.put(path, self._bytes())
-        durable.replace(store / "calibration.json", self._bytes())
+        durable.replace(store / IN_USE, self._bytes())
         return path
 
     def __call__(
@@ -144,17 +145,30 @@ def load(store: Path) -> Calibration | None:
     """Calibration in use in `store`, None without one.
 
     Raises:
-        DamageError: the file is not a calibration.
+        DamageError: it is missing or not what was written.
     """
-    path = store / "calibration.json"
-    return _read(path) if path.is_file() else None
+    path, folder = store / IN_USE, store / FOLDER
+    data = integrity.read_optional(path)
+    if data is None:
+        if any(folder.glob("*.json")):
+            raise DamageError(
+                f"{path}: missing, though {folder} holds calibrations; run `twin calibrate` again, or delete "
+                f"{folder} for the built-in constants"
+            )
+        return None
+    if not (folder / f"{hashlib.sha256(data).hexdigest()}.json").is_file():
+        raise DamageError(
+            f"{path}: its content is none of those in {folder}: one was changed or deleted; copy the right "
+            "one here, or run `twin calibrate` again"
+        )
+    return _parsed(path, data)
 
 
 def find(store: Path, which: str) -> Calibration:
     """Calibration of `store` by its digest, the beginning of that, or `latest`.
 
     Raises:
-        NotFoundError: there is none, or more than one. DamageError: the file is not a calibration.
+        NotFoundError: there is none, or more than one. DamageError: it is not what was written.
     """
     if which == "latest":
         newest = load(store)
@@ -169,12 +183,30 @@ def find(store: Path, which: str) -> Calibration:
             f"{len(found) or 'no'} calibrations of {store} begin with {shown(which)}; there are: {known} "
             "(`twin calibrate` makes one, `latest` takes the newest)"
         )
-    return _read(found[0])
+    return read_named(found[0])
 
 
-def _read(path: Path) -> Calibration:
+def read_named(path: Path) -> Calibration:
+    """Returns the calibration in a file that is named by its digest.
+
+    Raises:
+        NotFoundError: there is no such file. DamageError: its content is not the one that its name says.
+    """
+    data = integrity.read_optional(path)
+    if data is None:
+        raise NotFoundError(f"{path}: there is no such calibration; run `twin calibrate`")
+    found = hashlib.sha256(data).hexdigest()
+    if found != path.stem:
+        raise DamageError(
+            f"{path}: its digest is {found[:12]}..., not the one in its name: it was changed; restore it, or "
+            "delete it and run `twin calibrate` again"
+        )
+    return _parsed(path, data)
+
+
+def _parsed(path: Path, data: bytes) -> Calibration:
     try:
-        body = safe_json.parsed(path.read_bytes())
+        body = safe_json.parsed(data)
         if body.get("schema") != SCHEMA:
             raise ValueError(f"its schema is {shown(body.get('schema'))}, not {SCHEMA}")
         gpus = {

@@ -110,6 +110,28 @@ def test_an_empty_lake_and_a_damaged_file(tmp_path: Path) -> None:
         calibration.load(tmp_path)
 
 
+def test_a_changed_or_deleted_calibration_is_not_used(fitted: Calibration, tmp_path: Path) -> None:
+    named, used = fitted.save(tmp_path), tmp_path / "calibration.json"
+    whole = named.read_bytes()
+    for path in (named, used):
+        path.write_bytes(whole.replace(b'"efficiency": 0.', b'"efficiency": 0.1', 1))
+        with pytest.raises(DamageError, match=f"{path.name}: its .*`twin calibrate`"):
+            calibration.find(tmp_path, fitted.digest[:8] if path == named else "latest")
+        path.write_bytes(whole)
+    assert calibration.find(tmp_path, "latest").digest == fitted.digest
+    used.unlink()
+    with pytest.raises(DamageError, match=r"calibration.json: missing, though .* built-in constants"):
+        calibration.load(tmp_path)
+    used.mkdir()
+    with pytest.raises(DamageError, match="not a regular file"):
+        calibration.load(tmp_path)
+    used.rmdir()
+    fitted.save(tmp_path)
+    named.unlink()
+    with pytest.raises(DamageError, match="one was changed or deleted"):
+        calibration.load(tmp_path)
+
+
 def test_rows_of_other_profiles() -> None:
     row = {"model": "", "layer": "", "forward_s": 1.0, "backward_s": 2.0, "tp": 1, "micro_batch": 2}
     aceso = {**row, "layer": "enc-attention-qkv", "param_bytes": 200, "seq": None}
