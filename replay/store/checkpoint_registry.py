@@ -1,15 +1,18 @@
-"""Checkpoints of a store: files named by their digests, and a pointer to the active one."""
+"""Checkpoints of a store: files named by their digests, and a pointer to the active one.
+
+`<store>/active.json` is the pointer. A copy beside the checkpoints is written after it and removed before it:
+a copy without a pointer shows that the pointer went away, not that nothing was promoted.
+"""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import policy.hippo
-from ingest.core import durable, safe_json, text_files
+from ingest.core import durable, integrity, safe_json, text_files
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
-from replay.log.events import canonical
 from replay.store.run_index import CHECKPOINTS
 
 POINTER = "active.json"
@@ -87,6 +90,8 @@ def rollback(store: Path) -> str:
     if past:
         _point(store, past)
     else:
+        if (copy := _copy(store)).exists():
+            durable.remove(copy)
         durable.remove(store / POINTER)
     return digest
 
@@ -175,20 +180,32 @@ def _installed(store: Path, path: Path) -> str:
 
 
 def _pointer(store: Path) -> dict[str, Any]:
-    path = store / POINTER
-    if not path.exists():
+    path, copy = store / POINTER, _copy(store)
+    restore = f"copy {copy} over it, or delete both" if copy.exists() else "delete it"
+    data = integrity.read_optional(path)
+    if data is None:
+        if copy.exists():
+            raise DamageError(f"{path}: missing, though a checkpoint was promoted; {restore}")
         return {}
     try:
-        value = safe_json.parsed(path.read_bytes())
+        value = safe_json.parsed(data)
+        unsealed = integrity.unsealed(data, SCHEMA) if "check" in value else value
+        if unsealed is None or unsealed.keys() != {"schema", "checkpoint", "history"}:
+            raise ValueError("not what was written")
         if value["schema"] != SCHEMA or value["checkpoint"] != value["history"][-1]:
             raise ValueError("not an active-checkpoint pointer")
         if not all(DIGEST.fullmatch(digest) for digest in value["history"]):
             raise ValueError("it holds what is no digest")
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise DamageError(f"{path}: damaged ({error}); delete it and promote a checkpoint again") from error
+    except (ValueError, AttributeError, KeyError, IndexError, TypeError) as error:
+        raise DamageError(f"{path}: damaged ({error}); {restore} and promote a checkpoint again") from error
     return dict(value)
 
 
+def _copy(store: Path) -> Path:
+    return store / CHECKPOINTS / POINTER
+
+
 def _point(store: Path, past: tuple[str, ...]) -> None:
-    value = {"schema": SCHEMA, "checkpoint": past[-1], "history": list(past)}
-    durable.replace(store / POINTER, canonical(value).encode())
+    value = integrity.sealed({"schema": SCHEMA, "checkpoint": past[-1], "history": list(past)})
+    durable.replace(store / POINTER, value)
+    durable.replace(_copy(store), value)
