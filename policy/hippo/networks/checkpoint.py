@@ -98,7 +98,7 @@ def publish(checkpoint: Checkpoint, out: Path) -> Path:
 
 def install(path: Path, out: Path) -> str:
     """Copies a checkpoint file into `out` under its whole digest, unless it is there; returns the digest."""
-    name, data = digest(path), path.read_bytes()
+    name, data = _verified(path)
     durable.put(out / name / f"hippo-{name}.pt", data, idempotent=True)
     return name
 
@@ -134,6 +134,11 @@ def digest(path: Path) -> str:
         NotFoundError: no such file. InputError: no digest in the name. DamageError: another content than the
         name says.
     """
+    return _verified(path)[0]
+
+
+def _verified(path: Path) -> tuple[str, bytes]:
+    """Returns the digest of a checkpoint file and its bytes, read once."""
     if not path.is_file():
         raise NotFoundError(f"checkpoint {path} does not exist: run `twin train`, or name another file")
     named = NAME.fullmatch(path.name)
@@ -141,13 +146,14 @@ def digest(path: Path) -> str:
         raise InputError(
             f"{path}: a checkpoint is named hippo-<digest>.pt, so that damage is detected; rename it back"
         )
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    data = path.read_bytes()
+    found = hashlib.sha256(data).hexdigest()
     if not found.startswith(named.group(1)):
         raise DamageError(
             f"{path}: damaged: its digest is {found[:16]}..., its name says {named.group(1)[:16]}...; "
             "restore the file or train again"
         )
-    return found
+    return found, data
 
 
 def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
@@ -157,8 +163,7 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
         NotFoundError, InputError, DamageError: see `digest`. InputError: not a Hi-PPO checkpoint.
         UsageError: another architecture.
     """
-    digest(path)
-    payload, header = _content(path)
+    payload, header = _content(path, _verified(path)[1])
     try:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
@@ -197,13 +202,12 @@ def _check_weights(path: Path, wanted: Mapping[str, Any], kept: Any) -> None:
         raise InputError(f"{path}: its weights are not those of its settings; train again")
 
 
-def _content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _content(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the payload and its header.
 
     Raises:
         InputError: not a checkpoint; unpickling arbitrary bytes can raise nearly any exception.
     """
-    data = path.read_bytes()
     try:
         checkpoint_content.check(data)
         payload = torch.load(io.BytesIO(data), weights_only=True)
