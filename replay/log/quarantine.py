@@ -1,7 +1,8 @@
 """Quarantine: moves foreign and damaged files of a run aside, deletes nothing, and lists what it moved.
 
 An intact beginning of the run remains: from the first damaged segment on all later ones are moved too, since
-nothing proves them any more. A compacted run has no such beginning: all its files are moved.
+nothing proves them any more, and the record of the head that the chain had. A compacted run has no such
+beginning: all its files are moved.
 """
 
 import re
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.core.durable import DISK, Disk, Lock, make_directory, move
-from ingest.core.errors import NotFoundError
-from replay.log import recovery, verification
+from ingest.core.errors import DamageError, NotFoundError
+from replay.log import chain_heads, recovery, verification
 from replay.log.segment import COMMITTED
 from replay.log.segment_index import MERGED, RECORD
 from replay.log.tail import NAME as TAIL
@@ -52,12 +53,24 @@ def quarantine(run_dir: Path, *, disk: Disk = DISK) -> Moved:
     with Lock(run_dir / recovery.LOCK):
         findings = verification.verify(run_dir)
         moved = _to_move(recovery.names(run_dir), findings)
-        if not moved:
+        if not findings:
             return Moved(run_dir.name, None, ())
         folder = _new_folder(run_dir, disk)
         for finding in moved:
             move(run_dir / finding.file, folder / finding.file, disk=disk)
+        if (head := _stale_head(run_dir)) is not None:
+            move(head, folder / head.name, disk=disk)
+            moved = (*moved, IntegrityFinding(head.name, "is not the head of what is left"))
     return Moved(run_dir.name, folder, moved)
+
+
+def _stale_head(run_dir: Path) -> Path | None:
+    """Returns the record of the run's head if it is damaged, or the chain that is left does not hold it."""
+    try:
+        head = chain_heads.read(run_dir)
+    except DamageError:
+        return chain_heads.path_of(run_dir)
+    return None if head is None or head.fault(recovery.chain_of(run_dir)) is None else head.file
 
 
 def _to_move(present: Sequence[str], findings: Sequence[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:

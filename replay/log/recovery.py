@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ingest.core.durable import DISK, Disk, Lock, remove_all, settle, settle_file
 from ingest.core.errors import NotFoundError
-from replay.log import segment, segment_index
+from replay.log import chain_heads, segment, segment_index
 from replay.log.segment import COMMITTED, GENESIS, SegmentManifest
 from replay.log.segment_index import MERGED, RECORD, SegmentIndex
 from replay.log.tail import NAME as TAIL
@@ -29,8 +29,19 @@ def walk(run_dir: Path) -> SegmentIndex:
     If a compaction happens meanwhile, the result is that before or after it.
 
     Raises:
-        DamageError: a manifest is changed, missing in the middle, or follows from another one.
+        DamageError: a manifest is changed, missing, or follows from another one; the record of a compaction
+            is missing; or the log is shorter than when its writer was closed.
     """
+    head = chain_heads.read(run_dir)  # before the chain, which only grows
+    found = chain_of(run_dir)
+    problem = None if head is None else head.fault(found)
+    if problem is not None:
+        raise segment.FileDamageError(run_dir / f"{found.end:020d}.json", problem)
+    return found
+
+
+def chain_of(run_dir: Path) -> SegmentIndex:
+    """Returns the chain as `walk` does, whatever its end was when the writer was closed."""
     found = _compacted(run_dir)
     if found is not None:
         return found
@@ -43,7 +54,11 @@ def walk(run_dir: Path) -> SegmentIndex:
         return found
     if followed.final:
         return followed
-    return _compacted(run_dir) or followed  # a compaction that ended just now removes the files
+    found = _compacted(run_dir) or followed  # a compaction that ended just now removes the files
+    orphans = [] if found.chain else sorted(name for name in _look(run_dir) if MERGED.fullmatch(name))
+    if orphans:
+        raise segment.FileDamageError(run_dir / RECORD, f"missing, though {orphans[0]} is there; restore it")
+    return found
 
 
 def _compacted(run_dir: Path) -> SegmentIndex | None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ingest.core.durable import DISK, Disk, Lock, drop, make_directory
 from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
-from replay.log import recovery, segment, verification
+from replay.log import chain_heads, recovery, segment, verification
 from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
 from replay.log.recovery import recover
 from replay.log.running_digests import Row, Streams
@@ -159,6 +159,8 @@ class RunWriter:
         try:
             if not self._stopped:
                 self._commit(seal=True)
+                if self._sealed:
+                    chain_heads.write(self.run_dir, self._sealed, self._head, disk=self._disk)
         finally:
             self._stopped = self._stopped or "the writer is closed"
             if self._tail:

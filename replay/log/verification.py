@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from replay.log import recovery, segment, segment_index
+from ingest.core.errors import DamageError
+from replay.log import chain_heads, recovery, segment, segment_index
 from replay.log.running_digests import Streams
 from replay.log.segment import COMMITTED, GENESIS, FileDamageError, SegmentManifest
-from replay.log.segment_index import RECORD, SegmentIndex
+from replay.log.segment_index import MERGED, RECORD, SegmentIndex
 from replay.log.tail import NAME as TAIL
 
 
@@ -47,6 +48,8 @@ def verify(run_dir: Path, chain_head: str | None = None, *, since: int = 0) -> l
         foreign = recovery.unlisted(run_dir, present, found)[1]
         findings += [IntegrityFinding(name, "does not belong to the run; move it away") for name in foreign]
     findings += check_events(run_dir, found, whole=not findings, since=since)
+    if not findings:
+        findings += _end(run_dir, found)
     if chain_head is not None and chain_head not in {manifest.hash for manifest in found.chain}:
         last = found.chain[-1].name if found.chain else "."
         findings.append(
@@ -79,11 +82,24 @@ def _written(run_dir: Path, present: Sequence[str]) -> tuple[SegmentIndex, list[
             findings.append(IntegrityFinding(error.file, error.problem))
     found = segment_index.of_chain(chain, tail)
     behind = recovery.tail_behind(present, found.sealed)
+    merged = [name for name in present if MERGED.fullmatch(name)]
     if behind and not found.final and not findings:
         findings.append(IntegrityFinding(f"{found.sealed:020d}.json", f"missing, though {behind} is there"))
-    if not found.end and not findings:
+    if not found.end and not findings and merged:
+        findings.append(IntegrityFinding(RECORD, f"missing, though {merged[0]} is there"))
+    elif not found.end and not findings:
         findings.append(IntegrityFinding(".", "holds no committed segment"))
     return found, findings
+
+
+def _end(run_dir: Path, found: SegmentIndex) -> list[IntegrityFinding]:
+    """Lists the fault of a chain that does not hold the head at which the writer was closed."""
+    try:
+        head = chain_heads.read(run_dir)
+    except DamageError as error:
+        return [IntegrityFinding(f"../../{chain_heads.FOLDER}/{run_dir.name}.json", str(error))]
+    problem = None if head is None else head.fault(found)
+    return [] if problem is None else [IntegrityFinding(f"{found.end:020d}.json", problem)]
 
 
 def _unknown_names(present: Sequence[str]) -> list[IntegrityFinding]:
@@ -92,7 +108,7 @@ def _unknown_names(present: Sequence[str]) -> list[IntegrityFinding]:
         IntegrityFinding(name, "does not belong to the run; move it away")
         for name in present
         if name != recovery.LOCK
-        and not any(known.fullmatch(name) for known in (COMMITTED, TAIL, recovery.LEFT_OVER))
+        and not any(known.fullmatch(name) for known in (COMMITTED, MERGED, TAIL, recovery.LEFT_OVER))
     ]
 
 

@@ -20,6 +20,7 @@ from replay.metrics.paired_comparison import PairedDifference
 from replay.store import checkpoint_registry, run_index
 from replay.training.retrain import RetrainResult
 from replay.training.train import TrainingResult
+from tests.support.histories import lose_end
 from tests.support.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -248,9 +249,7 @@ def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call)
 def cut_off(store: Path) -> Path:
     """The run as if its writer had been killed before the last commit."""
     folder = run_index.folder(store, run_index.find(store, STATIC))
-    last = max(folder.glob("*.json"))
-    last.with_suffix(".parquet").unlink()
-    last.unlink()
+    lose_end(folder)
     return folder
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from replay.log import chain_heads
 from replay.log.run_log import RunWriter
 
 Row = tuple[int, str, dict[str, Any], dict[str, Any]]
@@ -90,6 +91,15 @@ def write(run_dir: Path, decisions: int = 12, *, policy: str = "mpc", **options:
         for sim_ns, kind, payload, wall in history(decisions, policy):
             writer.append(sim_ns, kind, payload, wall=wall)
         return writer.finish(totals(decisions), sim_ns=decisions * PERIOD_NS)
+
+
+def lose_end(run_dir: Path) -> None:
+    """Take the newest segment away, as if the writer had been killed before that commit."""
+    last = max(run_dir.glob("*.json"))
+    last.with_suffix(".parquet").unlink()
+    last.unlink()
+    if (record := chain_heads.path_of(run_dir)) is not None:
+        record.unlink()
 
 
 def bandwidth_bps(now_ns: int, i: int, j: int) -> float:

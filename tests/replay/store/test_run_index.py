@@ -17,7 +17,7 @@ from replay.store import run_index
 from replay.store.run_header import STARTED, from_payload
 from replay.training import drift
 from replay.training import train as training_run
-from tests.support.histories import write
+from tests.support.histories import lose_end, write
 from tests.support.toys import toy_run, without_lake
 
 Pair = tuple[Path, str, str]
@@ -32,9 +32,7 @@ def touch(run_dir: Path, ahead_s: float) -> None:
 
 def resumed(store: Path, run_id: str) -> None:
     """Cut the end of the log off and compute it again."""
-    (last, *_) = sorted(run_index.folder(store, run_id).glob("*.json"), reverse=True)
-    last.unlink()
-    last.with_suffix(".parquet").unlink()
+    lose_end(run_index.folder(store, run_id))
     runner.resume(store, run_id)
 
 
