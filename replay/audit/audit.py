@@ -13,7 +13,7 @@ from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from policy.core import registry
-from replay.audit import explain, logged_decisions
+from replay.audit import explain, logged_decisions, signing
 from replay.audit.conservation import Accounts
 from replay.audit.logged_decisions import LoggedDecision
 from replay.log.events import Event
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """A fault; `check` is chain, conservation, observation, re-execution or look-ahead."""
+    """A fault; `check` is chain, signature, conservation, observation, re-execution or look-ahead."""
 
     check: str
     problem: str
@@ -90,6 +90,9 @@ def audit(
         raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
     reader = RunReader(run_index.folder(store, run_id))
     damage = [AuditFinding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
+    problem = None if damage else signing.contradiction(store, run_id, reader.contents())
+    if problem is not None:
+        damage = [AuditFinding("signature", problem)]
     if damage:  # a damaged log is not recomputed
         return AuditReport(run_id, None, None, 0, tuple(damage), ())
     if since:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.core import durable
+from ingest.core import durable, integrity
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
+from replay.log.segment_index import SegmentIndex
 from replay.store import run_index
 
 if TYPE_CHECKING:
@@ -100,6 +101,27 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
     if found.run != run_id:
         raise DamageError(f"{path}: is the signature of {found.run}")
     return found
+
+
+def contradiction(store: Path, run_id: str, found: SegmentIndex) -> str | None:
+    """Returns how the signature of a run contradicts its chain; None: it does not, or there is none.
+
+    Needs no key: it tells a log that lost its end or was rewritten, not who signed.
+    """
+    path = path_of(store, run_id)
+    try:
+        data = integrity.read_optional(path)
+        head = None if data is None else json.loads(data)["chain_head"]
+    except DamageError as error:
+        return str(error)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return f"{path}: not a signature ({error}); delete it and sign the run again"
+    if head is None or head in {manifest.hash for manifest in found.chain}:
+        return None
+    return (
+        f"{path}: was made for the chain head {head}, which the log does not hold: its end is missing, or it "
+        "was rewritten; restore it, or delete the signature"
+    )
 
 
 def _private(path: Path) -> "Ed25519PrivateKey":

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
-from replay.audit import signing
+from replay.audit import audit, signing
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
-from tests.support.histories import write
+from tests.support.histories import lose_end, write
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519", reason="extra `sign`")
 from cryptography.hazmat.primitives import serialization  # noqa: E402 - after the check that it is there
@@ -90,3 +90,24 @@ def test_without_the_extra_it_says_so(store: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "cryptography", None)
     with pytest.raises(UsageError, match=r"twin\[sign\]"):
         signing.sign(store, "a", store / "ours.pem")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_signature_beside_a_log_that_lost_its_end_is_a_finding(store: Path, known: bool) -> None:
+    signing.sign(store, "a", store / "ours.pem")
+    path = signing.path_of(store, "a")
+    assert signing.contradiction(store, "a", RunReader(store / "runs" / "a").contents()) is None
+    if known:
+        (max((store / "runs" / "a").glob("*.json"))).unlink()
+    else:
+        lose_end(store / "runs" / "a")
+    report = audit.audit(store, "a")
+    assert [finding.check for finding in report.findings] == ["chain" if known else "signature"]
+    assert known or str(path) in report.findings[0].problem
+    if not known:
+        for text in ("[]", "{", "{}", "\xff"):
+            path.write_text(text)
+            assert "not a signature" in str(audit.audit(store, "a").findings[0])
+        path.unlink()
+        path.mkdir()
+        assert "not a regular file" in str(audit.audit(store, "a").findings[0])
