@@ -1,7 +1,13 @@
-"""Persistent schedule of retrainings, which survives restarts and never runs two at a time."""
+"""Persistent schedule of retrainings, which survives restarts and never runs two at a time.
 
+The database has no checksums. So the job is stored with its digest, its due time is compared with the one in
+the column beside it, and SQLite checks its own structure before the schedule is read.
+"""
+
+import hashlib
 import re
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +18,12 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+from sqlalchemy import LargeBinary, TypeDecorator
+from sqlalchemy.exc import SQLAlchemyError
 
+from ingest.core import integrity
 from ingest.core.durable import make_directory
-from ingest.core.errors import LockedError, UsageError
+from ingest.core.errors import DamageError, LockedError, UsageError
 from replay.training import drift, retrain
 from twin.scenario import prepare
 
@@ -23,6 +32,8 @@ JOB = "retrain"
 SCHEDULED = "replay.schedule:scheduled"
 WATCHED = "replay.schedule:watched"
 """Addresses of the tasks as `schedule.sqlite` stores them: fixed; `replay/schedule.py` lies there."""
+SEAL, UNSEALED = b"twin.job/1", b"\x80"
+"""First bytes of a stored job: with a digest, and of older versions."""
 CHECK_INTERVAL = "10m"
 """Interval of the check for drift."""
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -84,10 +95,17 @@ def scheduler(
 
     Missed times coalesce into one run, however late; `max_instances` 1 and the lock of `retrain.retrain` keep
     two from running at a time. A restart with the same trigger and scenario keeps the due time.
+
+    Raises:
+        DamageError: the stored schedule is not what was written.
     """
     make_directory(store)
+    if (problem := fault(store)) is not None:
+        raise DamageError(problem)
+    jobs = SQLAlchemyJobStore(url=f"sqlite:///{store.resolve() / SCHEDULE}")
+    jobs.jobs_t.c.job_state.type = SealedState()
     made = BackgroundScheduler(
-        jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{store.resolve() / SCHEDULE}")},
+        jobstores={"default": jobs},
         executors={"default": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone="UTC",
@@ -95,12 +113,57 @@ def scheduler(
     )
     made.start(paused=True)
     arguments = [str(store.resolve()), scenario, dataset]
+    try:
+        stored, due = made.get_jobs(), jobs.get_next_run_time()
+    except (SQLAlchemyError, DamageError) as error:
+        made.shutdown()
+        raise DamageError(_damaged(store, str(error))) from error
+    if [(job.id, job.next_run_time) for job in stored] not in ([], [(JOB, due)]):
+        made.shutdown()
+        raise DamageError(_damaged(store, "the job is not the one that was stored"))
     known = made.get_job(JOB)
     same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
     if known is None or not same or list(known.args) != arguments or task == WATCHED:
         first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # drift is checked at once
         made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True, **first)
     return made
+
+
+class SealedState(TypeDecorator[bytes]):
+    """A stored job after its digest; jobs of older versions have none."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: object) -> bytes | None:
+        """Returns the job as it is stored."""
+        return None if value is None else SEAL + hashlib.sha256(value).digest() + value
+
+    def process_result_value(self, value: bytes | None, dialect: object) -> bytes | None:
+        """Returns the job as it was; raises DamageError if a byte of it was changed."""
+        if value is None or value.startswith(UNSEALED):
+            return value
+        digest, state = value[len(SEAL) :][:32], value[len(SEAL) + 32 :]
+        if not value.startswith(SEAL) or hashlib.sha256(state).digest() != digest:
+            raise DamageError("the stored job was changed")
+        return state
+
+
+def fault(store: Path) -> str | None:
+    """Returns how the file of the schedule is damaged, as SQLite sees it; None: it is not, or is not there."""
+    path = store / SCHEDULE
+    try:
+        if integrity.read_optional(path) is None:
+            return None
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    except (sqlite3.Error, DamageError) as error:
+        return _damaged(store, str(error))
+    return None if found == ("ok",) else _damaged(store, str(found[0]))
+
+
+def _damaged(store: Path, problem: str) -> str:
+    return f"{store / SCHEDULE}: damaged ({problem}); delete it: the schedule begins anew"
 
 
 def scheduled(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:

@@ -1,5 +1,6 @@
 """The schedule under a clock that does what clocks do: what is due runs once, never two at a time."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -10,7 +11,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ingest.core.errors import LockedError, UsageError
+from ingest.core.errors import DamageError, LockedError, UsageError
 from replay.training import schedule
 from tests.support.toys import CALLED, RUNNING
 
@@ -259,3 +260,42 @@ def test_weekdays_are_those_of_crontab(field: str, days: str) -> None:
 def test_a_weekday_that_crontab_lacks_is_an_error(field: str) -> None:
     with pytest.raises(UsageError, match="no crontab line"):
         schedule.cron(f"0 3 * * {field}")
+
+
+def test_a_flipped_bit_in_the_stored_schedule_changes_nothing_or_is_named(tmp_path: Path) -> None:
+    service = Service(tmp_path, schedule.every("6h"))
+    path, due = tmp_path / schedule.SCHEDULE, service.due
+    service.stop()
+    Clock.time = START + 2 * HOUR
+    whole, chance = path.read_bytes(), random.Random(3)
+    named = 0
+    state = whole.index(schedule.SEAL)
+    places = [
+        state * 8 + 3,
+        *(chance.randrange(8 * len(whole)) for _ in range(40)),
+        *range(state * 8, state * 8 + 4000, 97),
+    ]
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            again = Service(tmp_path, schedule.every("6h"))
+        except DamageError as error:
+            assert str(path) in str(error) and "delete it" in str(error)
+            named += 1
+            continue
+        assert again.due == due
+        again.stop()
+    assert named > 40
+    path.unlink()
+    assert Service(tmp_path, schedule.every("6h")).due == START + 8 * HOUR
+
+
+def test_a_job_of_an_older_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(schedule.SealedState, "process_bind_param", lambda self, value, dialect: value)
+        service = Service(tmp_path, schedule.every("6h"))
+    due = service.due
+    assert service.restart(START + HOUR) == 0 and service.due == due
+    service.stop()
