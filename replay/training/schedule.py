@@ -1,39 +1,36 @@
 """Persistent schedule of retrainings, which survives restarts and never runs two at a time.
 
-The database has no checksums. So the job is stored with its digest, its due time is compared with the one in
-the column beside it, and SQLite checks its own structure before the schedule is read.
+The store holds the trigger, the arguments and the due time as JSON with a digest of itself; the job is built
+in memory. So a store that was received names nothing that could be called.
 """
 
-import hashlib
 import re
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.job import Job
+from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
-from sqlalchemy import LargeBinary, TypeDecorator
-from sqlalchemy.exc import SQLAlchemyError
 
 from ingest.core import integrity
-from ingest.core.durable import make_directory
+from ingest.core.durable import make_directory, replace
 from ingest.core.errors import DamageError, LockedError, UsageError
 from replay.training import drift, retrain
 from twin.scenario import prepare
 
-SCHEDULE = "schedule.sqlite"
+SCHEDULE = "schedule.json"
+SCHEMA = "twin.schedule/1"
+OLDER = "schedule.sqlite"
+"""The schedule of older versions: a pickled job, which would run code of whoever wrote it."""
 JOB = "retrain"
-SCHEDULED = "replay.schedule:scheduled"
-WATCHED = "replay.schedule:watched"
-"""Addresses of the tasks as `schedule.sqlite` stores them: fixed; `replay/schedule.py` lies there."""
-SEAL, UNSEALED = b"twin.job/1", b"\x80"
-"""First bytes of a stored job: with a digest, and of older versions."""
+SCHEDULED = "replay.training.schedule:scheduled"
+WATCHED = "replay.training.schedule:watched"
 CHECK_INTERVAL = "10m"
 """Interval of the check for drift."""
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -91,79 +88,85 @@ def _weekday_names(weekdays: str) -> str:
 def scheduler(
     store: Path, trigger: BaseTrigger, *, scenario: str, dataset: str | None = None, task: str = SCHEDULED
 ) -> BackgroundScheduler:
-    """Returns a paused scheduler with one job, stored in `SCHEDULE` of the store.
+    """Returns a paused scheduler with one job, whose due time is kept in `SCHEDULE` of the store.
 
     Missed times coalesce into one run, however late; `max_instances` 1 and the lock of `retrain.retrain` keep
     two from running at a time. A restart with the same trigger and scenario keeps the due time.
 
     Raises:
-        DamageError: the stored schedule is not what was written.
+        DamageError: the stored schedule is not what was written, or one of an older version.
     """
     make_directory(store)
-    if (problem := fault(store)) is not None:
-        raise DamageError(problem)
-    jobs = SQLAlchemyJobStore(url=f"sqlite:///{store.resolve() / SCHEDULE}")
-    jobs.jobs_t.c.job_state.type = SealedState()
+    arguments = [str(store.resolve()), scenario, dataset]
+    wanted = {"trigger": str(trigger), "task": task, "scenario": scenario, "dataset": dataset}
+    kept = stored(store)
     made = BackgroundScheduler(
-        jobstores={"default": jobs},
+        jobstores={"default": KeptDueTime(store, wanted)},
         executors={"default": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone="UTC",
         daemon=True,
     )
+    first: dict[str, datetime] = {}
+    if task == WATCHED:  # drift is checked at once
+        first["next_run_time"] = datetime.now(UTC)
+    elif kept is not None and {name: kept[name] for name in wanted} == wanted:
+        first["next_run_time"] = datetime.fromisoformat(kept["due"])
     made.start(paused=True)
-    arguments = [str(store.resolve()), scenario, dataset]
-    try:
-        stored, due = made.get_jobs(), jobs.get_next_run_time()
-    except (SQLAlchemyError, DamageError) as error:
-        made.shutdown()
-        raise DamageError(_damaged(store, str(error))) from error
-    if [(job.id, job.next_run_time) for job in stored] not in ([], [(JOB, due)]):
-        made.shutdown()
-        raise DamageError(_damaged(store, "the job is not the one that was stored"))
-    known = made.get_job(JOB)
-    same = known is not None and (str(known.trigger), known.func_ref) == (str(trigger), task)
-    if known is None or not same or list(known.args) != arguments or task == WATCHED:
-        first = {"next_run_time": datetime.now(UTC)} if task == WATCHED else {}  # drift is checked at once
-        made.add_job(task, trigger, arguments, id=JOB, name="retraining", replace_existing=True, **first)
+    made.add_job(task, trigger, arguments, id=JOB, name="retraining", **first)
     return made
 
 
-class SealedState(TypeDecorator[bytes]):
-    """A stored job after its digest; jobs of older versions have none."""
+class KeptDueTime(MemoryJobStore):  # type: ignore[misc]
+    """A job in memory, whose due time is written to the store whenever it changes."""
 
-    impl = LargeBinary
-    cache_ok = True
+    def __init__(self, store: Path, wanted: dict[str, Any]) -> None:
+        super().__init__()
+        self._path, self._wanted = store / SCHEDULE, wanted
 
-    def process_bind_param(self, value: bytes | None, dialect: object) -> bytes | None:
-        """Returns the job as it is stored."""
-        return None if value is None else SEAL + hashlib.sha256(value).digest() + value
+    def add_job(self, job: Job) -> None:
+        """Adds the job and keeps when it is due."""
+        super().add_job(job)
+        self._keep(job)
 
-    def process_result_value(self, value: bytes | None, dialect: object) -> bytes | None:
-        """Returns the job as it was; raises DamageError if a byte of it was changed."""
-        if value is None or value.startswith(UNSEALED):
-            return value
-        digest, state = value[len(SEAL) :][:32], value[len(SEAL) + 32 :]
-        if not value.startswith(SEAL) or hashlib.sha256(state).digest() != digest:
-            raise DamageError("the stored job was changed")
-        return state
+    def update_job(self, job: Job) -> None:
+        """Changes the job and keeps when it is due."""
+        super().update_job(job)
+        self._keep(job)
+
+    def _keep(self, job: Job) -> None:
+        due = job.next_run_time.astimezone(UTC).isoformat()
+        replace(self._path, integrity.sealed({"schema": SCHEMA, "due": due, **self._wanted}))
+
+
+def stored(store: Path) -> dict[str, Any] | None:
+    """Returns the fields of the stored schedule; None: there is none.
+
+    Raises:
+        DamageError: a byte of it was changed, or an older version wrote it.
+    """
+    if (store / OLDER).exists():
+        raise DamageError(
+            f"{store / OLDER}: the schedule of an older version, which holds code; it is not opened.\n"
+            "Delete it and start `twin retrain` with --every, --cron or --on-drift again"
+        )
+    path = store / SCHEDULE
+    data = integrity.read_optional(path)
+    if data is None:
+        return None
+    fields = integrity.unsealed(data, SCHEMA)
+    if fields is None:
+        raise DamageError(f"{path}: damaged (it was changed); delete it: the schedule begins anew")
+    return fields
 
 
 def fault(store: Path) -> str | None:
-    """Returns how the file of the schedule is damaged, as SQLite sees it; None: it is not, or is not there."""
-    path = store / SCHEDULE
+    """Returns how the stored schedule is damaged; None: it is whole, or absent."""
     try:
-        if integrity.read_optional(path) is None:
-            return None
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            found = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    except (sqlite3.Error, DamageError) as error:
-        return _damaged(store, str(error))
-    return None if found == ("ok",) else _damaged(store, str(found[0]))
-
-
-def _damaged(store: Path, problem: str) -> str:
-    return f"{store / SCHEDULE}: damaged ({problem}); delete it: the schedule begins anew"
+        stored(store)
+    except DamageError as error:
+        return str(error)
+    return None
 
 
 def scheduled(store: str, scenario: str, dataset: str | None) -> retrain.RetrainResult | None:

@@ -1,8 +1,12 @@
 """The schedule under a clock that does what clocks do: what is due runs once, never two at a time."""
 
+import json
+import pickle
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
+from ingest.core import integrity
 from ingest.core.errors import DamageError, LockedError, UsageError
 from replay.training import schedule
 from tests.support.toys import CALLED, RUNNING
@@ -204,17 +209,53 @@ def test_a_watch_for_drift_replaces_a_schedule_and_back(tmp_path: Path) -> None:
     made.shutdown()
 
 
-@pytest.mark.parametrize("task", ["scheduled", "watched"])
-def test_a_stored_schedule_resolves_and_keeps_its_due_time(tmp_path: Path, task: str) -> None:
-    trigger, address = schedule.every("6h"), f"replay.schedule:{task}"  # as every released version stores it
-    old = schedule.scheduler(tmp_path, trigger, scenario="tri-7b", task=address)
+def test_a_stored_schedule_keeps_its_due_time_and_holds_no_code(tmp_path: Path) -> None:
+    trigger = schedule.every("6h")
+    old = schedule.scheduler(tmp_path, trigger, scenario="tri-7b")
     due = old.get_job(schedule.JOB).next_run_time
     old.shutdown()
+    assert {path.name for path in tmp_path.iterdir()} == {schedule.SCHEDULE}
+    fields = json.loads((tmp_path / schedule.SCHEDULE).read_bytes())
+    assert fields["trigger"] == "interval[6:00:00]" and fields["scenario"] == "tri-7b"
     Clock.time = START + HOUR
-    made = schedule.scheduler(tmp_path, trigger, scenario="tri-7b", task=getattr(schedule, task.upper()))
+    made = schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b")
+    assert made.get_job(schedule.JOB).next_run_time == due
+    made.shutdown()
+    other = schedule.scheduler(tmp_path, schedule.every("5h"), scenario="tri-7b")
+    assert other.get_job(schedule.JOB).next_run_time == START + 6 * HOUR, "another trigger begins anew"
+    other.shutdown()
+
+
+class Evil:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickled_schedule_is_refused_and_runs_nothing(tmp_path: Path) -> None:
+    state = pickle.dumps(Evil(tmp_path / "hit"))
+    with closing(sqlite3.connect(tmp_path / schedule.OLDER)) as connection:
+        connection.execute("CREATE TABLE apscheduler_jobs (id TEXT, next_run_time REAL, job_state BLOB)")
+        connection.execute("INSERT INTO apscheduler_jobs VALUES (?, 0, ?)", (schedule.JOB, state))
+        connection.commit()
+    with pytest.raises(DamageError, match=r"Delete it and start `twin retrain`"):
+        schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b")
+    assert not (tmp_path / "hit").exists()
+    assert "older version" in str(schedule.fault(tmp_path))
+
+
+def test_a_stored_task_or_name_is_never_resolved(tmp_path: Path) -> None:
+    lie = {"trigger": "interval[6:00:00]", "task": "os:abort", "scenario": "tri-7b", "dataset": None}
+    due = (START + HOUR).isoformat()
+    data = integrity.sealed({"schema": schedule.SCHEMA, "due": due, **lie})
+    (tmp_path / schedule.SCHEDULE).write_bytes(data)
+    made = schedule.scheduler(tmp_path, schedule.every("6h"), scenario="tri-7b")
     job = made.get_job(schedule.JOB)
-    assert job.func is getattr(schedule, task) and job.func_ref == address
-    assert task == "watched" or job.next_run_time == due
+    assert job.func is schedule.scheduled and job.next_run_time == START + 6 * HOUR
     made.shutdown()
 
 
@@ -269,12 +310,7 @@ def test_a_flipped_bit_in_the_stored_schedule_changes_nothing_or_is_named(tmp_pa
     Clock.time = START + 2 * HOUR
     whole, chance = path.read_bytes(), random.Random(3)
     named = 0
-    state = whole.index(schedule.SEAL)
-    places = [
-        state * 8 + 3,
-        *(chance.randrange(8 * len(whole)) for _ in range(40)),
-        *range(state * 8, state * 8 + 4000, 97),
-    ]
+    places = [chance.randrange(8 * len(whole)) for _ in range(80)]
     for place in places:
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
@@ -289,13 +325,6 @@ def test_a_flipped_bit_in_the_stored_schedule_changes_nothing_or_is_named(tmp_pa
         again.stop()
     assert named > 40
     path.unlink()
-    assert Service(tmp_path, schedule.every("6h")).due == START + 8 * HOUR
-
-
-def test_a_job_of_an_older_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(schedule.SealedState, "process_bind_param", lambda self, value, dialect: value)
-        service = Service(tmp_path, schedule.every("6h"))
-    due = service.due
-    assert service.restart(START + HOUR) == 0 and service.due == due
-    service.stop()
+    anew = Service(tmp_path, schedule.every("6h"))
+    assert anew.due == START + 8 * HOUR
+    anew.stop()
