@@ -117,7 +117,7 @@ def scheduler(
     return made
 
 
-class KeptDueTime(MemoryJobStore):  # type: ignore[misc]
+class KeptDueTime(MemoryJobStore):
     """A job in memory, whose due time is written to the store whenever it changes."""
 
     def __init__(self, store: Path, wanted: dict[str, Any]) -> None:
