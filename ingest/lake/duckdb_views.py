@@ -1,12 +1,27 @@
 """SQL over the lake: an in-memory DuckDB with one view per canonical table."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from ingest.lake import lake
+from ingest.lake import duckdb_literals, lake
 from ingest.lake.schema import TABLES
+
+
+def opened() -> duckdb.DuckDBPyConnection:
+    """Returns a new in-memory DuckDB in UTC that takes no extension, secret or Python variable by itself."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_persistent_secrets": False,
+        "python_enable_replacements": False,
+        "temp_directory": "",  # nothing is left behind in the current folder
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def connect(store: Path) -> duckdb.DuckDBPyConnection:
@@ -16,14 +31,18 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
 
     Raises:
         DamageError: a part of the lake is missing or cut.
+        UsageError: DuckDB cannot name the folder of the store.
     """
-    connection = duckdb.connect(":memory:")
-    connection.execute("SET TimeZone = 'UTC'")
-    files = lake.parts(store)
+    connection = opened()
+    define(connection, lake.parts(store))
+    return connection
+
+
+def define(connection: duckdb.DuckDBPyConnection, files: Mapping[str, list[Path]]) -> None:
+    """Creates the view of each canonical table over its files."""
     for table, schema in TABLES.items():
         source = _relation(files.get(table), schema)
         connection.execute(f"CREATE VIEW {table} AS SELECT {_columns(schema)} FROM {source}")
-    return connection
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -39,8 +58,7 @@ def _relation(files: list[Path] | None, schema: pa.Schema) -> str:
     empty = f"SELECT {nulls} WHERE false"
     if not files:
         return f"({empty})"
-    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
-    rows = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    rows = duckdb_literals.parquet(files, "union_by_name = true")
     return f"({empty} UNION ALL BY NAME SELECT * FROM {rows})"
 
 
