@@ -16,6 +16,7 @@ from replay.api.query_result import QueryResult
 from replay.bench import comparison
 from replay.bench.comparison import Comparison
 from replay.sql.query import query
+from replay.sql.sandbox import Limits
 from replay.store import run_index
 
 PathLike = str | os.PathLike[str]
@@ -50,13 +51,16 @@ class Store:
         """
         return lake.drop(self.path, dataset)
 
-    def sql(self, select: str) -> QueryResult:
+    def sql(self, select: str, *, timeout_s: float | None = None, memory: str = "50%") -> QueryResult:
         """Rows of one SELECT over the tables of the lake and the views of the logs (docs/reference/sql.md).
 
+        It reads nothing else and writes nothing. `memory` is a size (`4GB`) or a share of the machine's.
+
         Raises:
-            UsageError: not one SELECT, or DuckDB refuses it. DamageError: a log is not as it was written.
+            UsageError: not one SELECT, DuckDB refuses it, or it exceeds a limit.
+            DamageError: a log is not as it was written. StorageError: a file could not be read.
         """
-        return QueryResult(query(self.path, select))
+        return QueryResult(query(self.path, select, limits=Limits(timeout_s, memory)))
 
     def runs(self) -> list[Run]:
         """Every run, the oldest first."""

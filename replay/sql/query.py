@@ -1,60 +1,65 @@
 """SQL over the event logs and the lake: an in-memory DuckDB over committed files, which blocks no writer.
 
-A run that is being written is read up to its last committed segment. Statements other than SELECT are
-refused, so that no query can write into the store.
+A run that is being written is read up to its last committed segment. A query is checked (`statement.py`) and
+runs where nothing but the files under the views can be read (`sandbox.py`).
 """
 
-import csv
-import io
 import json
-import math
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ingest.core.errors import DamageError, UsageError
-from ingest.lake import duckdb_views
+from ingest.core.errors import DamageError, StorageError, UsageError
+from ingest.core.scratch import Scratch
+from ingest.lake import duckdb_literals, duckdb_views, lake
 from replay.log import segment
 from replay.log.events import UPCAST, canonical, upcast
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
-from replay.metrics.formatting import counted, parts
-from replay.sql import views
+from replay.sql import sandbox, views
 from replay.sql.row_cache import Cache
+from replay.sql.sandbox import Limits
+from replay.sql.statement import Statement, checked
 from replay.sql.view_definition import SqlView
 from replay.store import run_index
 from replay.store.run_index import RUNS
 
-Format = Literal["table", "json", "csv", "parquet", "arrow"]
 Note = Callable[[str], object]
-WIDEST = 100
-"""Most characters of a cell in the aligned table; other formats do not truncate."""
-FORMATS: tuple[Format, ...] = get_args(Format)
+LakeFiles = dict[str, list[Path]]
+"""Files of each table of the lake."""
+DEFAULT = Limits()
 
 
-def query(store: Path, sql: str, *, note: Note = lambda text: None) -> pa.Table:
+def query(store: Path, sql: str, *, note: Note = lambda text: None, limits: Limits = DEFAULT) -> pa.Table:
     """Returns the rows of one SELECT over the views of `describe` and the tables of the lake.
 
-    Rows of large finished runs are cached in `<store>/cache`; `note` is called when they are computed, and
-    when a cached file had to be replaced.
+    Nothing else is read and nothing is written, whatever the SELECT says. Rows of large finished runs are
+    cached in `<store>/cache`; `note` is called when they are computed, and when a cached file had to be
+    replaced. What exceeds the memory of a query lies in a folder in the store while it runs.
 
     Raises:
-        UsageError: not one SELECT, or DuckDB refuses it; its message is passed on.
+        UsageError: not one SELECT, or one that exceeds the limits, or DuckDB refuses it.
         DamageError: a run in the store is not as it was written.
+        StorageError: a file could not be read, or the temporary ones not written.
     """
     while True:
-        stored = _stored(store)
+        stored, files = _stored(store), lake.parts(store)
         try:
-            return _execute(store, sql, stored, note)
-        except (duckdb.IOException, DamageError):
-            if not _compacted_since(stored):
-                raise
+            with Scratch(store) as scratch:
+                return _execute(store, sql, stored, files, note, limits, scratch.path)
+        except (duckdb.IOException, DamageError) as error:
+            if _compacted_since(stored) or lake.parts(store) != files:
+                continue
+            if isinstance(error, duckdb.IOException):
+                raise StorageError(
+                    f"SQL: {sandbox.message(error, 1)}; free space, then run the query again"
+                ) from error
+            raise
 
 
 def _compacted_since(stored: "Stored") -> bool:
@@ -62,22 +67,27 @@ def _compacted_since(stored: "Stored") -> bool:
     return any(not was.compacted and RunReader(run_dir).contents().compacted for run_dir, was in stored)
 
 
-def _execute(store: Path, sql: str, stored: "Stored", note: Note) -> pa.Table:
-    connection = duckdb_views.connect(store)
+def _execute(
+    store: Path, sql: str, stored: "Stored", files: LakeFiles, note: Note, limits: Limits, folder: Path | None
+) -> pa.Table:
+    connection = duckdb_views.opened()
     try:
-        statements = connection.extract_statements(sql)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise UsageError(
-                "twin sql answers one SELECT (also WITH, FROM, DESCRIBE, SHOW, SUMMARIZE) at a time"
-            )
-        _define(connection, store, stored, statements[0].query, note)
-        return connection.sql(statements[0].query).to_arrow_table()
+        statement = checked(connection, sql)
+        sandbox.bound(connection, limits, folder)
+        duckdb_views.define(connection, files)
+        kept = _define(connection, store, stored, statement, note, folder)
+        sandbox.lock(connection, [*chain(*files.values()), *_files(stored), *kept])
+        return sandbox.answer(connection, statement, limits)
     except duckdb.IOException:
         raise
+    except duckdb.OutOfMemoryException as error:
+        raise UsageError(
+            f"SQL: more than {limits.memory} of memory is needed, and the rest cannot lie on the store's "
+            "disk; aggregate earlier, or give --memory"
+        ) from error
     except duckdb.Error as error:
-        raise UsageError(f"SQL: {error}\nviews: {', '.join(view.name for view in views.VIEWS)}") from error
-    finally:
-        connection.close()
+        names = ", ".join(view.name for view in views.VIEWS)
+        raise UsageError(f"SQL: {sandbox.message(error)}\nviews: {names}") from error
 
 
 def keep(store: Path, run_id: str, *, note: Note = lambda text: None) -> None:
@@ -92,13 +102,16 @@ def keep(store: Path, run_id: str, *, note: Note = lambda text: None) -> None:
     if cache.worth(contents):
         for piece in contents.pieces:
             cache.check(run_dir, piece)
-        for view in views.KEPT:
-            _kept(cache, run_dir, contents, view)
+        with Scratch(store) as scratch:
+            for view in views.KEPT:
+                _kept(cache, run_dir, contents, view, scratch.path)
         cache.save()
 
 
-def _kept(cache: Cache, run_dir: Path, contents: SegmentIndex, view: SqlView) -> Path | None:
-    return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view))
+def _kept(
+    cache: Cache, run_dir: Path, contents: SegmentIndex, view: SqlView, folder: Path | None
+) -> Path | None:
+    return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view, folder))
 
 
 Stored = list[tuple[Path, SegmentIndex]]
@@ -115,32 +128,40 @@ def _stored(store: Path) -> Stored:
     return [(run_dir, contents) for run_dir, contents in found if contents.end]
 
 
-def _define(connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, sql: str, note: Note) -> None:
-    """Creates all views over the stored runs, those named in `sql` from cached rows; checks all files."""
+def _define(
+    connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, statement: Statement, note: Note,
+    folder: Path | None,
+) -> list[Path]:  # fmt: skip
+    """Creates all views over the stored runs, those in the statement from cached rows; checks all files.
+
+    Returns the files of the cached rows.
+    """
     cache = Cache(store, note)
     for run_dir, contents in stored:
         for piece in contents.pieces:
             cache.check(run_dir, piece)
     large = [(run_dir, contents) for run_dir, contents in stored if cache.worth(contents)]
     kept: dict[str, list[Path]] = {}
-    for view in _named(sql) if large else ():
-        files = [_kept(cache, run_dir, contents, view) for run_dir, contents in large]
+    for view in _named(statement) if large else ():
+        files = [_kept(cache, run_dir, contents, view, folder) for run_dir, contents in large]
         if None not in files:
             kept[view.name] = [path for path in files if path is not None]
     cache.save()
     parsed = [entry for entry in stored if entry not in large]
     _views(connection, stored, parsed, kept)
+    return [*chain(*kept.values())]
 
 
-def _named(sql: str) -> list[SqlView]:
-    """Returns the cached views whose names are in the text, and the one under `runs`, which others need."""
-    named = [view for view in views.KEPT if view.name in sql.lower()]
-    return [views.BOUNDS, *named] if named or views.RUNS.name in sql.lower() else []
+def _named(statement: Statement) -> list[SqlView]:
+    """Returns the cached views that a statement names, and the one under `runs`, which others need."""
+    named = [view for view in views.KEPT if view.name in statement.tables]
+    return [views.BOUNDS, *named] if named or views.RUNS.name in statement.tables else []
 
 
-def _rows(run_dir: Path, contents: SegmentIndex, view: SqlView) -> pa.RecordBatchReader:
+def _rows(run_dir: Path, contents: SegmentIndex, view: SqlView, folder: Path | None) -> pa.RecordBatchReader:
     """Returns the rows of a view over one run, parsed from its events."""
-    connection = duckdb.connect()
+    connection = duckdb_views.opened()
+    sandbox.bound(connection, DEFAULT, folder)
     stored = [(run_dir, contents)]
     _views(connection, stored, stored, {})
     return connection.sql(f"SELECT * FROM {view.name}").to_arrow_reader(100_000)
@@ -151,7 +172,6 @@ def _views(
 ) -> None:
     """Creates the views. One in `kept` parses the events of the runs in `parsed` and reads the rows of the
     other runs from these files; any other view parses all events."""
-    connection.execute("SET python_enable_replacements = false")  # names are views, never Python variables
     summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
     connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
     connection.register("tail_events", _tails(stored))
@@ -169,8 +189,7 @@ def _views(
         if view.name not in kept:
             select = select.replace("parsed_events", "all_events")
         else:
-            listed = ", ".join(_literal(path) for path in kept[view.name])
-            select = f"{select} UNION ALL SELECT * FROM read_parquet([{listed}])"
+            select = f"{select} UNION ALL SELECT * FROM {duckdb_literals.parquet(kept[view.name])}"
         connection.execute(f"CREATE VIEW {view.name} ({columns}) AS {select}")
 
 
@@ -229,85 +248,5 @@ def _union(files: list[Path]) -> str:
     tails = f"SELECT run, {columns} FROM tail_events"
     if not files:
         return tails
-    listed = ", ".join(_literal(path) for path in files)
-    source = f"read_parquet([{listed}], filename = true)"
+    source = duckdb_literals.parquet(files, "filename = true")
     return f"SELECT string_split(filename, '/')[-2] AS run, {columns} FROM {source} UNION ALL {tails}"
-
-
-def _literal(path: Path) -> str:
-    """Returns a path as an SQL string, glob signs and quotes escaped."""
-    text = "".join(f"[{c}]" if c in "[*?" else c for c in str(path.absolute()))
-    return "'" + text.replace("'", "''") + "'"
-
-
-def render(result: pa.Table, form: Format, room: int | None = None) -> bytes:
-    """Returns the rows as bytes: an aligned table, JSON (a list of objects), CSV, Parquet or an Arrow stream.
-
-    A table wider than `room` letters is split into several, each with the first column; cells are cut
-    at `WIDEST` characters.
-    """
-    if form == "parquet":
-        sink = io.BytesIO()
-        pq.write_table(result, sink, compression="zstd")
-        return sink.getvalue()
-    if form == "arrow":
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, result.schema) as writer:
-            writer.write_table(result)
-        return sink.getvalue()
-    rows = [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)]
-    if form == "table":
-        return _table(result.schema.names, rows, room).encode()
-    text = {"json": _json, "csv": _csv}[form](result.schema.names, rows)
-    return text.encode()
-
-
-def _json(names: list[str], rows: list[list[Any]]) -> str:
-    objects = [{name: _plain(value) for name, value in zip(names, row, strict=True)} for row in rows]
-    return json.dumps(objects, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value as JSON: decimals as numbers, NaN and infinity as null, times as text."""
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    return value if isinstance(value, str | int | None) else str(value)
-
-
-def _csv(names: list[str], rows: list[list[Any]]) -> str:
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([["" if value is None else value for value in row] for row in rows])
-    return sink.getvalue()
-
-
-def _table(names: list[str], rows: list[list[Any]], room: int | None) -> str:
-    """Aligns the columns, numbers to the right, one line a row and table."""
-    cells = [names, *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-    numeric = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(names))]
-    cells.insert(1, ["-" * width for width in widths])
-    columns = [list(range(len(names)))] if room is None else parts(widths, 1, room)
-    tables = ["".join(f"{_line(row, widths, numeric, part)}\n" for row in cells) for part in columns]
-    return "\n".join(tables) + f"({counted(len(rows), 'row')})\n"
-
-
-def _line(row: list[str], widths: list[int], numeric: list[bool], part: list[int]) -> str:
-    padded = (row[i].rjust(widths[i]) if numeric[i] else row[i].ljust(widths[i]) for i in part)
-    return "  ".join(padded).rstrip()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = " ".join(str(value).split())
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -13,7 +13,8 @@ import pytest
 from replay.log import events
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
-from replay.sql.query import query, render
+from replay.sql.formats import render
+from replay.sql.query import query
 
 GOLDEN = Path(__file__).parent
 LOGS = sorted(path.parent for path in GOLDEN.glob("*/run"))

@@ -9,7 +9,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from replay.sql.query import describe, query, render
+from replay.sql.formats import render
+from replay.sql.query import describe, query
 from replay.store.run_header import environment
 
 ROOT = Path(__file__).resolve().parents[2]

