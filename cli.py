@@ -68,7 +68,8 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
         click.echo(f"twin: {visible(message)}{hint}", err=True)
     if as_json:
         body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
-        click.echo(json.dumps(body))
+        with suppress(OSError):  # stdout itself may be what failed; the message is on stderr
+            click.echo(json.dumps(body))
     sys.exit(error.exit_code)
 
 
@@ -97,6 +98,7 @@ def process() -> None:
     process ends when everything of Python is done, without taking native libraries down.
     """
     code = 1
+    _reserve_streams()
     atexit.register(lambda: _leave(code))  # runs last: exit handlers run in the reverse of their order
     try:
         main()
@@ -106,10 +108,20 @@ def process() -> None:
         raise
 
 
+def _reserve_streams() -> None:
+    """Keeps the numbers of closed standard streams: the next file opened would get what is printed there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
 def _leave(code: int) -> NoReturn:
-    with suppress(BrokenPipeError):
-        sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            if stream is not None:
+                stream.flush()
     os._exit(code)
 
 

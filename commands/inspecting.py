@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, command, with_output, write
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -20,31 +20,42 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet", "arrow"]), default="table"
 )
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop the query after so long [never].")
+@click.option(
+    "--memory",
+    default="50%",
+    metavar="SIZE",
+    help="Most memory of the query, as 4GB [50%: half of the machine's].",
+)
 @with_output
-def sql(out: Output, statement: str, form: Any) -> None:
+def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: str) -> None:
     """Query lake and event logs in SQL.
 
-    `twin sql describe` documents the views.
+    `twin sql describe` documents the views. A query reads them alone, no other files, and writes nothing.
 
     \b
-    Example: twin sql "select run, count(*) from decisions group by run"
+    Examples:
+      twin sql "select run, count(*) from decisions group by run"
+      twin sql "from links" --format parquet --timeout 60 > links.parquet
     """
-    from replay.sql import query
+    from replay.sql import formats, query
+    from replay.sql.sandbox import Limits
 
     if statement.strip() == "describe":
         click.echo(query.describe())
         return
-    answer = query.query(out.store, statement, note=out.console.note)
+    limits = Limits(timeout, memory)
+    answer = query.query(out.store, statement, note=out.console.note, limits=limits)
     if out.as_json:
-        rows = json.loads(query.render(answer, "json"))
-        click.echo(json.dumps({"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}))
+        rows = json.loads(formats.render(answer, "json"))
+        result = {"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}
+        write(f"{json.dumps(result)}\n".encode())
         return
-    room = (os.get_terminal_size().columns or None) if sys.stdout.isatty() else None
-    found = query.render(answer, form, room)
-    if form == "table" or (form in ("csv", "json") and sys.stdout.isatty()):  # elsewhere data stay exact
+    on_terminal = bool(sys.stdout and sys.stdout.isatty())
+    found = formats.render(answer, form, (os.get_terminal_size().columns or None) if on_terminal else None)
+    if form == "table" or (form in ("csv", "json") and on_terminal):  # elsewhere data stay exact
         found = visible(found.decode()).encode()
-    sys.stdout.buffer.write(found)
-    sys.stdout.buffer.flush()
+    write(found)
 
 
 @command

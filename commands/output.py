@@ -2,11 +2,14 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ingest.core.errors import StorageError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -35,6 +38,24 @@ class Output:
             click.echo(json.dumps(result, allow_nan=False))
         else:
             render(self.console)
+
+
+def write(data: bytes) -> None:
+    """Write bytes to stdout, all of them.
+
+    Raises:
+        StorageError: stdout is closed, or what it leads to is full.
+        BrokenPipeError: the reader has gone.
+    """
+    if sys.stdout is None:
+        raise StorageError("standard output is closed; direct it to a file or a program")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(f"standard output: cannot be written ({error.strerror}); free space") from error
 
 
 class Command(click.Command):

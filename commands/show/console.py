@@ -42,7 +42,7 @@ class Console:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         # A pipe has no width: a table in it is never folded.
-        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        width = None if sys.stdout and sys.stdout.isatty() else PIPE_WIDTH
         # Text is shown as it is: no [markup], no :emoji:.
         plain: Any = {"highlight": False, "markup": False, "emoji": False}
         self._out = rich.console.Console(file=sys.stdout, width=width, **plain)

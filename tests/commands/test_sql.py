@@ -1,0 +1,81 @@
+"""`twin sql` as a process: Ctrl-C, limits, and a standard output that is closed, full, or no longer read."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.core.scratch import PREFIX
+from tests.support.histories import write
+from tests.support.processes import environment
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENDLESS = "select count(*) from range(1000000000000) a(i), range(1000000) b(j)"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("store")
+    write(folder / "runs" / "a")
+    yield folder
+    assert {path.name for path in folder.iterdir()} <= {"cache", "runs"}, "nothing is left behind"
+
+
+def sql(store: Path, *words: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs the command; `shell` follows it on a line of the shell."""
+    line = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, REPOSITORY / "cli.py", "sql", *words]
+    return subprocess.run(
+        line, capture_output=True, text=True, env=environment(REPOSITORY, store), timeout=60, check=False
+    )
+
+
+def test_ctrl_c_ends_a_query_at_once(store: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, REPOSITORY / "cli.py", "sql", ENDLESS],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(REPOSITORY, store),
+    ) as process:  # fmt: skip
+        end = time.monotonic() + 30
+        while not list(store.glob(f"{PREFIX}*")) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        assert process.poll() is None, "it runs"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)
+    assert time.monotonic() - began < 3
+    assert process.returncode == 130 and said[0] == ""
+    assert said[1].strip().startswith("twin: interrupted") and "Traceback" not in said[1]
+
+
+def test_limits_are_options(store: Path) -> None:
+    done = sql(store, ENDLESS, "--timeout", "0.2", "--json")
+    assert done.returncode == 2 and "stopped after 0.2 s" in done.stderr
+    assert json.loads(done.stdout)["error"] == "UsageError"
+    done = sql(store, "select 1", "--memory", "lots")
+    assert done.returncode == 2 and "4GB" in done.stderr
+
+
+@pytest.mark.parametrize("form", [["--format", "csv"], ["--json"]])
+def test_a_reader_that_has_gone_ends_it_quietly(store: Path, form: list[str]) -> None:
+    done = sql(store, "from range(300000)", *form, shell='; echo "code $?" >&2')
+    assert done.returncode == 0 and len(done.stdout) > 1_000_000
+    done = sql(store, "from range(300000)", *form, shell="| head -c 10")
+    assert len(done.stdout) == 10 and done.stderr == ""
+
+
+@pytest.mark.parametrize("form", [["--format", "table"], ["--format", "parquet"], ["--json"]])
+def test_a_full_or_closed_output_is_told(store: Path, form: list[str]) -> None:
+    for shell, why in ((">/dev/full", "No space left"), (">&-", "closed")):
+        done = sql(store, "select 1", *form, shell=shell)
+        assert done.returncode == 1 and why in done.stderr, shell
+        assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_closed_errors_change_no_answer(store: Path) -> None:
+    done = sql(store, "select 1 as x", "--format", "csv", shell="2>&- <&-")
+    assert (done.returncode, done.stdout) == (0, "x\n1\n")
