@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons test check docs pages fuzz results reliability soak clean
+.PHONY: demo comparisons test check docs pages fuzz results reliability soak lock release clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -74,6 +74,21 @@ reliability: $(READY)
 soak: $(READY)
 	$(BIN)/python -m benchmarks.replay.reliability --effort 100 --events 10000000 --out .twin/soak.md
 	$(BIN)/python -m benchmarks.replay.sql --events 10000000
+
+# Pins with the hashes of their files, for pip install --require-hashes; a test fails while it is stale.
+lock: $(READY)
+	$(BIN)/python .ci/lock.py $(PIP_FIND_LINKS)
+
+# Wheel, source archive, the bill of materials of what a user installs (CycloneDX), and their digests, in dist/.
+release: $(READY)
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(PYTHON) -m venv dist/.venv
+	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch dist/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/twin.cdx.json dist/.venv/bin/python
+	rm -rf dist/.venv
+	cd dist && sha256sum * > SHA256SUMS
 
 clean:
 	rm -rf .venv .twin .docs-site
