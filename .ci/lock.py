@@ -1,13 +1,13 @@
-"""Writes `requirements.lock`: every pin of `constraints.txt` with the SHA-256 of its files on the package index.
+"""Writes `requirements.lock`: every pin of `constraints.txt` with the SHA-256 of its files on the index.
 
     python .ci/lock.py [FOLDER ...]
 
     pip install --require-hashes --requirement requirements.lock
     pip install --no-deps .
 
-The index is the one that pip uses (`PIP_INDEX_URL`). Kept are source archives and wheels for CPython 3.11 to 3.13
-on Linux and macOS. Wheels of a pin in a FOLDER (a build that the index does not have, as torch for CPUs alone)
-count too.
+The index is the one that pip uses (`PIP_INDEX_URL`). Kept are source archives and wheels for CPython 3.11 to
+3.13 on Linux and macOS. Wheels of a pin in a FOLDER (a build that the index does not have, as torch for CPUs
+alone) count too.
 """
 
 import hashlib
