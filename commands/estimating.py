@@ -1,5 +1,6 @@
 """Commands without a replay: resolve a scenario, estimate cases, measure and fit constants."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,13 @@ import click
 from commands.options import scenario_option
 from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import UsageError
+from ingest.core.terminal import clipped
 
 if TYPE_CHECKING:
     from commands.show.console import Console
+
+SIZE = re.compile("[1-9][0-9]{0,4}")
+"""A micro-batch that may fit into a GPU."""
 
 
 @command
@@ -48,9 +53,9 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
     """
     from twin.calibration.layer_profiler import profile as measure
 
-    sizes = [int(size) for size in micro_batches.split(",") if size.strip().isdecimal()]
-    if len(sizes) <= micro_batches.count(",") or min(sizes) < 1:
-        raise UsageError(f"--micro-batches {micro_batches}: write numbers from 1 on, such as 1,2,4")
+    sizes = [int(size) for size in micro_batches.split(",") if SIZE.fullmatch(size.strip())]
+    if len(sizes) <= micro_batches.count(","):
+        raise UsageError(f"--micro-batches {clipped(micro_batches)}: write 1 to 99999, such as 1,2,4")
     with out.console.progress() as progress:
         rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
     result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.options import Seconds
 from commands.output import PATH, Output, command, with_output, write
 from ingest.core.terminal import visible
 
@@ -176,8 +177,15 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
 
 @command
 @click.argument("run")
-@click.option("--from", "start", type=float, default=0.0, metavar="SECONDS", help="Begin of the window [0].")
-@click.option("--to", "end", type=float, metavar="SECONDS", help="Its end [a minute later].")
+@click.option(
+    "--from",
+    "start",
+    type=Seconds(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Begin of the window [0].",
+)
+@click.option("--to", "end", type=Seconds(0), metavar="SECONDS", help="Its end [a minute later].")
 @click.option("--out", "file", type=PATH, default=Path("trace.json"), help="File to write [trace.json].")
 @with_output
 def trace(out: Output, run: str, start: float, end: float | None, file: Path) -> None:

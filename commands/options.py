@@ -1,6 +1,25 @@
 """Options that more than one command takes."""
 
+from typing import Any
+
 import click
+
+CENTURY_S = 3.2e9
+"""As nanoseconds it fits into 64 bits."""
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds, up to a century; `nan` and `inf` are none."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the number, or fails as click does."""
+        found = super().convert(value, param, ctx)
+        if not abs(found) <= CENTURY_S:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return found
+
 
 scenario_option = click.option("--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].")
 dataset_option = click.option("--dataset", help="Data set that replaces the scenario's own.")

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from commands.options import (
+    Seconds,
     checkpoint_option,
     dataset_option,
     engine_option,
@@ -53,7 +54,7 @@ Render = Callable[["Console"], None]
 )
 @click.option(
     "--until",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     metavar="SECONDS",
     help="With --run: only as far as this time.",
 )
@@ -213,7 +214,13 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 @window_option
 @engine_option
 @seed_option
-@click.option("--seeds", type=int, default=1, metavar="N", help="That many worlds, from the seed on [1].")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    metavar="N",
+    help="That many worlds, from the seed on [1].",
+)
 @weights_option
 @link_option
 @click.option("--perturb", metavar="C,C", help="Also with noise of these levels on links, as in 0.1,0.3.")

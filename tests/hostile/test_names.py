@@ -152,3 +152,24 @@ def test_the_pointer_to_a_training_names_a_state(content: str, tmp_path: Path) -
     with pytest.raises(TwinError, match="damaged") as caught:
         state.restore(tmp_path, None, None, None)  # type: ignore[arg-type]
     assert str(tmp_path / state.POINTER) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            ["trace", "latest", option, value]
+            for option in ("--from", "--to")
+            for value in ("nan", "inf", "1e300")
+        ),
+        *(["replay", "--run", "latest", "--until", value] for value in ("nan", "inf", "0", "1e300")),
+        *(["bench", "--seeds", value] for value in ("0", "-1", "1000000000", "9" * 5000)),
+        *(["profile", "out", "--micro-batches", value] for value in ("0", "1,x", "9" * 5000, "\u0661")),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_numbers_on_the_command_line_are_finite_and_in_range(words: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.twin, ["--store", str(tmp_path), *words])
+    assert isinstance(done.exception, SystemExit | TwinError), done.exception
+    code = done.exception.exit_code if isinstance(done.exception, TwinError) else done.exit_code
+    assert code == 2
