@@ -6,7 +6,7 @@ must be a link of the chain.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "signatures"
 SCHEMA = "twin.signature/1"
+FIELDS = ("run", "chain_head", "digest", "events", "public_key", "signature")
 MAKE_KEY = "openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out public.pem"
 
 
@@ -90,8 +91,7 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
 
     try:
         fields = json.loads(path.read_bytes())
-        names = ("run", "chain_head", "digest", "events", "public_key", "signature")
-        found = Signature(*(fields[name] for name in names))
+        found = Signature(*(fields[name] for name in FIELDS))
         public.verify(bytes.fromhex(found.signature), found.claim())
         if found.to_json() != fields or found.public_key != public.public_bytes_raw().hex():
             raise ValueError("it says more than was signed")
@@ -106,22 +106,45 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
 def contradiction(store: Path, run_id: str, found: SegmentIndex) -> str | None:
     """Returns how the signature of a run contradicts its chain; None: it does not, or there is none.
 
-    Needs no key: it tells a log that lost its end or was rewritten, not who signed.
+    Needs no key of the user: it tells a log that lost its end or was rewritten and a signature that was
+    changed, not who signed. The bytes of the signature itself are checked where `cryptography` is installed.
     """
     path = path_of(store, run_id)
     try:
         data = integrity.read_optional(path)
-        head = None if data is None else json.loads(data)["chain_head"]
+        if data is None:
+            return None
+        fields = json.loads(data)
+        signed = Signature(*(fields[name] for name in FIELDS))
+        last = {manifest.hash: manifest for manifest in found.chain}.get(signed.chain_head)
+        if last is None:
+            return (
+                f"{path}: was made for the chain head {signed.chain_head}, which the log does not hold: its "
+                "end is missing, or it was rewritten; restore it, or delete the signature"
+            )
+        claimed = replace(signed, run=run_id, digest=last.stream, events=last.last_seq + 1)
+        if canonical(claimed.to_json()).encode() + b"\n" != data or not _by_own_key(signed):
+            raise ValueError("its bytes are not those that were written")
     except DamageError as error:
         return str(error)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        return f"{path}: not a signature ({error}); delete it and sign the run again"
-    if head is None or head in {manifest.hash for manifest in found.chain}:
-        return None
-    return (
-        f"{path}: was made for the chain head {head}, which the log does not hold: its end is missing, or it "
-        "was rewritten; restore it, or delete the signature"
-    )
+        return f"{path}: not a signature of this run ({error}); delete it and sign the run again"
+    return None
+
+
+def _by_own_key(signed: Signature) -> bool:
+    """False if the signature is not by the key that it names; True without `cryptography`."""
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        return True
+    try:
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.public_key))
+        public.verify(bytes.fromhex(signed.signature), signed.claim())
+    except InvalidSignature:
+        return False
+    return True
 
 
 def _private(path: Path) -> "Ed25519PrivateKey":

@@ -111,3 +111,17 @@ def test_a_signature_beside_a_log_that_lost_its_end_is_a_finding(store: Path, kn
         path.unlink()
         path.mkdir()
         assert "not a regular file" in str(audit.audit(store, "a").findings[0])
+
+
+def test_any_flipped_bit_of_a_signature_is_found_without_the_key(store: Path) -> None:
+    signing.sign(store, "a", store / "ours.pem")
+    path, chain = signing.path_of(store, "a"), RunReader(store / "runs" / "a").contents()
+    whole = path.read_bytes()
+    for place in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        problem = signing.contradiction(store, "a", chain)
+        assert problem is not None or bytes(flipped).lower() == whole, (
+            "of hexadecimal digits the case may differ"
+        )
