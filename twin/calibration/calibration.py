@@ -156,10 +156,11 @@ def load(store: Path) -> Calibration | None:
                 f"{folder} for the built-in constants"
             )
         return None
-    if not (folder / f"{hashlib.sha256(data).hexdigest()}.json").is_file():
+    named = folder / f"{hashlib.sha256(data).hexdigest()}.json"
+    if not named.is_file():
         raise DamageError(
-            f"{path}: its content is none of those in {folder}: one was changed or deleted; copy the right "
-            "one here, or run `twin calibrate` again"
+            f"{path}: its digest is not one of those in {folder} (no {named.name}): one of the files was "
+            "changed or deleted; copy the right one here, or run `twin calibrate` again"
         )
     return _parsed(path, data)
 
