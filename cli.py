@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from commands import data, estimating, inspecting, replaying, training
+from commands import data, estimating, inspecting, replaying, training, verifying
 from commands.output import Output, shared_options
 from ingest.core.errors import TwinError
 from ingest.core.terminal import visible
@@ -49,7 +49,7 @@ for command in (
     *(replaying.replay, replaying.offpolicy, replaying.bench),
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
     training.retrain,
-    *(inspecting.status, training.policies),
+    *(inspecting.status, verifying.verify, training.policies),
     *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
 ):
     twin.add_command(command)

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from ingest.core import durable, integrity
 from ingest.core.config import suggestion
 from ingest.core.errors import DamageError, NotFoundError
+from ingest.core.progress import SILENT, Progress
 from ingest.lake import manifest_index
 
 SCHEMA = "twin.lake/1"
@@ -267,15 +268,32 @@ def digest(store: Path, dataset: str | None = None) -> str:
 
 
 def verify(store: Path) -> list[str]:
-    """Returns a sentence for every part whose bytes are not those that were written; empty if all is well."""
-    findings = []
-    for manifest in live(store):
-        for part in manifest.parts:
-            try:
-                _content(store, manifest, part)
-            except DamageError as error:
-                findings.append(str(error))
-    return findings
+    """Returns a sentence for every file that is not what was written; empty if all is well."""
+    return [problem for _, problem in faults(store)]
+
+
+def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str]]:
+    """Yields every file that is not what was written, and the problem with what to do; reads all of them."""
+    try:
+        live(store)
+    except DamageError as error:
+        yield folder(store), str(error)
+    manifests = []
+    for path in sorted(_manifests(store).glob("*.json")):
+        try:
+            manifests.append(_load(path))
+        except (DamageError, FileNotFoundError):  # the first one was reported; taken away since the listing
+            continue
+    replaced = {old for manifest in manifests for old in manifest.replaces}
+    used = [(m, part) for m in manifests if m.id not in replaced for part in m.parts]
+    progress.start(len(used), "lake")
+    for manifest, part in used:
+        try:
+            _content(store, manifest, part)
+        except DamageError as error:
+            if (_manifests(store) / f"{manifest.id}.json").exists():  # else it was dropped meanwhile
+                yield folder(store) / part.file, str(error)
+        progress.advance(1, part.file)
 
 
 def clean(store: Path) -> int:

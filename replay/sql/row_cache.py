@@ -36,7 +36,7 @@ class Cache:
 
     def __init__(self, store: Path, note: Callable[[str], object]) -> None:
         self._folder, self._note = store / FOLDER, note
-        self._path = self._folder / DIGESTS
+        self.path = self._folder / DIGESTS
         self._written = self._read()
         self._before = dict(self._written)
 
@@ -90,7 +90,7 @@ class Cache:
         known = {**self._read(), **found}
         existing = {key: list(value) for key, value in known.items() if (self._folder / key).exists()}
         with suppress(StorageError):  # a store that cannot be written can still be read
-            durable.replace(self._path, integrity.sealed({"schema": SCHEMA, "files": existing}))
+            durable.replace(self.path, integrity.sealed({"schema": SCHEMA, "files": existing}))
 
     def faults(self) -> dict[Path, str]:
         """Returns how cached files differ from what was written, by file; all are read."""
@@ -99,12 +99,12 @@ class Cache:
 
     def _read(self) -> dict[str, Written]:
         try:
-            data = integrity.read_optional(self._path)
+            data = integrity.read_optional(self.path)
         except DamageError:
             data = b""
         fields = {"files": {}} if data is None else integrity.unsealed(data, SCHEMA)
         if fields is None:
-            self._note(f"{self._path}: is not what was written; it is made again")
+            self._note(f"{self.path}: is not what was written; it is made again")
             return {}
         return {key: (size, sha256) for key, (size, sha256) in fields["files"].items()}
 

@@ -201,6 +201,21 @@ def _pointer(store: Path) -> dict[str, Any]:
     return dict(value)
 
 
+def copy_fault(store: Path) -> str | None:
+    """Returns how the copy of the pointer is damaged; None: it is whole, or absent."""
+    path = _copy(store)
+    try:
+        data = integrity.read_optional(path)
+    except DamageError as error:
+        return str(error)
+    whole = data is None or integrity.unsealed(data, SCHEMA) is not None
+    return (
+        None
+        if whole
+        else f"{path}: its bytes are not those that were written; copy {store / POINTER} over it"
+    )
+
+
 def _copy(store: Path) -> Path:
     return store / CHECKPOINTS / POINTER
 

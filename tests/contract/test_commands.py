@@ -102,6 +102,7 @@ COMMANDS: dict[str, list[str]] = {
     "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
     "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
     "status": ["status"],
+    "verify": ["verify"],
     "policies": ["policies"],
     "config": ["config"],
     "estimate": ["estimate", "{cases}"],

@@ -1,0 +1,36 @@
+"""Every kind of stored file, harmed in six ways: the damage is named or harmless, and no answer is wrong.
+
+`TWIN_FUZZ=100` tries that many flips and cuts of each kind; more does not try more.
+"""
+
+import os
+
+import pytest
+
+from replay.sql import row_cache
+from tests.support.rot import HARMS, KINDS, Rot
+from tests.support.tally import tally
+
+pytest.importorskip("cryptography", reason="extra `sign`")
+TRIES = min(100, int(os.environ.get("TWIN_FUZZ", "1")))
+
+
+@pytest.fixture(scope="module")
+def rot(tmp_path_factory: pytest.TempPathFactory) -> Rot:
+    return Rot.made(tmp_path_factory.mktemp("rot"))
+
+
+@pytest.fixture(autouse=True)
+def cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows of small runs be cached."""
+    monkeypatch.setattr(row_cache, "LEAST_EVENTS", 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_harm_to_a_stored_file_changes_an_answer(rot: Rot, kind: str) -> None:
+    assert rot.files(kind)
+    for harm in HARMS:
+        for number in range(rot.tries(len(rot.files(kind)), harm, TRIES)):
+            outcome, said = rot.trial(kind, harm, number)
+            tally("rot", 1)
+            assert outcome in ("found", "harmless"), (kind, harm, number, said)
