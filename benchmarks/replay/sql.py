@@ -5,10 +5,17 @@ The store is made up: two finished runs of the same world under two policies, wi
 decision every 300 s, written through the log itself and compacted; the rows of their views are kept, as at
 the end of every large run. Each query is asked in a fresh connection, as `twin sql` does, twice; two threads.
 Without the kept rows (`rm -r STORE/cache`) the first question for a view makes them.
+
+`--start TREE` measures instead, as whole processes, `twin sql "select count(*) from runs"` of this tree and
+of another checkout in turn, on a store of two small runs.
 """
 
 import argparse
+import os
 import re
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -62,13 +69,39 @@ def seconds(store: Path, text: str) -> float:
     return time.perf_counter() - began
 
 
+def start_s(tree: Path, store: Path) -> tuple[float, float]:
+    """Seconds and processor seconds of one process of `twin sql` in a checkout."""
+    line = [sys.executable, tree / "cli.py", "--store", store, "sql", "select count(*) from runs"]
+    used, began = os.times(), time.perf_counter()
+    subprocess.run(line, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(tree)})
+    wall_s, now = time.perf_counter() - began, os.times()
+    return wall_s, now.children_user + now.children_system - used.children_user - used.children_system
+
+
+def compare_starts(other: Path, store: Path, rounds: int = 20) -> None:
+    """Print medians of both trees and of the paired differences, with quartiles; the first pair warms up."""
+    for policy in POLICIES:
+        write(store, policy, 1000)
+    pairs = [(start_s(other, store), start_s(ROOT, store)) for _ in range(rounds + 1)][1:]
+    for clock, label in enumerate(("wall", "processor")):
+        before, after = ([pair[tree][clock] for pair in pairs] for tree in (0, 1))
+        more = [b - a for a, b in zip(before, after, strict=True)]
+        for name, values in (("other", before), ("this", after), ("more", more)):
+            low, middle, high = (1000 * value for value in statistics.quantiles(values, n=4))
+            print(f"{label:10} {name:6}{middle:6.0f} ms (quartiles {low:.0f} to {high:.0f} of {rounds})")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--store", type=Path, help="Keep the store here, or use the one that is here.")
+    parser.add_argument("--start", type=Path, metavar="TREE", help="Compare the start with another checkout.")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
+        if given.start:
+            compare_starts(given.start, Path(temporary))
+            return
         store = given.store or Path(temporary)
         if not (store / "runs").is_dir():
             fill(store, given.events)

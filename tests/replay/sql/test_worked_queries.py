@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from replay.sql.query import describe, query
+from replay.sql.statement import TABLE_FUNCTIONS
 from tests.support.histories import write
 from tests.support.sql_page import DOCUMENT, MADE, WALL_CLOCK, made_with, page, replayed, sections
 
@@ -56,6 +57,13 @@ def test_the_answers_are_those_of_this_code(tmp_path: Path) -> None:
             assert new[0] == old[0], (
                 "the page is out of date: PYTHONPATH=.:tests python tests/support/sql_page.py"
             )
+
+
+def test_the_functions_that_may_stand_in_from_are_listed() -> None:
+    text = (
+        DOCUMENT.read_text(encoding="utf-8").split("In FROM these functions may stand:")[1].split("\n\n")[0]
+    )
+    assert tuple(re.findall(r"`(\w+)`", text)) == TABLE_FUNCTIONS
 
 
 def test_generating_the_page_changes_only_results(store: Path) -> None:
