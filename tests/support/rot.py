@@ -55,7 +55,7 @@ KINDS: dict[str, str] = {
     "calibration in use": "calibration.json",
     "row cache": "cache/*/*.parquet",
     "verified state": "cache/verified.json",
-    "schedule": "schedule.sqlite",
+    "schedule": "schedule.json",
 }
 """Every kind of stored file, as a pattern of names in a store."""
 OUTCOMES = ("found", "harmless", "WRONG", "traceback")
