@@ -19,7 +19,7 @@ from tests.support.sql_statements import Statements
 from tests.support.tally import tally
 from tests.support.watched_folder import WatchedFolder
 
-COUNT = int(os.environ.get("TWIN_FUZZ", "150"))
+COUNT = int(os.environ.get("TWIN_FUZZ", "60"))
 LIMITS = Limits(timeout_s=2, memory="300MB")
 MOST_S = 10.0
 """Time of one statement, also of one that DuckDB does not interrupt, with its rendering."""
