@@ -6,8 +6,8 @@
     pip install --no-deps .
 
 The index is the one that pip uses (`PIP_INDEX_URL`). Kept are source archives and wheels for CPython 3.11 to
-3.13 on Linux and macOS. Wheels of a pin in a FOLDER (a build that the index does not have, as torch for CPUs
-alone) count too.
+3.13 on Linux and macOS. Wheels of a pin in a FOLDER stand in for those of the index: torch is locked to its
+build for CPUs alone, which needs no package of CUDA.
 """
 
 import hashlib
@@ -58,6 +58,10 @@ def version_of(file: str) -> str:
 
 def hashes(name: str, version: str, folders: list[Path]) -> list[str]:
     """Returns the SHA-256 of the files of one pin, sorted."""
+    pattern = f"{name.replace('-', '_')}-{version}*.whl"
+    local = [path.read_bytes() for folder in folders for path in folder.glob(pattern)]
+    if local:
+        return sorted(hashlib.sha256(data).hexdigest() for data in local)
     links = Links()
     with urllib.request.urlopen(f"{INDEX}/{normal(name)}/", timeout=60) as page:
         links.feed(page.read().decode())
@@ -66,10 +70,6 @@ def hashes(name: str, version: str, folders: list[Path]) -> list[str]:
         for file, digest in links.files.items()
         if version_of(file) == version and (WHEEL.fullmatch(file) or not file.endswith(".whl"))
     }
-    for folder in folders:
-        for path in folder.glob(f"{name.replace('-', '_')}-{version}*.whl"):
-            with path.open("rb") as stream:
-                kept.add(hashlib.file_digest(stream, "sha256").hexdigest())
     return sorted(kept)
 
 
