@@ -73,6 +73,13 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     sys.exit(error.exit_code)
 
 
+def interrupted() -> NoReturn:
+    """Says how to go on, and exits with the code of Ctrl-C."""
+    way = "`twin replay --resume latest` and `twin train --resume` go on where they stopped"
+    click.echo(f"twin: interrupted; {way}", err=True)
+    sys.exit(130)
+
+
 def main() -> None:
     """Entry point: turns every expected failure into a message and an exit code."""
     output = Output()
@@ -82,9 +89,11 @@ def main() -> None:
         # A usage error may come before `--json` is read.
         fail(error, output.as_json or "--json" in sys.argv)
     except (KeyboardInterrupt, click.Abort):
-        way = "`twin replay --resume latest` and `twin train --resume` go on where they stopped"
-        click.echo(f"twin: interrupted; {way}", err=True)
-        sys.exit(130)
+        interrupted()
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":  # Ctrl-C in the main thread, as DuckDB tells it
+            raise
+        interrupted()
     except BrokenPipeError:  # the reader of our output has gone; nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -22,6 +22,7 @@ from replay.log.events import UPCAST, canonical, upcast
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
 from replay.sql import sandbox, views
+from replay.sql.interruptible import Rows
 from replay.sql.row_cache import Cache
 from replay.sql.sandbox import Limits
 from replay.sql.statement import Statement, checked
@@ -142,11 +143,13 @@ def _define(
             cache.check(run_dir, piece)
     large = [(run_dir, contents) for run_dir, contents in stored if cache.worth(contents)]
     kept: dict[str, list[Path]] = {}
-    for view in _named(statement) if large else ():
-        files = [_kept(cache, run_dir, contents, view, folder) for run_dir, contents in large]
-        if None not in files:
-            kept[view.name] = [path for path in files if path is not None]
-    cache.save()
+    try:
+        for view in _named(statement) if large else ():
+            files = [_kept(cache, run_dir, contents, view, folder) for run_dir, contents in large]
+            if None not in files:
+                kept[view.name] = [path for path in files if path is not None]
+    finally:  # what is there by now stays, also after Ctrl-C
+        cache.save()
     parsed = [entry for entry in stored if entry not in large]
     _views(connection, stored, parsed, kept)
     return [*chain(*kept.values())]
@@ -164,7 +167,8 @@ def _rows(run_dir: Path, contents: SegmentIndex, view: SqlView, folder: Path | N
     sandbox.bound(connection, DEFAULT, folder)
     stored = [(run_dir, contents)]
     _views(connection, stored, stored, {})
-    return connection.sql(f"SELECT * FROM {view.name}").to_arrow_reader(100_000)
+    rows = Rows(connection, f"SELECT * FROM {view.name}")
+    return pa.RecordBatchReader.from_batches(rows.schema, rows.batches())
 
 
 def _views(

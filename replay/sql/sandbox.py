@@ -6,8 +6,8 @@ be read. So only statements that passed `statement.checked` run here.
 
 import os
 import re
-import threading
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,12 @@ import pyarrow as pa
 
 from ingest.core.errors import UsageError
 from ingest.lake import duckdb_literals
+from replay.sql.interruptible import Rows
 from replay.sql.statement import Statement
 
 _SIZE = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
-_ROWS = 10_000
 _ANSWER_SHARE = 4
 """The rows of an answer may take one part in so many of the memory."""
-_PATIENCE_S = 1.0
-"""How long an interrupted query may take to end before it is left to itself."""
-_OUT_OF_MEMORY = "Out of Memory Error"
-_INPUT_OUTPUT = "IO Error"
 _ADVICE = re.compile(r"^(Possible solutions|Please try installing|Stack Trace|\* SET )", re.MULTILINE)
 
 
@@ -70,73 +66,25 @@ def lock(connection: duckdb.DuckDBPyConnection, files: Iterable[Path]) -> None:
 def answer(connection: duckdb.DuckDBPyConnection, statement: Statement, limits: Limits) -> pa.Table:
     """Returns the rows of a statement and closes the connection.
 
-    The query runs in a thread, so that Ctrl-C works while DuckDB computes: one that cannot be interrupted (a
-    long computation on one value) is left behind and ends with the process.
+    DuckDB's memory limit does not count rows that it has handed over, so they are counted here.
 
     Raises:
         UsageError: it took longer than `timeout_s`, or its rows take too much memory.
         duckdb.Error: DuckDB refuses it.
     """
-    query = _Query(connection, statement, limits)
-    query.start()
-    try:
-        query.join(limits.timeout_s)
-        if query.is_alive():
-            raise UsageError(
-                f"SQL: stopped after {limits.timeout_s:g} s unanswered; narrow the query, or give more time"
-            )
-    finally:
-        if query.is_alive():
-            connection.interrupt()
-            query.join(_PATIENCE_S)
-    return query.result()
-
-
-class _Query(threading.Thread):
-    """The run of one statement; ends with the process."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, statement: Statement, limits: Limits):
-        super().__init__(name="sql", daemon=True)
-        self._connection, self._statement, self._limits = connection, statement, limits
-        self._table: pa.Table | None = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        """Reads all rows; DuckDB's limit does not count them, so that they are counted here."""
-        try:
-            most = _bytes_of_memory(self._connection) // _ANSWER_SHARE
-            reader = self._connection.sql(self._statement.text).to_arrow_reader(_ROWS)
-            batches = []
-            for batch in reader:
-                batches.append(batch)
-                most -= batch.get_total_buffer_size()
-                if most < 0:
-                    raise UsageError(
-                        "SQL: the answer is too large for the memory of a query; aggregate it, add LIMIT, "
-                        "or give --memory"
-                    )
-            self._table = pa.Table.from_batches(batches, reader.schema)
-        except BaseException as error:  # noqa: BLE001  # raised again by `result`
-            self._error = error
-        finally:
-            self._connection.close()
-
-    def result(self) -> pa.Table:
-        """Returns the rows, or raises what stopped the query."""
-        if _begins(self._error, _OUT_OF_MEMORY):  # an error between two batches comes through Arrow
-            raise duckdb.OutOfMemoryException(str(self._error)) from self._error
-        if _begins(self._error, _INPUT_OUTPUT):
-            raise duckdb.IOException(str(self._error)) from self._error
-        if isinstance(self._error, OSError | pa.ArrowException):
-            raise duckdb.Error(str(self._error)) from self._error
-        if self._error is not None:
-            raise self._error
-        assert self._table is not None, "a query has ended with rows or an error"
-        return self._table
-
-
-def _begins(error: BaseException | None, words: str) -> bool:
-    return isinstance(error, OSError | pa.ArrowException) and str(error).startswith(words)
+    left = _bytes_of_memory(connection) // _ANSWER_SHARE
+    rows = Rows(connection, statement.text, limits.timeout_s)
+    batches = []
+    with closing(rows.batches()) as coming:
+        for batch in coming:
+            batches.append(batch)
+            left -= batch.get_total_buffer_size()
+            if left < 0:
+                raise UsageError(
+                    "SQL: the answer is too large for the memory of a query; aggregate it, add LIMIT, "
+                    "or give --memory"
+                )
+    return pa.Table.from_batches(batches, rows.schema)
 
 
 def _bytes_of_memory(connection: duckdb.DuckDBPyConnection) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import cli
 from ingest.core.scratch import PREFIX
 from tests.support.histories import write
 from tests.support.processes import environment
@@ -50,6 +51,20 @@ def test_ctrl_c_ends_a_query_at_once(store: Path) -> None:
     assert time.monotonic() - began < 3
     assert process.returncode == 130 and said[0] == ""
     assert said[1].strip().startswith("twin: interrupted") and "Traceback" not in said[1]
+
+
+def test_ctrl_c_while_duckdb_reads_a_log_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a connection is prepared in the main thread, DuckDB tells it by an error of its own."""
+
+    def raised(*_: object, **__: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(cli.twin, "main", raised)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 130 and "twin: interrupted" in capsys.readouterr().err
 
 
 def test_limits_are_options(store: Path) -> None:

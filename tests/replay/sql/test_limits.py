@@ -1,5 +1,8 @@
 """Limits of a query: time, memory, room on the disk; what it leaves behind, and files that go meanwhile."""
 
+import dataclasses
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -12,14 +15,16 @@ from ingest.core.errors import DamageError, StorageError, UsageError
 from ingest.core.scratch import PREFIX
 from ingest.lake import lake
 from ingest.pipeline.ingest import ingest
+from replay.sql import event_views, interruptible, sandbox, views
 from replay.sql import query as sql
-from replay.sql import sandbox
 from replay.sql.query import query
 from replay.sql.sandbox import Limits
 from tests.support.formats import LINKS, lines, link
 from tests.support.histories import write
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i), range(1000000) AS b(j)"
+ENDLESS_ROWS = """SELECT 'a', 0, 0.0, 'observed', 'a', 'b', count(*), 0.0, 0.0, 0.0
+FROM range(1000000000000) AS a(i), range(1000000) AS b(j)"""
 LARGE = "SELECT count(DISTINCT hash(i)) AS n FROM range(20000000) AS t(i)"
 
 
@@ -35,6 +40,10 @@ def left(store: Path) -> set[str]:
     return {path.name for path in store.iterdir()} - {"cache", "runs", "lake"}
 
 
+def running() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "sql"]
+
+
 def test_a_query_stops_at_its_timeout(store: Path) -> None:
     began = time.monotonic()
     with pytest.raises(UsageError, match=r"stopped after 0\.3 s unanswered"):
@@ -47,32 +56,47 @@ def test_a_query_that_cannot_be_interrupted_is_left_behind(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long computation on one value does not see the interruption; the caller goes on."""
-    monkeypatch.setattr(sandbox, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(interruptible, "_PATIENCE_S", 0.1)
     began = time.monotonic()
     with pytest.raises(UsageError, match="stopped after"):
         query(store, "SELECT list_sort(range(4000000))[1]", limits=Limits(timeout_s=0.2))
     assert time.monotonic() - began < 2
-    for thread in threading.enumerate():
-        if isinstance(thread, sandbox._Query):
-            thread.join()
+    for thread in running():
+        thread.join()
 
 
-def test_ctrl_c_stops_a_query_at_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the main thread waits, the interrupt arrives; the query ends, too."""
-
-    class Interrupted(sandbox._Query):
-        def join(self, timeout: float | None = None) -> None:
-            super().join(0.2 if timeout is None else timeout)
-            if timeout is None:
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(sandbox, "_Query", Interrupted)
+def test_ctrl_c_stops_a_query_at_once(store: Path) -> None:
+    """The signal arrives where the main thread waits; the query ends, too."""
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         query(store, ENDLESS)
-    assert time.monotonic() - began < 3
-    assert left(store) == set()
-    assert [thread for thread in threading.enumerate() if isinstance(thread, Interrupted)] == []
+    timer.join()
+    assert 0.3 < time.monotonic() - began < 3
+    assert left(store) == set() and running() == []
+
+
+def test_ctrl_c_stops_the_reading_of_a_log_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows to be cached are computed in the same way; what was cached before stays."""
+    monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", 100)
+    write(tmp_path / "runs" / "a")
+    endless = dataclasses.replace(
+        event_views.LINKS, select=f"{event_views.LINKS.select} UNION ALL ({ENDLESS_ROWS})"
+    )
+    known = tuple(endless if view.name == "links" else view for view in views.VIEWS)
+    monkeypatch.setattr(views, "VIEWS", known)
+    monkeypatch.setattr(views, "KEPT", (views.BOUNDS, endless))
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        query(tmp_path, "FROM links")
+    timer.join()
+    assert time.monotonic() - began < 4
+    assert left(tmp_path) == set() and running() == []
+    assert [path.name.split("-")[0] for path in (tmp_path / "cache" / "a").iterdir()] == ["bounds"]
+    assert "bounds" in (tmp_path / "cache" / "verified.json").read_text()
 
 
 def test_a_query_larger_than_its_memory_uses_the_disk_of_the_store_and_leaves_nothing(
