@@ -117,6 +117,28 @@ GROUPS = (
         "tests/contract/test_commands.py",
         "60",
     ),
+    Group(
+        "T26 rot",
+        "P4 P8",
+        "every kind of stored file flipped, cut, emptied, deleted, replaced",
+        "tests/hostile/test_rot.py",
+        "100 a kind",
+    ),
+    Group(
+        "T27 rot on a disk",
+        "P4",
+        "bits of an ext4 image flipped, size and times as they were",
+        "benchmarks/replay/bit_rot.py",
+        "200",
+    ),
+    Group(
+        "T28 deletion",
+        "P4 P8",
+        "files that went away: named, or made again",
+        f"{LOG}chain_heads.py tests/ingest/lake/test_lake.py tests/hostile/test_verify.py "
+        "tests/replay/store/test_checkpoint_registry.py",
+        "13 kinds",
+    ),
 )
 
 
