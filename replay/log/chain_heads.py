@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.core import integrity
-from ingest.core.durable import DISK, Disk, replace
+from ingest.core.durable import DISK, Disk, remove, replace
 from ingest.core.errors import DamageError
 from replay.log.segment_index import SegmentIndex
 
@@ -56,6 +56,12 @@ def read(run_dir: Path) -> ChainHead | None:
     if fields is None:
         raise DamageError(f"{path}: its bytes are not those that were written; delete it and audit the run")
     return ChainHead(path, fields["events"], fields["head"])
+
+
+def forget(run_dir: Path, *, disk: Disk = DISK) -> None:
+    """Removes the record of a run that is gone, before another one takes its name."""
+    if (path := path_of(run_dir)) is not None and path.is_file():
+        remove(path, disk=disk)
 
 
 def write(run_dir: Path, events: int, head: str, *, disk: Disk = DISK) -> None:

@@ -75,6 +75,7 @@ class RunWriter:
         """
         if run_dir.exists():
             raise ExistsError(f"{run_dir}: exists already; resume it or choose another name")
+        chain_heads.forget(run_dir, disk=disk)
         make_directory(run_dir, disk=disk)
         return cls(run_dir, _lock(run_dir), SegmentIndex((), ()), disk, flush_events, flush_s)
 

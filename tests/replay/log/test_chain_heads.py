@@ -1,5 +1,6 @@
 """A log that lost its end, or the record of its compaction, is named and never read as a shorter one."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,3 +117,10 @@ def test_a_lost_record_of_a_compaction_is_named(run: Path, known: bool) -> None:
         query(run.parents[1], "SELECT count(*) FROM events")
     assert [finding.file for finding in RunReader(run).verify()] == ["compacted.json"]
     assert sorted(run.glob("*.parquet"))
+
+
+def test_a_run_that_takes_the_name_of_a_deleted_one_is_another(run: Path) -> None:
+    shutil.rmtree(run)
+    with RunWriter.create(run) as writer:
+        writer.append(*next(history())[:3])
+        assert RunReader(run).contents().end == 1
