@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.bound.time_grid import TransferTimes
 
 Float = NDArray[np.float64]

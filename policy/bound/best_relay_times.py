@@ -6,9 +6,9 @@ alone and once beside the other messages of the plan; the faster result counts. 
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.control.relay_links import (
     MessageLinks,

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import BITS_PER_BYTE
 from policy.bound.best_fixed_plan import enumerable, every_shape

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.relay_links import UNLIMITED_BITS, RelayPaths
 from twin.core.domain import Cluster

@@ -18,9 +18,9 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.control.horizon import Horizon
 from twin.core.domain import Cluster, LinkState

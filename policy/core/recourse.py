@@ -15,9 +15,9 @@ instead of 94.5.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.core.objective import Objective
 
 Float = NDArray[np.float64]

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from twin.core.domain import LinkState
 from twin.estimation.estimator import Estimator

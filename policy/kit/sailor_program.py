@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.kit.even_stages import stage_layers, tensor_widths
 from policy.kit.stage_cost_tables import span_costs

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from policy.search.parallelism_options import (
     BACKWARD,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import OptionRows, Scorer
 from policy.search.closed_form import (
     BEHIND,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import MessageTimes, OptionRows, Scorer
 from policy.search.parallelism_options import (
     BACKWARD,

@@ -1,9 +1,9 @@
 """Plans one step away from a plan: layers moved between two domains, or another option of a domain."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import OptionRows
 from policy.search.closed_form import STEPS, ShareTimeTables
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from ingest.core.compiled import njit
 from ingest.core.errors import DamageError
 from replay.log.events import EVENT_TYPES, EventError, EventType, canonical, check, upcast
 

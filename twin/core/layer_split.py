@@ -9,7 +9,7 @@ head as if they were blocks, so that no stage is empty.
 from itertools import pairwise
 from typing import Any
 
-from numba import njit
+from ingest.core.compiled import njit
 
 
 def stage_start(stage: Any, stages: Any, layers: Any, embedding: Any, head: Any) -> Any:

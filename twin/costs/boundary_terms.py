@@ -10,8 +10,8 @@ are plain arithmetic: for arrays as they stand, for scalars and compiled callers
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from twin.core.domain import Domain
 from twin.core.job import JobSpec

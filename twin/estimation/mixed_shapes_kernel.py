@@ -8,9 +8,9 @@ link states. A test holds the two equal to the nanosecond.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.costs.boundary_terms import ends_ns_compiled, terms_compiled
 from twin.pipeline.kernel import DEAD, LONGEST_NS

@@ -3,7 +3,8 @@
 from math import exp, expm1, log
 
 import numpy as np
-from numba import njit
+
+from ingest.core.compiled import njit
 
 
 @njit(cache=True)

@@ -13,8 +13,8 @@ warm-up; a GPU has the same memory at every stage.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ingest.core.compiled import njit
 from twin.pipeline.pipeline import Durations, Int, Pipeline, Rules
 
 NEVER = int(np.iinfo(np.int64).max)

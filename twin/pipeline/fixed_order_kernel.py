@@ -10,8 +10,8 @@ that order is the order of execution. One plan after the other; cost per operati
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ingest.core.compiled import njit
 from twin.pipeline import operation_order
 from twin.pipeline.crosspipe_schedule import one_plan, place
 from twin.pipeline.pipeline import Durations, Int, Pipeline, Rules

@@ -15,9 +15,9 @@ extra warm-up.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from twin.pipeline import fixed_order_kernel, round_recurrence
 from twin.pipeline.pipeline import Pipeline, warmup_depths
 

@@ -9,7 +9,7 @@ the last c rounds, so will it within every c rounds that follow (the recurrences
 constant), and those are skipped. Times are integers, so nothing is lost by it.
 """
 
-from numba import njit
+from ingest.core.compiled import njit
 
 LANES = 8
 """Pipelines that run side by side: 64-bit integers in a vector register of 512 bits."""

@@ -6,9 +6,9 @@ Legality is checked with the tables of the masks.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.hippo.tables.planning_tables import Codes, PlanArrays, PlanningTables
 
 Int = NDArray[np.int64]

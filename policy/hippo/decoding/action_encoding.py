@@ -10,9 +10,9 @@ themselves.
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from policy.hippo.decoding.sampling import Actions
 from policy.hippo.tables.masks import Masks, legal
 from policy.hippo.tables.planning_tables import Codes

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ingest.core.compiled import njit
 from policy.hippo.networks.lower_agent import MASKED, LowerAgent
 from policy.hippo.networks.upper_agent import SPLITS, UpperAgent
 from policy.hippo.tables.masks import MaskTables, legal, open_steps

@@ -7,9 +7,9 @@ The cost model and kernel of the Estimator without a `Plan` each: compiled code 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from policy.hippo.tables.critical_cycle_times import closed_form_ns
 from policy.hippo.tables.migration_costs import MoveCosts, price_moves

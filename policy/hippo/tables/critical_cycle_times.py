@@ -5,8 +5,8 @@ What links do not change is computed once a plan, the rest once a link state.
 """
 
 import numpy as np
-from numba import njit
 
+from ingest.core.compiled import njit
 from twin.estimation.mixed_shapes_kernel import both_ends, exchange_ns
 from twin.pipeline.kernel import DEAD, LONGEST_NS
 

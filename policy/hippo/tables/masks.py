@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from twin.core.layer_split import stage_start_compiled
 
 Int = NDArray[np.int64]

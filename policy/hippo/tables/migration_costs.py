@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, GB
 from twin.core.layer_split import stage_start_compiled
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit
 from ingest.core.errors import InfeasibleError, UsageError
 from ingest.core.units import GB
 from policy.hippo.tables.masks import Masks, Space, merge_classes

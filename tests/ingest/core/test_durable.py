@@ -260,6 +260,7 @@ def offence(call: ast.Call, buffers: set[str]) -> str | None:
 
 
 ALLOWED = {
+    "ingest/core/compiled.py",  # a folder for compiled code, which is a cache
     "ingest/core/durable.py",
     "ingest/core/scratch.py",  # a temporary folder that is deleted when its process ends
     "ingest/public/fetch.py",  # a temporary folder for downloads under way; durable writes what is kept

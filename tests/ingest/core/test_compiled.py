@@ -1,0 +1,63 @@
+"""Compiled code is kept where it can be written and nobody else can have written it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingest.core import compiled
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Neither the code nor a home can be written; the temporary folder can."""
+    writable = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith("core") and writable(path, mode)
+    )
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no/home")
+    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(compiled.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "fresh"))
+    return tmp_path
+
+
+def test_where_the_code_can_be_written_numba_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    compiled.choose_cache_folder()
+    assert "NUMBA_CACHE_DIR" not in os.environ
+
+
+def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch, read_only: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/mine")
+    compiled.choose_cache_folder()
+    assert os.environ["NUMBA_CACHE_DIR"] == "/mine"
+
+
+def test_a_private_folder_is_made_and_used_again(read_only: Path) -> None:
+    compiled.choose_cache_folder()
+    made = Path(os.environ.pop("NUMBA_CACHE_DIR"))
+    assert made.parent == read_only and made.stat().st_mode & 0o777 == 0o700
+    compiled.choose_cache_folder()
+    assert Path(os.environ.pop("NUMBA_CACHE_DIR")) == made
+
+
+@pytest.mark.parametrize("planted", ["open", "link"])
+def test_a_folder_that_others_may_have_written_is_not_used(read_only: Path, planted: str) -> None:
+    own = read_only / f"twin-compiled-{os.getuid()}"
+    if planted == "link":
+        (read_only / "theirs").mkdir(mode=0o700)
+        own.symlink_to(read_only / "theirs")
+    else:
+        own.mkdir()
+        own.chmod(0o777)
+    compiled.choose_cache_folder()
+    assert os.environ.pop("NUMBA_CACHE_DIR") == str(read_only / "fresh")
+
+
+def test_kernels_are_imported_without_a_home(tmp_path: Path, repository: Path) -> None:
+    program = "import twin.pipeline.kernel, policy.search.closed_form, replay.log.event_validation"
+    environment = {"PYTHONPATH": str(repository), "HOME": "/proc/no", "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
