@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import resource
 import sys
 from contextlib import suppress
 from typing import NoReturn
@@ -16,6 +17,10 @@ from ingest.core.terminal import visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+MORE_MEMORY = "raise the limit of the process or container (`ulimit -v`), or ask for a smaller window"
+LEAST_MEMORY = 3 * 2**29
+"""Bytes of address space below which LLVM, Arrow and DuckDB end a process instead of raising an error."""
 
 
 class Group(click.Group):
@@ -94,6 +99,8 @@ def main() -> None:
         if str(error) != "Query interrupted":  # Ctrl-C in the main thread, as DuckDB tells it
             raise
         interrupted()
+    except MemoryError as error:
+        fail(click.ClickException(f"not enough memory ({error}); {MORE_MEMORY}"), output.as_json)
     except BrokenPipeError:  # the reader of our output has gone; nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -108,6 +115,7 @@ def process() -> None:
     """
     code = 1
     _reserve_streams()
+    _refuse_little_memory()
     atexit.register(lambda: _leave(code))  # runs last: exit handlers run in the reverse of their order
     try:
         main()
@@ -124,6 +132,17 @@ def _reserve_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+def _refuse_little_memory() -> None:
+    """Ends with a message where native libraries would end the process without one."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_MEMORY:
+        got = f"{limit / 2**30:.1f} GiB of address space"
+        click.echo(
+            f"twin: not enough memory: {got}, {LEAST_MEMORY / 2**30:.1f} are needed; {MORE_MEMORY}", err=True
+        )
+        sys.exit(1)
 
 
 def _leave(code: int) -> NoReturn:

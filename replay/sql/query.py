@@ -58,9 +58,14 @@ def query(store: Path, sql: str, *, note: Note = lambda text: None, limits: Limi
                 continue
             if isinstance(error, duckdb.IOException):
                 raise StorageError(
-                    f"SQL: {sandbox.message(error, 1)}; free space, then run the query again"
+                    f"SQL: {sandbox.message(error, 1)}; {_way_out(error)}, then run the query again"
                 ) from error
             raise
+
+
+def _way_out(error: duckdb.Error) -> str:
+    few = "too many open files" in str(error).lower()
+    return "allow more open files (`ulimit -n`) or compact the runs (`twin compact`)" if few else "free space"
 
 
 def _compacted_since(stored: "Stored") -> bool:
