@@ -22,7 +22,7 @@ from typing import BinaryIO, Self, cast
 
 from ingest.core.errors import ExistsError, LockedError, StorageError
 
-TEMPORARY = re.compile(r"\.[^/]+\.[0-9]+-[0-9]+\.tmp")
+TEMPORARY = re.compile(r"\.[^/]+\.([0-9]+)-[0-9]+\.tmp")
 """Names of files that are being written: no reader's pattern matches them, recovery may delete them."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -182,6 +182,25 @@ def drop(path: Path, *, disk: Disk = DISK) -> None:
     """Delete a file that nothing needs; after a power cut it may be there again."""
     with _Reported(path):
         disk.unlink(path)
+
+
+def sweep(directory: Path, *, disk: Disk = DISK) -> tuple[str, ...]:
+    """Delete the temporary files that killed processes left in a directory and return their names."""
+    found = [(path.name, TEMPORARY.fullmatch(path.name)) for path in directory.iterdir()]
+    left = tuple(sorted(name for name, match in found if match and not _alive(int(match[1]))))
+    if left:
+        remove_all(directory, left, disk=disk)
+    return left
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> None:

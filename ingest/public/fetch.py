@@ -9,7 +9,6 @@ import hashlib
 import importlib
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core import durable
-from ingest.core.errors import InputError
+from ingest.core.errors import InputError, StorageError
 from ingest.core.progress import SILENT, Progress
+from ingest.core.scratch import Scratch
 from ingest.public.catalogue import Address, Item, Member, PublicDataset, find
 
 SCHEMA = "twin.fetch/1"
@@ -67,7 +67,9 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
     bar.start(len(entry.items), name)
     new = present = 0
     left_out = []
-    with _source(entry, mirror) as source:
+    durable.make_directory(folder)
+    durable.sweep(folder)
+    with _source(entry, mirror, folder) as source:
         # Wheels first: the index can often be reached where repositories cannot.
         for item in sorted(entry.items, key=lambda item: not isinstance(item.origin, Member)):
             if _is_there(folder, item):
@@ -95,12 +97,14 @@ def _keep(folder: Path, item: Item, data: bytes) -> None:
 
 
 @contextmanager
-def _source(entry: PublicDataset, mirror: Path | None) -> Iterator["_Mirror | _Web"]:
+def _source(entry: PublicDataset, mirror: Path | None, folder: Path) -> Iterator["_Mirror | _Web"]:
     if mirror is not None:
         yield _Mirror(entry, mirror)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        yield _Web(Path(folder))
+    with Scratch(folder) as scratch:
+        if scratch.path is None:
+            raise StorageError(f"{folder}: cannot be written; free space or mend its rights")
+        yield _Web(scratch.path)
 
 
 class _Mirror:

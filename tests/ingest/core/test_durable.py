@@ -3,13 +3,15 @@
 import ast
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from ingest.core.durable import TEMPORARY, Disk, Lock, put, put_file, remove, replace
+from ingest.core.durable import TEMPORARY, Disk, Lock, put, put_file, remove, replace, sweep
 from ingest.core.errors import ExistsError, LockedError, StorageError, TwinError
 
 
@@ -183,6 +185,16 @@ def test_a_lock_is_exclusive_until_released(tmp_path: Path) -> None:
         Lock(tmp_path / "runs" / "lock").release()
 
 
+def test_what_a_killed_process_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = [f".a.{dead.pid}-0.tmp", f".b.{os.getpid()}-0.tmp", "a.tmp", ".c.tmp", f".d.{10**30}-1.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    assert sweep(tmp_path) == (names[0], names[4])
+    assert {path.name for path in tmp_path.iterdir()} == set(names[1:4])
+
+
 # --- the rule ---
 
 PACKAGES = ("ingest", "twin", "policy", "replay", "commands")
@@ -262,8 +274,8 @@ def offence(call: ast.Call, buffers: set[str]) -> str | None:
 ALLOWED = {
     "ingest/core/compiled.py",  # a folder for compiled code, which is a cache
     "ingest/core/durable.py",
+    "ingest/public/fetch.py",  # a scratch folder for downloads under way; durable writes what is kept
     "ingest/core/scratch.py",  # a temporary folder that is deleted when its process ends
-    "ingest/public/fetch.py",  # a temporary folder for downloads under way; durable writes what is kept
 }
 
 
