@@ -26,7 +26,8 @@ def pattern(path: Path) -> str:
     """Returns the pattern that matches this file alone: DuckDB takes every file name for a pattern.
 
     A bracketed `*`, `?` or `[` stands for itself. Nothing escapes a backslash, which the matching takes for a
-    slash, so beside one of these signs it is refused.
+    slash, so beside one of these signs it is refused. (For the same reason DuckDB fails to list a folder with
+    such a sign beside one whose name begins with a backslash: it says that it cannot join the paths.)
 
     Raises:
         UsageError: the path has a backslash and one of `*?[`.
