@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("store")
     write(folder / "runs" / "a")
     yield folder
-    assert {path.name for path in folder.iterdir()} <= {"cache", "runs"}, "nothing is left behind"
+    assert {path.name for path in folder.iterdir()} <= {"cache", "heads", "runs"}, "nothing is left behind"
 
 
 def sql(store: Path, *words: str, shell: str = "") -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from replay.metrics.paired_comparison import PairedDifference
 from replay.store import checkpoint_registry, run_index
 from replay.training.retrain import RetrainResult
 from replay.training.train import TrainingResult
-from tests.support.histories import lose_end
+from tests.support.histories import killed
 from tests.support.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -248,9 +248,9 @@ def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call)
 
 
 def cut_off(store: Path) -> Path:
-    """The run as if its writer had been killed before the last commit."""
+    """The run as if its writer had been killed before the last event."""
     folder = run_index.folder(store, run_index.find(store, STATIC))
-    lose_end(folder)
+    killed(folder)
     return folder
 
 

@@ -34,7 +34,7 @@ def write_until_signalled(run_dir: Path, pipe: Connection) -> None:
 
 
 def read_until_signalled(run_dir: Path, pipe: Connection) -> None:
-    counts = [0]
+    counts = [0, workload.stored(run_dir) + 1]
     while not pipe.poll():
         counts.append(workload.stored(run_dir) + 1)
     pipe.send(counts)

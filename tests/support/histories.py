@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from replay.log import chain_heads
-from replay.log.run_log import RunWriter
+from replay.log import chain_heads, segment
+from replay.log.run_log import RunReader, RunWriter
+from replay.log.running_digests import Streams
+from replay.log.tail import TailWriter
 
 Row = tuple[int, str, dict[str, Any], dict[str, Any]]
 """(sim_ns, type, payload, wall)."""
@@ -91,6 +93,18 @@ def write(run_dir: Path, decisions: int = 12, *, policy: str = "mpc", **options:
         for sim_ns, kind, payload, wall in history(decisions, policy):
             writer.append(sim_ns, kind, payload, wall=wall)
         return writer.finish(totals(decisions), sim_ns=decisions * PERIOD_NS)
+
+
+def killed(run_dir: Path) -> None:
+    """Leave the run as a writer killed before its last event does: the newest segment is in the tail."""
+    rows = [row for table in RunReader(run_dir).tables() for row in segment.rows_of(table)][:-1]
+    lose_end(run_dir)
+    digests, sealed = Streams(), RunReader(run_dir).contents()
+    digests.add(rows[: sealed.end])
+    lines, walls = digests.add(rows[sealed.end :])
+    writer = TailWriter(run_dir, sealed.end, sealed.head)
+    writer.append(sealed.end, len(rows) - sealed.end, lines, walls, digests.stream)
+    writer.close()
 
 
 def lose_end(run_dir: Path) -> None:

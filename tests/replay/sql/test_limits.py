@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def left(store: Path) -> set[str]:
-    return {path.name for path in store.iterdir()} - {"cache", "runs", "lake"}
+    return {path.name for path in store.iterdir()} - {"cache", "heads", "lake", "runs"}
 
 
 def running() -> list[threading.Thread]:

@@ -34,6 +34,7 @@ def test_a_pointer_that_went_away_or_was_changed_is_not_taken_for_none(tmp_path:
 
 
 def test_a_pointer_of_an_older_version_is_read(tmp_path: Path) -> None:
-    text = '{"checkpoint":"ab","history":["ab"],"schema":"twin.active/1"}'
+    digest = "ab" * 32
+    text = f'{{"checkpoint":"{digest}","history":["{digest}"],"schema":"twin.active/1"}}'
     durable.put(tmp_path / checkpoint_registry.POINTER, text.encode())
-    assert checkpoint_registry.active(tmp_path) == "ab"
+    assert checkpoint_registry.active(tmp_path) == digest
