@@ -15,7 +15,7 @@ from tests.support.hostile import KINDS, DocumentKind, outcome, spoilt
 from tests.support.memory import bounded_memory
 from tests.support.tally import tally
 
-FILES = int(os.environ.get("TWIN_FUZZ", "240"))
+FILES = int(os.environ.get("TWIN_FUZZ", "120"))
 MOST_MIB = 700
 each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 

@@ -1,0 +1,114 @@
+"""Kills of `twin train`, `twin retrain --once` and `twin policies --rollback` at random times (group T32).
+
+    python -m benchmarks.replay.kill_training [--kills 30] [--again 5]
+
+The process is ended by SIGKILL somewhere between its start and the time that it takes undisturbed. Then
+`twin verify` must find the store whole but for the left-overs of a kill, and the active checkpoint must be
+one that was promoted, whole. Every `--again`-th time the command is run once more and must end.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from replay.store import checkpoint_registry
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = "iterations: 1\nimitation: {lessons: 2, searched: 4, steps: 10}\n"
+
+
+def start(store: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    """A `twin` command that was started."""
+    command = [sys.executable, "cli.py", "--store", str(store), *words]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def finished(store: Path, words: list[str]) -> float:
+    """Runs a command to its end; returns its seconds."""
+    began = time.monotonic()
+    if (code := start(store, words).wait()) != 0:
+        raise SystemExit(f"{' '.join(words)} ended with {code}")
+    return time.monotonic() - began
+
+
+def fault(store: Path, before: set[str]) -> str | None:
+    """Returns what a kill broke; None: nothing."""
+    done = subprocess.run(
+        [sys.executable, "cli.py", "--store", str(store), "verify", "--json"], cwd=ROOT, capture_output=True
+    )
+    if done.returncode != 0:
+        return f"verify: {json.loads(done.stdout or '{}').get('findings') or done.stderr[-500:]!r}"
+    active = checkpoint_registry.active(store)
+    known = {path.stem.removeprefix("hippo-") for path in (store / "checkpoints").glob("*.pt")}
+    if active is not None and active not in known:
+        return f"the active checkpoint {active} is not there"
+    if not before <= known:
+        return f"checkpoints are gone: {before - known}"
+    if active is not None:
+        checkpoint_registry.verified(checkpoint_registry.path_of(store, active))
+    return None
+
+
+def campaign(kept: Path, words: list[str], kills: int, again: int) -> str:
+    """Kills one command so often; returns the row of the table."""
+    chance, bad, under_way = random.Random(" ".join(words)), [], 0
+    before = {path.stem.removeprefix("hippo-") for path in (kept / "checkpoints").glob("*.pt")}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        shutil.copytree(kept, store)
+        takes_s = finished(store, words)
+        for number in range(kills):
+            shutil.rmtree(store)
+            shutil.copytree(kept, store)
+            process = start(store, words)
+            time.sleep(chance.uniform(0, takes_s))
+            process.send_signal(signal.SIGKILL)
+            under_way += process.wait() == -signal.SIGKILL
+            if (problem := fault(store, before)) is not None:
+                bad.append(problem)
+            if number % again == 0:
+                finished(store, words)
+                if (problem := fault(store, before)) is not None:
+                    bad.append(f"after running it again: {problem}")
+            print(f"{words[0]} {number + 1}/{kills}: {len(bad)} bad", file=sys.stderr)
+    for problem in bad:
+        print(problem, file=sys.stderr)
+    return f"| `twin {' '.join(words)}` | {takes_s:.1f} s | {kills} | {under_way} | {len(bad)} |"
+
+
+def main() -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--again", type=int, default=5)
+    parser.add_argument("--only", choices=("train", "retrain", "policies"), action="append")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "store"
+        settings = Path(folder) / "short.yaml"
+        settings.write_text(SHORT)
+        train = ["train", "-s", "tri-7b", "--settings", str(settings), "--activate"]
+        finished(kept, ["ingest", "traces"])
+        for seed in ("0", "1"):
+            finished(kept, [*train, "--seed", seed])
+        commands = (
+            [*train, "--seed", "2"],
+            ["retrain", "--once", "-s", "tri-7b"],
+            ["policies", "--rollback"],
+        )
+        chosen = [words for words in commands if not given.only or words[0] in given.only]
+        rows = [campaign(kept, words, given.kills, given.again) for words in chosen]
+    print("| command | takes | kills | of them under way | violations |\n|---|---:|---:|---:|---:|")
+    print("\n".join(row.replace(str(settings), "SETTINGS") for row in rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
