@@ -38,6 +38,11 @@ def finished(store: Path, words: list[str]) -> float:
     return time.monotonic() - began
 
 
+def checkpoints(store: Path) -> set[str]:
+    """Names of the checkpoint files of a store."""
+    return {path.name for path in (store / "checkpoints").iterdir()}
+
+
 def fault(store: Path, before: set[str]) -> str | None:
     """Returns what a kill broke; None: nothing."""
     done = subprocess.run(
@@ -46,9 +51,7 @@ def fault(store: Path, before: set[str]) -> str | None:
     if done.returncode != 0:
         return f"verify: {json.loads(done.stdout or '{}').get('findings') or done.stderr[-500:]!r}"
     active = checkpoint_registry.active(store)
-    known = {path.stem.removeprefix("hippo-") for path in (store / "checkpoints").glob("*.pt")}
-    if active is not None and active not in known:
-        return f"the active checkpoint {active} is not there"
+    known = checkpoints(store)
     if not before <= known:
         return f"checkpoints are gone: {before - known}"
     if active is not None:
@@ -59,7 +62,7 @@ def fault(store: Path, before: set[str]) -> str | None:
 def campaign(kept: Path, words: list[str], kills: int, again: int) -> str:
     """Kills one command so often; returns the row of the table."""
     chance, bad, under_way = random.Random(" ".join(words)), [], 0
-    before = {path.stem.removeprefix("hippo-") for path in (kept / "checkpoints").glob("*.pt")}
+    before = checkpoints(kept)
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         shutil.copytree(kept, store)
