@@ -53,19 +53,24 @@ class Rows:
             self._stop()
 
     def _next(self) -> pa.Schema | pa.RecordBatch | None:
-        left_s = None if self._timeout_s is None else self._began + self._timeout_s - time.monotonic()
         try:
-            item = self._items.get(timeout=left_s and max(left_s, 1e-6))
-        except BaseException as error:
+            item = self._item()
+        except BaseException:
             self._stop()
-            if isinstance(error, Empty):
-                raise UsageError(
-                    f"SQL: stopped after {self._timeout_s:g} s unanswered; narrow the query or give more time"
-                ) from None
             raise
         if isinstance(item, BaseException):
             raise item
         return item
+
+    def _item(self) -> pa.Schema | pa.RecordBatch | BaseException | None:
+        """Waits in slices: a signal that another thread received is seen between two of them."""
+        while True:
+            with suppress(Empty):
+                return self._items.get(timeout=_CHECK_S)
+            if self._timeout_s is not None and time.monotonic() > self._began + self._timeout_s:
+                raise UsageError(
+                    f"SQL: stopped after {self._timeout_s:g} s unanswered; narrow the query or give more time"
+                )
 
     def _stop(self) -> None:
         self._stopped.set()
