@@ -40,7 +40,8 @@ def finished(store: Path, words: list[str]) -> float:
 
 def checkpoints(store: Path) -> set[str]:
     """Names of the checkpoint files of a store."""
-    return {path.name for path in (store / "checkpoints").iterdir()}
+    names = {path.name for path in (store / "checkpoints").iterdir()}
+    return names - {checkpoint_registry.POINTER}  # the pointer's copy goes where the pointer goes
 
 
 def fault(store: Path, before: set[str]) -> str | None:
