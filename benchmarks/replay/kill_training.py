@@ -9,6 +9,7 @@ one that was promoted, whole. Every `--again`-th time the command is run once mo
 
 import argparse
 import json
+import os
 import random
 import shutil
 import signal
@@ -16,9 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replay.store import checkpoint_registry
+from tests.support.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = "iterations: 1\nimitation: {lessons: 2, searched: 4, steps: 10}\n"
@@ -60,8 +64,30 @@ def fault(store: Path, before: set[str]) -> str | None:
     return None
 
 
-def campaign(kept: Path, words: list[str], kills: int, again: int) -> str:
-    """Kills one command so often; returns the row of the table."""
+@dataclass(frozen=True)
+class Campaign:
+    """What the kills of one command did."""
+
+    command: str
+    takes_s: float  # undisturbed
+    kills: int
+    under_way: int  # the command had not ended by itself
+    violations: list[str]
+
+    def row(self) -> str:
+        """The line of the table."""
+        cells = (
+            f"`{self.command}`",
+            f"{self.takes_s:.1f} s",
+            self.kills,
+            self.under_way,
+            len(self.violations),
+        )
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+def campaign(kept: Path, words: list[str], kills: int, again: int) -> Campaign:
+    """Kills one command so often; returns what that did."""
     chance, bad, under_way = random.Random(" ".join(words)), [], 0
     before = checkpoints(kept)
     with tempfile.TemporaryDirectory() as folder:
@@ -82,18 +108,11 @@ def campaign(kept: Path, words: list[str], kills: int, again: int) -> str:
                 if (problem := fault(store, before)) is not None:
                     bad.append(f"after running it again: {problem}")
             print(f"{words[0]} {number + 1}/{kills}: {len(bad)} bad", file=sys.stderr)
-    for problem in bad:
-        print(problem, file=sys.stderr)
-    return f"| `twin {' '.join(words)}` | {takes_s:.1f} s | {kills} | {under_way} | {len(bad)} |"
+    return Campaign(f"twin {' '.join(words)}", takes_s, kills, under_way, bad)
 
 
-def main() -> int:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--again", type=int, default=5)
-    parser.add_argument("--only", choices=("train", "retrain", "policies"), action="append")
-    given = parser.parse_args()
+def campaigns(kills: int, again: int, only: Iterable[str] = ()) -> Iterator[Campaign]:
+    """Kills of `train`, `retrain` and `policies --rollback` in this order, or of `only` some of them."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "store"
         settings = Path(folder) / "short.yaml"
@@ -107,10 +126,30 @@ def main() -> int:
             ["retrain", "--once", "-s", "tri-7b"],
             ["policies", "--rollback"],
         )
-        chosen = [words for words in commands if not given.only or words[0] in given.only]
-        rows = [campaign(kept, words, given.kills, given.again) for words in chosen]
+        for words in commands:
+            if not only or words[0] in only:
+                done = campaign(kept, words, kills, again)
+                yield replace(done, command=done.command.replace(str(settings), "SETTINGS"))
+
+
+def test_no_kill_loses_or_half_promotes_a_checkpoint() -> None:
+    for done in campaigns(kills=6 * int(os.environ.get("TWIN_CRASH_EFFORT", "5")), again=5):
+        assert not done.violations
+        tally(done.command, done.kills)
+
+
+def main() -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--again", type=int, default=5)
+    parser.add_argument("--only", choices=("train", "retrain", "policies"), action="append")
+    given = parser.parse_args()
     print("| command | takes | kills | of them under way | violations |\n|---|---:|---:|---:|---:|")
-    print("\n".join(row.replace(str(settings), "SETTINGS") for row in rows))
+    for done in campaigns(given.kills, given.again, given.only or ()):
+        print(done.row(), flush=True)
+        for problem in done.violations:
+            print(problem, file=sys.stderr)
     return 0
 
 

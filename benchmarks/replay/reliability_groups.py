@@ -139,6 +139,35 @@ GROUPS = (
         "tests/replay/store/test_checkpoint_registry.py",
         "13 kinds",
     ),
+    Group(
+        "T29 SQL",
+        "P4",
+        "statements that write, read or fetch elsewhere; generated ones",
+        "tests/hostile/test_sql.py tests/hostile/test_sql_fuzz.py",
+        "2,000",
+    ),
+    Group(
+        "T30 received files",
+        "P4",
+        "scenarios, data sets, cases, plans, checkpoints, schedules, names made to harm",
+        "tests/hostile/test_documents.py tests/hostile/test_pickles.py tests/hostile/test_names.py "
+        f"{TRAINING}schedule.py",
+        "20,000",
+    ),
+    Group(
+        "T31 terminal, page",
+        "-",
+        "names with control characters, bidirectional marks and markup",
+        "tests/hostile/test_terminal.py tests/replay/report/test_page.py -k acts or hostile or escaped",
+        "both",
+    ),
+    Group(
+        "T32 kills in training",
+        "P1",
+        "train, retrain, rollback killed at random times",
+        "benchmarks/replay/kill_training.py",
+        "30 each",
+    ),
 )
 
 

@@ -10,9 +10,14 @@ import stat
 import tempfile
 from pathlib import Path
 
+from ingest.core.errors import StorageError
+
 
 def choose_cache_folder() -> None:
-    """Sets `NUMBA_CACHE_DIR` if it is unset and numba would find no folder that it can write."""
+    """Sets `NUMBA_CACHE_DIR` if it is unset and numba would find no folder that it can write.
+
+    Raises StorageError if no temporary folder can be written either.
+    """
     if "NUMBA_CACHE_DIR" in os.environ or os.access(Path(__file__).parent, os.W_OK) or _home_is_writable():
         return
     own = Path(tempfile.gettempdir()) / f"twin-compiled-{os.getuid()}"
@@ -21,8 +26,11 @@ def choose_cache_folder() -> None:
         status = own.lstat()
         private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
         os.environ["NUMBA_CACHE_DIR"] = str(own) if private else tempfile.mkdtemp(prefix="twin-compiled-")
-    except OSError:
-        os.environ["NUMBA_DISABLE_JIT"] = "1"  # nothing can be written anywhere: slow, but it works
+    except OSError as error:
+        raise StorageError(
+            "no folder for compiled code can be written: neither beside the program, nor in the home, nor in "
+            f"{tempfile.gettempdir()} ({error.strerror}); set NUMBA_CACHE_DIR to a folder of your own"
+        ) from error
 
 
 def _home_is_writable() -> bool:

@@ -1,7 +1,7 @@
 """SQL over the event logs and the lake: an in-memory DuckDB over committed files, which blocks no writer.
 
-A run that is being written is read up to its last committed segment. A query is checked (`statement.py`) and
-runs where nothing but the files under the views can be read (`sandbox.py`).
+A run that is being written is read up to its last committed event, in a segment or in the tail. A query is
+checked (`statement.py`) and runs where nothing but the files under the views can be read (`sandbox.py`).
 """
 
 import json

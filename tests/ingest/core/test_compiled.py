@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingest.core import compiled
+from ingest.core.errors import StorageError
 
 
 @pytest.fixture
@@ -55,6 +56,12 @@ def test_a_folder_that_others_may_have_written_is_not_used(read_only: Path, plan
         own.chmod(0o777)
     compiled.choose_cache_folder()
     assert os.environ.pop("NUMBA_CACHE_DIR") == str(read_only / "fresh")
+
+
+def test_without_any_folder_the_way_out_is_said(read_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: "/proc/no")
+    with pytest.raises(StorageError, match=r"no folder for compiled code .* set NUMBA_CACHE_DIR"):
+        compiled.choose_cache_folder()
 
 
 def test_kernels_are_imported_without_a_home(tmp_path: Path, repository: Path) -> None:
