@@ -34,10 +34,11 @@ import policy.core.registry  # noqa: F401 - with twin and numba; none of them im
 from ingest.core.durable import replace
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("segment", "recovery", "log", "verification")
+FILES = ("segment", "tail", "recovery", "run_log", "verification")
 STAGES = (  # the quick ones first: most mutants end there, without the imports of the others
     (
         "tests/replay/log/test_segment.py",
+        "tests/replay/log/test_tail.py",
         "tests/replay/log/test_recovery.py",
         "tests/replay/log/test_verification.py",
         "tests/replay/log/test_run_log.py",
@@ -188,7 +189,7 @@ def every_mutant() -> list[tuple[str, Path, int, str, ast.Module, str]]:
     """(file, path, line, what was changed, the changed module, a name for it) of all files."""
     found = []
     for file in FILES:
-        path = ROOT / "replay" / f"{file}.py"
+        path = ROOT / "replay" / "log" / f"{file}.py"
         text = path.read_text(encoding="utf-8")
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         for number, (line, what, tree) in enumerate(mutants(ast.parse(text))):
@@ -226,9 +227,9 @@ def main() -> None:
     print(f"{len(found)} mutants of {', '.join(FILES)}; {len(chosen)} tried", flush=True)
     began, survivors = time.perf_counter(), 0
     for file, path, line, what, tree, key in chosen:
-        if not tried.found(key, partial(noticed, f"replay.{file}", path, tree, longest_s)):
+        if not tried.found(key, partial(noticed, f"replay.log.{file}", path, tree, longest_s)):
             survivors += 1
-            print(f"replay/{file}.py:{line}: {what}: not noticed", flush=True)
+            print(f"replay/log/{file}.py:{line}: {what}: not noticed", flush=True)
     killed, seconds = len(chosen) - survivors, time.perf_counter() - began
     print(f"{killed} of {len(chosen)} noticed, {killed / len(chosen):.1%}; {seconds:.0f} s")
 

@@ -195,7 +195,9 @@ def mutation(sample: int, tried: Path | None) -> str:
     which = ["--tried", str(tried)] if tried else ["--sample", str(sample)]
     command = [sys.executable, "-m", "benchmarks.replay.mutation", *which]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() or done.stderr.strip()[-500:]
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr.strip()[-2000:]}")
+    return done.stdout.strip()
 
 
 PAGE = """# Reliability: what was tried
@@ -211,7 +213,7 @@ python -m pytest tests/crash/test_kill.py`.
 
 {coverage}
 
-Faults put into `replay/log/segment.py`, `recovery.py`, `log.py` and `verification.py` one at a time (T23,
+Faults put into `replay/log/segment.py`, `tail.py`, `recovery.py`, `run_log.py` and `verification.py`, one at a time (T23,
 `benchmarks/replay/mutation.py`): those that no test noticed are listed.
 
 ```text

@@ -22,7 +22,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from tests.support import crash_workload as workload
-from ingest.errors import TwinError
+from ingest.core.errors import TwinError
 try:
     workload.write(Path(sys.argv[1]), {events}, {per_flush}, acknowledge=lambda seq: print(seq, flush=True))
 except TwinError as error:
@@ -48,10 +48,11 @@ def targets(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> list[
     """(call, its number among the calls of that name) of all calls that touch the run's directory."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
+    if (allowed := subprocess.run(["strace", "true"], capture_output=True, text=True)).returncode != 0:
+        pytest.skip(f"strace may not trace here: {allowed.stderr[:100]}")
     folder = tmp_path_factory.mktemp("trace")
     result = strace(folder / "run", folder / "log", repository, "-e", f"trace={','.join(CALLS)}")
-    if result.returncode != 0:
-        pytest.skip(f"strace may not trace here: {result.stderr[:100]}")
+    assert result.returncode == 0, result.stderr
     counts, found, main = dict.fromkeys(CALLS, 0), [], None
     for line in (folder / "log").read_text(errors="replace").splitlines():
         parsed = re.match(r"(\d+) +(\w+)\((.*)", line)
