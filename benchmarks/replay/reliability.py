@@ -213,8 +213,8 @@ python -m pytest tests/crash/test_kill.py`.
 
 {coverage}
 
-Faults put into `replay/log/segment.py`, `tail.py`, `recovery.py`, `run_log.py` and `verification.py`, one at a time (T23,
-`benchmarks/replay/mutation.py`): those that no test noticed are listed.
+Faults put into `segment.py`, `tail.py`, `recovery.py`, `run_log.py` and `verification.py` of `replay/log` one
+at a time (T23, `benchmarks/replay/mutation.py`): those that no test noticed are listed.
 
 ```text
 {mutation}
