@@ -210,7 +210,7 @@ def row(group: Group, effort: int) -> str:
     done = run(group, effort)
     bad = f"{done.failed} tests failed" if done.failed else "0"
     tests = f"{done.passed}" + (f" ({done.skipped} skipped)" if done.skipped else "")
-    cells = (f"[{group.name}](../{group.tests.split()[0]})", group.promises, group.what, group.aim)
+    cells = (f"[{group.name}](../../{group.tests.split()[0]})", group.promises, group.what, group.aim)
     return f"| {' | '.join(cells)} | {done.tried:,} | {bad} | {tests} | {done.seconds:.0f} |"
 
 
