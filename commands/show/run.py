@@ -16,13 +16,13 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
 
 COMPARISON_COLUMNS = (
     "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
-    "regret", "regret (fixed)", "decisions", "moves", "p50 ms", "p99 ms",
+    "regret", "regret (kept)", "decisions", "moves", "p50 ms", "p99 ms",
 )  # fmt: skip
 REGRET = (
     "regret = share of the bound's tokens that were not trained; the bound knows the future, over plans with "
-    "the job's schedule and kind of messages and those used here. (fixed): of the best plan that is never "
-    "left, in hindsight. ceiling: proven of all sequences of plans with shared sizes and those compared. "
-    "capacity: all GPUs compute all the time, as if there were no links"
+    "the job's schedule and kind of messages and those used here. (kept): of the best plan that is never "
+    "left and turns its free knobs, in hindsight. ceiling: proven of all sequences of plans with shared "
+    "sizes and those compared. capacity: all GPUs compute all the time, as if there were no links"
 )
 UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
@@ -93,7 +93,7 @@ def _compared(row: "ComparisonRow") -> tuple[str, ...]:
     return (
         row.policy, per_token(kpis.time_per_token_s), percent(row.reduction_vs_static),
         percent(row.reduction_vs_single), percent(kpis.utilisation), per_billion(kpis.usd_per_token),
-        percent(row.regret), percent(row.regret_static), str(kpis.decisions), str(kpis.moves),
+        percent(row.regret), percent(row.regret_kept), str(kpis.decisions), str(kpis.moves),
         milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
     )  # fmt: skip
 
@@ -104,10 +104,10 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
     name = "bound" if bound.exact else "bound (candidates)"
     if not bound.tokens:
         return (name, *["-"] * (len(COMPARISON_COLUMNS) - 1))
-    static = 1 - bound.tokens / bound.static_tokens if bound.static_tokens else None
     return (
         name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
-        per_billion(bound.egress_usd / bound.tokens), percent(0.0), percent(static), "-",
+        per_billion(bound.egress_usd / bound.tokens), percent(0.0),
+        percent(bound.regret_kept(bound.tokens)), "-",
         str(max(0, len(bound.timeline) - 1)), "-", "-",
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 Dynamic bound: the best path through (time, plan) over a set of plans: all of `used_plans` (so no policy that
 uses them alone can exceed it), and the best plans found by search for the whole window, for its parts, and
 around the path itself until that no longer helps. Each plan has the best free knobs at every instant: relays
-as `policy.bound.best_relay_times` chooses them, and the warm-up depths of `policy.control.knobs`.
+as `policy.control.best_relay_times` chooses them, and the warm-up depths of `policy.control.knobs`.
 Point-to-point mode, schedule and H of local SGD are those of the job and of `used_plans`: on tri-7b the
 bound's own plan would be 2.6 to 3.6 % faster with overlapped messages. Over the set the path is exact
 (`policy.bound.best_path`), under assumptions that favour the bound:
@@ -25,7 +25,8 @@ could improve the path join the candidates, and no sequence of plans exceeds `ce
 
 Static bound: the best single plan in hindsight with the job's own knobs and direct links, over all orders x
 shared sizes x cuts where pruning makes that affordable (`policy.bound.best_fixed_plan`), else over the
-candidates.
+candidates. Kept bound: the best single placement with its free knobs turned at every instant, over the
+candidates of the path; that is what a policy which turns knobs and never migrates could reach at most.
 
 `exact`: the candidates are all plans at default placement with those knobs (spaces of up to `WHOLE_SPACE`
 plans), and relays as stated above. Otherwise a policy with a better plan that no search and no compared
@@ -88,6 +89,8 @@ class Bound:
     iterations: float
     static_tokens: float
     static_plan: Plan
+    kept_tokens: float
+    kept_plan: Plan
     timeline: tuple[tuple[int, Plan], ...]
     candidates: int
     enumerated: int
@@ -98,6 +101,11 @@ class Bound:
     synchronous_tokens: float
     ceiling_tokens: float | None
     capacity_tokens: float
+
+    def regret_kept(self, tokens: float) -> float | None:
+        """Returns the share of the tokens of the best kept plan, knobs turned, that was not trained; negative
+        for more."""
+        return 1 - tokens / self.kept_tokens if self.kept_tokens else None
 
     def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
         """Returns the share of the bound's tokens that was not trained; runs without local SGD are compared
@@ -142,7 +150,7 @@ def clairvoyant(
     found = bound_over([*used_plans, *(plan for _, plan in alone.timeline)], 0)
     return replace(
         found, tokens=max(found.tokens, alone.tokens), synchronous_tokens=alone.tokens,
-        ceiling_tokens=alone.ceiling_tokens,
+        ceiling_tokens=alone.ceiling_tokens, kept_tokens=alone.kept_tokens, kept_plan=alone.kept_plan,
     )  # fmt: skip
 
 
@@ -181,6 +189,7 @@ class _Paths:
         self.value = 0.0
         self.legs: list[Leg] = []
         self.on_leg: list[Family] = []
+        self.kept: tuple[float, Family] | None = None  # iterations of the best family that is never left
         self.candidates = 0
         self._find()
 
@@ -239,7 +248,10 @@ class _Paths:
         transfers = transfer_times(self.pool.estimator, [family.plan for family in families], window)
         if self.copied_ahead:
             transfers = transfers._replace(table=np.zeros_like(transfers.table))
-        floor = max(self.value, float((window.lengths_s @ rate).max()))
+        whole = window.lengths_s @ rate
+        best = int(whole.argmax())
+        self.kept = float(whole[best]), families[best]
+        floor = max(self.value, self.kept[0])
         self.value, self.legs = best_path(
             window.edges_s, rate, transfers, restart_s=self.restart_s, floor=floor
         )
@@ -259,12 +271,16 @@ def _described(paths: _Paths, fixed: BestFixedPlan, *, exact: bool, ceiling: flo
         if n:
             moved = estimator.move(paths.on_leg[n - 1].plan, family.plan, open_links(estimator.cluster.size))
             usd += egress_usd(estimator, moved.bytes)
+    assert paths.kept is not None
+    kept, never_left = paths.kept
     per_iteration_tokens = estimator.tokens_per_iteration * (1 + ROUNDING)
     return Bound(
         tokens=paths.value * per_iteration_tokens,
         iterations=paths.value,
         static_tokens=fixed.iterations * per_iteration_tokens,
         static_plan=fixed.plan,
+        kept_tokens=kept * per_iteration_tokens,
+        kept_plan=never_left.plan,
         timeline=tuple((to_ns(leg.start_s), f.plan) for leg, f in zip(paths.legs, paths.on_leg, strict=True)),
         candidates=paths.candidates,
         enumerated=fixed.enumerated,

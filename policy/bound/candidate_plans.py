@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.bound.best_relay_times import best_relay_ns
 from policy.bound.time_grid import Grid
+from policy.control.best_relay_times import best_relay_ns
 from policy.control.knobs import warmup_variants
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans

@@ -45,13 +45,17 @@ def outcomes(estimator: Estimator, window: Grid) -> Float | None:
 
 
 def figures(estimator: Estimator, window: Grid, plan: Plan) -> Figures | None:
-    """Returns the figures of a plan that is never changed; None where it completes no iteration."""
-    done = float(np.floor(window.lengths_s @ window.rate(estimator, plan)))
+    """Returns the figures of a plan that is never changed; None where it completes no iteration.
+
+    The last iteration, cut by the end, counts by its share; its computing time does not, as in a run.
+    """
+    work = float(window.lengths_s @ window.rate(estimator, plan))
+    done = float(np.floor(work))
     if not done:
         return None
     (busy_s, usd), wall_s = per_iteration(estimator, plan, None), float(window.lengths_s.sum())
     tokens = estimator.tokens_per_iteration
-    return wall_s / (done * tokens), usd / tokens, -busy_s * done / wall_s
+    return wall_s / (work * tokens), usd / tokens, -busy_s * done / wall_s
 
 
 def _of_shape(estimator: Estimator, window: Grid, shape: Shape) -> list[Figures]:

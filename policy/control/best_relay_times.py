@@ -5,6 +5,8 @@ alone and once beside the other messages of the plan; the faster result counts. 
 `policy.control.relayed_times.times_ns`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,20 @@ ROUNDS = 2
 """Times that every message chooses its relay anew beside the others."""
 
 
-def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | None:
+def turned_rates(estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None) -> Float:
+    """Returns iterations per second in each state (T,) with the better of the direct links and the best
+    relays there, at the plan's own warm-up depth."""
+    plan = replace(plan, routes=())
+    rate = per_second(iteration_ns(estimator, plan, states, slowdown))
+    if plan.sync is not None or len(plan.shares) < 2:
+        return rate
+    relayed = best_relay_ns(estimator, plan, states, slowdown)
+    return rate if relayed is None else np.maximum(rate, per_second(relayed))
+
+
+def best_relay_ns(
+    estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
+) -> Int | None:
     """Returns the iteration time of a pipeline in each state (T,) with the best relays there; None where the
     direct links are best for every message."""
     pairs = crossings(estimator.job, plan)
@@ -47,7 +62,7 @@ def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | Non
         def timed(mean_bps: Float, via: Int = via) -> Int:
             width, late = bandwidth.copy(), latency.copy()
             _fill_routes(links, (source, target, via), mean_bps, width, late)
-            return iteration_ns(estimator, plan, States(width, late))
+            return iteration_ns(estimator, plan, States(width, late), slowdown)
 
         alone = timed(np.zeros(len(states)))
         found = timed(sent * per_second(alone))

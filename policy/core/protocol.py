@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from twin.core.domain import Cluster
+from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.core.view import Forecast, View
 from twin.estimation.estimator import Estimator
@@ -22,6 +23,7 @@ class Context:
     restart_s: float  # fixed cost of a migration
     weights: tuple[float, float, float]  # w1 efficiency, w2 utilisation, w3 cost; they sum to 1
     rng: np.random.Generator
+    history: LinkHistory | None = None  # of the links before the run; None where nothing is known
 
     @property
     def cluster(self) -> Cluster:

@@ -61,6 +61,10 @@ POLICIES: dict[str, PolicyEntry] = {
     "single": PolicyEntry(
         "policy.baselines.single:Single", "the fastest plan in a single domain, planned once"
     ),
+    "history": PolicyEntry(
+        "policy.baselines.history:History",
+        "the plan that would have done most over the past before the run, kept; free knobs turned",
+    ),
     "greedy": PolicyEntry(
         "policy.baselines.greedy:Greedy",
         "the best plan for the present links at every trigger, migration cost ignored",

@@ -90,6 +90,9 @@ class Accounts(Fold):
         self._interval(event, lost["start_ns"], lost["lost_ns"])
         self._gpus = list(lost.get("gpus") or self._gpus)
         self._charges(event, lost, lost["lost_ns"] if lost["gpu_ns"] else 0)
+        part, most = lost.get("part_tokens", 0.0), self._tokens_per_iteration
+        if part and (lost["reason"] != "horizon" or (most is not None and part >= most)):
+            self._report(event, f"{part} tokens of an unfinished iteration, {lost['reason']}")
         self._sums["lost_ns"] += lost["lost_ns"]
 
     def _on_state_copied(self, event: Event, copied: Json) -> None:

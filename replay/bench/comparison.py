@@ -37,7 +37,8 @@ class ComparisonRow:
     reduction_vs_static: float | None = None  # of time per token; positive = faster than static
     reduction_vs_single: float | None = None
     regret: float | None = None  # 1 - tokens / tokens of the dynamic bound, that of its kind of training
-    regret_static: float | None = None  # the same against the best fixed plan in hindsight; may be negative
+    regret_kept: float | None = None  # the same against the best plan never left, knobs turned; < 0: better
+    regret_static: float | None = None  # the same, of that plan with the job's own knobs and direct links
 
     def to_json(self) -> Json:
         """Returns all fields by name."""
@@ -49,6 +50,7 @@ class ComparisonRow:
             "reduction_vs_static": self.reduction_vs_static,
             "reduction_vs_single": self.reduction_vs_single,
             "regret": self.regret,
+            "regret_kept": self.regret_kept,
             "regret_static": self.regret_static,
         }
 
@@ -90,6 +92,8 @@ def bound_to_json(bound: Bound, wall_s: float) -> Json:
         "synchronous_tokens": bound.synchronous_tokens,
         "time_per_token_s": wall_s / bound.tokens if bound.tokens else None,
         "iterations": bound.iterations,
+        "kept_tokens": bound.kept_tokens,
+        "kept_plan": str(bound.kept_plan),
         "static_tokens": bound.static_tokens,
         "static_plan": str(bound.static_plan),
         "ceiling_tokens": bound.ceiling_tokens,
@@ -274,9 +278,12 @@ def _related(
         row,
         reduction_vs_static=_reduction(row.kpis, by_policy.get("static")),
         reduction_vs_single=_reduction(row.kpis, by_policy.get("single")),
-        regret=None if bound is None else bound.regret(row.kpis.tokens, local_sgd=local),
+        regret=None if bound is None else bound.regret(row.kpis.progress_tokens, local_sgd=local),
+        regret_kept=None if bound is None else bound.regret_kept(row.kpis.progress_tokens),
         regret_static=(
-            None if bound is None or not bound.static_tokens else 1 - row.kpis.tokens / bound.static_tokens
+            None
+            if bound is None or not bound.static_tokens
+            else 1 - row.kpis.progress_tokens / bound.static_tokens
         ),
     )
 

@@ -69,10 +69,10 @@ def versus(name: str, own: Sequence[RunOutcome | None], base: Sequence[RunOutcom
     )  # fmt: skip
 
 
-def tokens(outcome: RunOutcome) -> int:
-    """Returns the tokens that a run trained."""
+def tokens(outcome: RunOutcome) -> float:
+    """Returns the tokens that a run trained, with those of the iteration under way at its end."""
     assert outcome.kpis is not None
-    return outcome.kpis.tokens
+    return outcome.kpis.progress_tokens
 
 
 def time_per_token(outcome: RunOutcome) -> float:

@@ -135,6 +135,11 @@ class TimeLost(_Charged):
     wan_bytes: Links = Field(description="[i, j, bytes] sent for nothing")
     moved_bytes: Links = Field(description="[i, j, bytes] of a move that did not end")
     gpus: list[Count] = Field(default=[], description="GPUs held per domain by the plan that was moved to")
+    part_tokens: float = Field(
+        default=0.0,
+        ge=0,
+        description="at the horizon: tokens of the iteration under way, times its share",
+    )
 
 
 class LinkChanged(Payload):

@@ -17,7 +17,8 @@ class Kpis:
     """Key figures of one run; None where it has no value, for example where no token was trained."""
 
     wall_s: float
-    tokens: int
+    tokens: int  # of complete iterations
+    progress_tokens: float  # with the share done of the iteration under way at the end; ratios are over these
     iterations: int
     time_per_token_s: float | None  # moving and waiting included
     mean_iteration_s: float | None
@@ -71,6 +72,7 @@ class KpiFold(Fold):
         self._preempted: set[str] = set()
         self._present_ns = self._queued_ns = 0
         self._iterations = self._tokens = self._training_ns = 0
+        self._part_tokens = 0.0
         self._compute_ns = self._gpu_compute_ns = self._active_ns = 0
         self._paused_ns = self._lost_ns = self._scheduler_ns = 0
         self._wan_bytes = self._moved_bytes = 0
@@ -129,6 +131,7 @@ class KpiFold(Fold):
     def _on_time_lost(self, event: Event, lost: Json) -> None:
         end_ns = lost["start_ns"] + lost["lost_ns"]
         self._lost_ns += lost["lost_ns"]
+        self._part_tokens += lost.get("part_tokens", 0.0)
         waited = lost["lost_ns"] if lost["reason"] == "waiting" else 0
         self._queued_ns += waited if event.job and event.job not in self._in_plan else 0
         self._scheduler_ns += waited if event.job in self._preempted else 0
@@ -158,19 +161,21 @@ class KpiFold(Fold):
         """Returns the figures so far."""
         wall_s = self.end_ns / NS_PER_S
         latency_s = np.array(self._latency_s)
+        progress = self._tokens + self._part_tokens
         return Kpis(
             wall_s=wall_s,
             tokens=self._tokens,
+            progress_tokens=progress,
             iterations=self._iterations,
-            time_per_token_s=_ratio(wall_s, self._tokens),
+            time_per_token_s=_ratio(wall_s, progress),
             mean_iteration_s=_ratio(self._training_ns / NS_PER_S, self._iterations),
             utilisation=_ratio(self._compute_ns, self._active_ns),
             utilisation_owned=_ratio(self._gpu_compute_ns, self._gpus_owned * self.end_ns),
             egress_usd=self._egress_usd,
-            usd_per_token=_ratio(self._egress_usd, self._tokens),
+            usd_per_token=_ratio(self._egress_usd, progress),
             gpu_usd=self._gpu_usd,
             energy_j=self._energy_j,
-            joule_per_token=_ratio(self._energy_j, self._tokens),
+            joule_per_token=_ratio(self._energy_j, progress),
             wan_bytes=self._wan_bytes,
             moved_bytes=self._moved_bytes,
             wan_p95_bps=self._rates.p95_bps(self.end_ns),

@@ -88,6 +88,8 @@ class _BlockFold(Fold):
 
     def _on_time_lost(self, event: Event, lost: Json) -> None:
         self._idle(event.job, lost["start_ns"], lost["lost_ns"], lost["egress_usd"])
+        if part := lost.get("part_tokens"):
+            self._spread(lost["start_ns"], lost["lost_ns"], tokens=part)
 
     def _on_state_copied(self, event: Event, copied: Json) -> None:
         self._spread(copied["start_ns"], copied["copied_ns"], usd=copied["egress_usd"])

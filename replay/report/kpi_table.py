@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # only named here: comparing is the caller's work
 FIGURES = (
     ("time_per_token_s", "time per token, µs", 1e6),
     ("tokens", "tokens, millions", 1e-6),
+    ("progress_tokens", "the same with the iteration under way at the end", 1e-6),
     ("utilisation", "utilisation of the domains in the plan, %", 100.0),
     ("mean_iteration_s", "mean iteration, s", 1.0),
     ("egress_usd", "egress, USD", 1.0),

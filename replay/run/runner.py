@@ -200,6 +200,7 @@ def context_of(header: Header, setup: PreparedScenario, job: str = "") -> Contex
         restart_s=setup.scenario.moving.restart_s,
         weights=setup.scenario.weights.vector,
         rng=generator(header.seed, f"policy/{header.policy}" + (f"/{job}" if job else "")),
+        history=setup.history,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from ingest.core import resources
 from ingest.core.errors import InfeasibleError
 from ingest.pipeline.ingest import ingest
+from policy.control.knobs import default_knobs
 from policy.core import registry
 from policy.search.plan_search import best_plans
 from tests.support.views import context, view
@@ -51,5 +52,5 @@ def test_no_planner_starts_with_a_faster_synchronous_plan(store: Path, scenario:
         assert plan is not None and not estimator.problems(plan), name
         answered += 1
         if plan.sync is None:
-            assert estimator.iter_ns(plan, links) >= ns, f"{name}: {plan} beats {best}"
+            assert estimator.iter_ns(default_knobs(plan), links) >= ns, f"{name}: {plan} beats {best}"
     assert answered >= 6

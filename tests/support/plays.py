@@ -56,6 +56,12 @@ def totals(facts: Sequence[Fact]) -> dict[str, Any]:
     return dict(facts[-1].payload["totals"])
 
 
+def progress_tokens(facts: Sequence[Fact]) -> float:
+    """Tokens of complete iterations and of the share done of the one under way at the end."""
+    parts = [fact.payload.get("part_tokens", 0.0) for fact in of_type(facts, "time_lost")]
+    return float(totals(facts)["tokens"]) + sum(parts)
+
+
 def durations(facts: Sequence[Fact]) -> list[int]:
     """Nanoseconds of every complete iteration, in order."""
     runs = [run for fact in of_type(facts, "iteration_done") for run in fact.payload["durations"]]

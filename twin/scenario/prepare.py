@@ -16,8 +16,10 @@ from twin.calibration import calibration
 from twin.calibration.calibration import Calibration
 from twin.core.domain import Cluster
 from twin.core.job import JobSpec
+from twin.core.link_history import LinkHistory
 from twin.costs.layer_compute import layer_times
 from twin.filters import history as filter_history
+from twin.filters import long_run
 from twin.filters.link_filter import LinkFilter, TrainedLinks
 from twin.filters.past_telemetry import TelemetryModel
 from twin.scenario import cluster_and_jobs, workload_records
@@ -43,7 +45,8 @@ class PreparedScenario:
     """One prepared world: ground truth of a window, job, and filters trained on what came before it.
 
     `filters` were trained on the training share alone, and on nothing after the beginning of a `span`;
-    `start` is their state after the past before the window, None where there is no past. A run is a pure
+    `start` is their state after the past before the window, `history` that past; both None where there is
+    none. A run is a pure
     function of this value, the engine, the policy and the code.
     """
 
@@ -53,6 +56,7 @@ class PreparedScenario:
     wan: WanTrace
     filters: TrainedLinks
     start: LinkFilter | None
+    history: LinkHistory | None
     window: str  # its name, or begin and end of a span
     dataset: str
     seed: int
@@ -222,6 +226,7 @@ def assemble(
         wan=cut(altered(truth, timed), scenario.outages),
         filters=filters,
         start=filter_history.warm(filters, whole, start_ns, telemetry),
+        history=long_run.before(whole, start_ns, telemetry),
         window=str(window),
         span=window if isinstance(window, TimeSpan) else None,
         dataset=scenario.wan.title,

@@ -186,7 +186,8 @@ class Ledger:
         moved: dict[Pair, int] | None = None,
         charged: bool = True,
     ) -> None:
-        """Emit time without a complete iteration; `done`: the fraction of one that was computed for nothing.
+        """Emit time without a complete iteration; `done`: the fraction of one that was computed, for nothing
+        unless the run ends there.
 
         `charged`: the plan in force held its GPUs during that time.
         """
@@ -206,6 +207,8 @@ class Ledger:
             "moved_bytes": triples(moved or {}),
             **self._charge(lost_ns if charged else 0, {**wan, **(moved or {})}, vain),
         }
+        if reason == "horizon" and vain:  # not lost: nothing came in between but the end
+            payload["part_tokens"] = vain * self._each
         if reason == "moving" and self._costs is not None:
             payload["gpus"] = list(self._costs.gpus)  # of the plan that never took effect
         self._emit("time_lost", payload)

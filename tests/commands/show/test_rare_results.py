@@ -157,7 +157,8 @@ def compared(bound: Any, *problems: str) -> Any:
 
 def bound(tokens: float, synchronous: float, static: float = 5e5) -> Any:
     return Found(
-        tokens=tokens, synchronous_tokens=synchronous, static_tokens=static, exact=False, utilisation=0.5,
+        tokens=tokens, synchronous_tokens=synchronous, kept_tokens=static,
+        regret_kept=lambda tokens: 1 - tokens / static if static else None, exact=False, utilisation=0.5,
         egress_usd=1.0, ceiling_tokens=2e6, capacity_tokens=4e9, timeline=((0, None), (1, None)),
     )  # fmt: skip
 

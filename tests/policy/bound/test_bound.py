@@ -18,7 +18,7 @@ from policy.hippo.agent.agent import shipped_checkpoint
 from policy.search.plan_search import best_plans
 from tests.support.bound_worlds import RESTART_S, restless, tiny
 from tests.support.enumerated_paths import enumerated
-from tests.support.plays import of_type, plan_over, play, totals
+from tests.support.plays import of_type, plan_over, play, progress_tokens
 from tests.support.worlds import toy_setup, toy_wan
 from twin.core.facts import Trigger
 from twin.core.plan import Plan
@@ -91,7 +91,7 @@ def test_static_bound_of_a_larger_space_has_nothing_above_it() -> None:
 
 
 def run(setup: PreparedScenario, name: str, seed: int = 0) -> tuple[float, list[Plan]]:
-    """Tokens of a policy in a world, and the plans that it used."""
+    """Tokens of a policy in a world, with the iteration under way at the end, and the plans that it used."""
     policy = create(name, checkpoint=shipped_checkpoint())
     estimator = Estimator(setup.cluster, setup.job)
     policy.reset(Context(estimator, 60.0, RESTART_S, (1.0, 0.0, 0.0), generator(seed, "policy")))
@@ -104,7 +104,7 @@ def run(setup: PreparedScenario, name: str, seed: int = 0) -> tuple[float, list[
         return decision.plan
 
     facts = play(setup, answer, seed=seed)
-    return float(totals(facts)["tokens"]), used
+    return progress_tokens(facts), used
 
 
 def restless_setup(size: int, seed: int, seconds: float = 900.0) -> PreparedScenario:
@@ -134,6 +134,7 @@ def test_no_policy_is_above_it(seed: int) -> None:
     assert (bound.ceiling_tokens is not None) == (seed < 4)
     assert (bound.ceiling_tokens or inf) >= bound.synchronous_tokens
     assert bound.static_tokens * (1 - 1e-12) <= bound.tokens < bound.capacity_tokens
+    assert bound.kept_tokens <= bound.tokens * (1 + 1e-12)
     for tokens, used in runs:
         assert tokens <= bound.tokens
         if all(plan.sync is None or plan.sync.inner_steps == 1 for plan in used):
@@ -172,7 +173,7 @@ def test_no_random_walk_is_above_it(seed: int) -> None:
 
     facts = play(setup, answer)
     assert of_type(facts, "plan_applied")
-    assert totals(facts)["tokens"] <= bound_of(setup, used).tokens
+    assert progress_tokens(facts) <= bound_of(setup, used).tokens
 
 
 def test_moves_when_a_link_dies_for_good_and_says_when() -> None:

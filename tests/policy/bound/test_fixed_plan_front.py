@@ -23,7 +23,7 @@ def test_the_figures_of_a_plan_are_those_of_its_run(tmp_path: Path, monkeypatch:
     found = fixed_plan_front.figures(estimator, made, plan)
     assert found is not None and kpis.usd_per_token is not None and kpis.utilisation is not None
     assert found[0] == pytest.approx(kpis.time_per_token_s)
-    assert found[1] == pytest.approx(kpis.usd_per_token, rel=0.02)  # the run pays for its last, cut iteration
+    assert found[1] == pytest.approx(kpis.usd_per_token, rel=1e-3)
     assert -found[2] == pytest.approx(kpis.utilisation, rel=1e-6)
 
 

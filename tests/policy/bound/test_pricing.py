@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from policy.bound import pricing
 from policy.bound.best_fixed_plan import every_shape
 from policy.bound.best_path import best_path
-from policy.bound.best_relay_times import best_relay_ns
 from policy.bound.bound import clairvoyant
 from policy.bound.pricing import SLACK, Cells, failing, most_by, price, space_of
 from policy.bound.pruning import cuts_of, plans_of
 from policy.bound.time_grid import Grid, TransferTimes, grid
+from policy.control.best_relay_times import best_relay_ns
 from policy.control.knobs import warmup_variants
 from policy.search.plan_search import build
 from tests.support.bound_worlds import RESTART_S, restless, tiny

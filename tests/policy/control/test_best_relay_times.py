@@ -4,7 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.bound.best_relay_times import best_relay_ns
+from policy.control.best_relay_times import best_relay_ns
 from policy.control.relayed_times import times_ns
 from tests.support.cases import links
 from tests.support.plays import plan_over

@@ -75,7 +75,7 @@ def test_nobody_beats_the_bound_of_its_world(found: Found) -> None:
     scenario = found[1].scenarios[0]
     for played in (*scenario.worlds, *scenario.noisy[0.3]):
         assert played.bound is not None
-        assert all(o.kpis and o.kpis.tokens <= played.bound.tokens for o in played.outcomes)
+        assert all(o.kpis and o.kpis.progress_tokens <= played.bound.tokens for o in played.outcomes)
     assert scenario.worlds[0].bound is scenario.worlds[1].bound
 
 
@@ -89,7 +89,9 @@ def test_summaries_are_means_of_the_runs(found: Found) -> None:
     times = [k.time_per_token_s for k in kpis if k.time_per_token_s]
     assert summary["time_per_token_s"] == pytest.approx(np.mean(times)) and summary["worlds"] == 2
     bound = result.scenarios[0].worlds[0].bound
-    assert bound and summary["regret"] == pytest.approx(np.mean([1 - k.tokens / bound.tokens for k in kpis]))
+    assert bound and summary["regret"] == pytest.approx(
+        np.mean([1 - k.progress_tokens / bound.tokens for k in kpis])
+    )
     assert [pair["base"] for pair in summary["versus"]] == ["static"]  # not itself
     pair = summary["versus"][0]
     assert pair["wins"] + pair["losses"] + pair["ties"] == 2
@@ -100,7 +102,7 @@ def test_limits_come_in_their_order(found: Found) -> None:
     limits = scenario.limits()
     bound = scenario.worlds[0].bound
     assert bound and limits["bound"] == pytest.approx(scenario.worlds[0].wall_s / bound.tokens)
-    values = [limits["capacity"], limits["bound"], limits["best fixed plan"]]
+    values = [limits["capacity"], limits["bound"], limits["best kept plan"]]
     assert all(values) and values == sorted(values, key=lambda seconds: seconds or 0.0)
     best = min(scenario.policy_summary(policy)["time_per_token_s"] for policy in POLICIES)
     assert (limits["bound"] or 0.0) < best and found[1].to_json()["scenarios"][0]["limits"] == limits
@@ -113,7 +115,7 @@ def test_robustness_is_relative_to_the_same_seed_without_noise(found: Found) -> 
     rows = {row["policy"]: row for row in scenario.robustness()}
     assert list(rows) == [*POLICIES, "bound"]
     pairs = zip(scenario.of("mpc"), scenario.of("mpc", scenario.noisy[0.3]), strict=True)
-    lost = [a.kpis.tokens / b.kpis.tokens - 1 for a, b in pairs if a.kpis and b.kpis]
+    lost = [a.kpis.progress_tokens / b.kpis.progress_tokens - 1 for a, b in pairs if a.kpis and b.kpis]
     assert rows["mpc"]["median"] == pytest.approx(np.median(lost))
     assert rows["mpc"]["worst"] == pytest.approx(max(lost))
     assert rows["single"]["worst"] == 0.0  # sends nothing
@@ -281,7 +283,11 @@ def test_grid_is_a_simplex_without_idling() -> None:
 def outcome(tokens: int) -> RunOutcome:
     """A run of 100 s whose work is spread evenly."""
     kpis = replace(
-        of_events([]), wall_s=100.0, tokens=tokens, time_per_token_s=100 / tokens if tokens else None
+        of_events([]),
+        wall_s=100.0,
+        tokens=tokens,
+        progress_tokens=float(tokens),
+        time_per_token_s=100 / tokens if tokens else None,
     )
     even, zero = np.full(4, tokens / 4), np.zeros(4)
     return RunOutcome("run", None, kpis, TimeBlocks(even, zero, zero, zero))

@@ -41,8 +41,9 @@ def test_ratios_by_definition(compared: Compared) -> None:
     assert static.reduction_vs_static == 0 and rows["single"].reduction_vs_single == 0
     assert mpc.kpis and static.kpis and mpc.kpis.time_per_token_s and static.kpis.time_per_token_s
     assert mpc.reduction_vs_static == 1 - mpc.kpis.time_per_token_s / static.kpis.time_per_token_s
-    assert compared[1].bound and mpc.regret == 1 - mpc.kpis.tokens / compared[1].bound.tokens
-    assert mpc.regret_static == 1 - mpc.kpis.tokens / compared[1].bound.static_tokens
+    assert compared[1].bound and mpc.regret == 1 - mpc.kpis.progress_tokens / compared[1].bound.tokens
+    assert mpc.regret_static == 1 - mpc.kpis.progress_tokens / compared[1].bound.static_tokens
+    assert mpc.regret_kept == 1 - mpc.kpis.progress_tokens / compared[1].bound.kept_tokens
 
 
 def test_nobody_beats_the_bound(compared: Compared) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from replay.log.events import Event
 from replay.metrics.kpis import of_events
+from replay.metrics.paired_comparison import blocks_of
 from replay.metrics.percentile_billing import BillingMeter
 
 S = 10**9
@@ -86,6 +87,16 @@ def test_figures_by_hand() -> None:
     assert found.load_stability == pytest.approx(0.9)  # the horizon is not the scheduler's doing
     assert (found.decision_p50_s, found.decision_max_s, found.coordination_max_s) == (1.0, 1.5, 3.0)
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_the_share_of_the_iteration_under_way_at_the_end_is_progress() -> None:
+    events = history()
+    lost = next(event for event in events if event.type == "time_lost")
+    lost.payload["part_tokens"] = 500.0
+    found = of_events(events)
+    assert (found.tokens, found.progress_tokens) == (9000, 9500.0)
+    assert found.time_per_token_s == 100 / 9500 and found.usd_per_token == 2.5 / 9500
+    assert sum(blocks_of(events, 100 * S, 4).tokens) == pytest.approx(9500)
 
 
 def test_work_that_a_failure_took_back_does_not_count() -> None:

@@ -418,7 +418,7 @@ def test_savings_are_paired_with_static(tmp_path: Path, monkeypatch: pytest.Monk
     found = kpi_table.saved(tmp_path, result)  # type: ignore[arg-type]
     assert list(found) == [other.run_id]
     verdict = found[other.run_id]
-    assert verdict.mean == pytest.approx(1 - static.kpis.tokens / other.kpis.tokens)
+    assert verdict.mean == pytest.approx(1 - static.kpis.progress_tokens / other.kpis.progress_tokens)
     assert verdict.low <= verdict.mean <= verdict.high
     alone = SimpleNamespace(rows=rows[1:], wall_s=1.0, seed=0)
     assert kpi_table.saved(tmp_path, alone) == {}  # type: ignore[arg-type]

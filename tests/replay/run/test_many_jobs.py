@@ -91,7 +91,7 @@ def test_blocks_hold_copies_and_leave_out_lost_work(store: Path) -> None:
     events = list(reader.events())
     assert {"state_copied", "work_lost"} <= {event.type for event in events}
     found = paired_comparison.blocks_of(events, reader.header()["end_ns"])
-    assert found.tokens.sum() == pytest.approx(done.kpis.tokens)
+    assert found.tokens.sum() == pytest.approx(done.kpis.progress_tokens)
     assert found.usd.sum() == pytest.approx(done.kpis.egress_usd)
     assert found.compute_s.sum() / found.active_s.sum() == pytest.approx(done.kpis.utilisation)
 

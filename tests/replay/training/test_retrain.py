@@ -242,7 +242,7 @@ def test_blocks_hold_everything_that_the_events_say(store: Path) -> None:
     done = toy_run(store, "greedy")
     reader = RunReader(run_index.folder(store, done.run_id))
     found = paired_comparison.blocks_of(reader.events(), reader.header()["end_ns"])
-    assert found.tokens.sum() == pytest.approx(done.kpis.tokens)
+    assert found.tokens.sum() == pytest.approx(done.kpis.progress_tokens)
     assert found.usd.sum() == pytest.approx(done.kpis.egress_usd)
     assert found.compute_s.sum() / found.active_s.sum() == pytest.approx(done.kpis.utilisation)
 

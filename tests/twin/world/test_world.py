@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ingest.core.units import to_ns
-from tests.support.plays import durations, hold, of_type, plan_over, play, script, totals
+from tests.support.plays import durations, hold, of_type, plan_over, play, progress_tokens, script, totals
 from tests.support.restless_world import (
     narrow_plan,
     restless,
@@ -99,6 +99,17 @@ def test_the_links_are_measured_once_before_the_first_decision() -> None:
         (0, "state_estimated"),
         (0, "triggered"),
     ]
+
+
+@pytest.mark.parametrize("engine", ["kernel", "des"])
+def test_progress_is_the_time_over_that_of_an_iteration_whole_or_not(engine: str) -> None:
+    setup = toy_setup(2, seconds=100.0)
+    plan = plan_over(setup, (0, 1), (17, 17))
+    facts = play(setup, script(plan), engine=engine)  # type: ignore[arg-type]
+    each, tokens = durations(facts)[-1], Estimator(setup.cluster, setup.job).tokens_per_iteration
+    assert totals(facts)["tokens"] == len(durations(facts)) * tokens
+    exact = pytest.approx if engine == "des" else lambda x, rel: pytest.approx(x, rel=1e-9)
+    assert progress_tokens(facts) == exact(setup.wan.end_ns / each * tokens, rel=1 / len(durations(facts)))
 
 
 def test_batches_of_iterations_join_without_gaps() -> None:

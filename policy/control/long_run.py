@@ -1,0 +1,155 @@
+"""Plans by what they would have done over the past of the links: candidates for it, and their mean rate.
+
+A plan is kept for hours, and a forecast reaches minutes. So a placement is judged by its mean iterations per
+second over samples of the past, its free knobs (relays, warm-up depth) turned in each of them. Candidates are
+searched for the typical links of the past and of its parts, over direct links and over unshared relays: a
+plan that is good for the present links alone is seldom among the best for a day.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policy.control.best_relay_times import turned_rates
+from policy.control.knobs import default_knobs, warmup_variants
+from policy.control.relay_links import RelayPaths, message_bits
+from policy.search.plan_search import best_plans
+from twin.core.domain import LinkState
+from twin.core.link_history import LinkHistory
+from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
+from twin.estimation.link_state_times import States
+
+Float = NDArray[np.float64]
+
+SAMPLES = 96
+"""Samples of the past over which plans are judged."""
+PARTS = 4
+"""Parts of the past that are searched on their own, beside the whole."""
+FOUND = 24
+"""Plans taken from each search."""
+DEEPENED = 12
+"""Plans whose warm-up depths are tried."""
+
+
+def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
+    """Returns at most `count` joint states of the links, spread evenly over the past."""
+    chosen = history.evenly(count)
+    return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
+
+
+def typical_links(states: States) -> LinkState:
+    """Returns one state for many: mean time per bit while a link lives, 0 for one that never does, and mean
+    latency."""
+    alive = states.bandwidth_bps > 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_bit = np.where(alive, 1.0 / states.bandwidth_bps, 0.0).sum(axis=0) / alive.sum(axis=0)
+        mean = np.where(alive.any(axis=0), 1.0 / per_bit, 0.0)
+    return LinkState(mean, states.latency_s.mean(axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class PastPlan:
+    """A plan with the knobs that are best on average, and the mean iterations per second of its placement
+    with its knobs turned in every state."""
+
+    plan: Plan
+    rate: float
+
+
+class LongRunRates:
+    """Mean rates of plans over states of the past, each computed once."""
+
+    def __init__(self, estimator: Estimator, states: States) -> None:
+        self.estimator, self.states = estimator, states
+        self._rates: dict[Plan, Float] = {}
+
+    def rate(self, plan: Plan) -> float:
+        """Returns mean iterations per second of a plan, with the best relays in every state and the plan's
+        own warm-up depth."""
+        return float(self._in_each(plan).mean())
+
+    def turned(self, plan: Plan) -> PastPlan:
+        """Returns the placement of a plan with the warm-up depth turned too."""
+        plan = default_knobs(plan)
+        variants = [plan, *warmup_variants(self.estimator, plan)]
+        rates = [self._in_each(one) for one in variants]
+        best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
+        return PastPlan(variants[best], float(np.maximum.reduce(rates).mean()))
+
+    def _in_each(self, plan: Plan) -> Float:
+        """Returns the rate in every state (T,)."""
+        plan = replace(plan, routes=())
+        if plan not in self._rates:
+            self._rates[plan] = turned_rates(self.estimator, plan, self.states)
+        return self._rates[plan]
+
+
+def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
+    """Returns the plans by falling mean rate, those that never run left out; the depths of the best
+    `DEEPENED` are turned, so that the rates of the others are lower bounds."""
+    distinct = list(dict.fromkeys(default_knobs(plan) for plan in plans))
+    shallow = sorted(distinct, key=lambda plan: -rates.rate(plan))
+    deep = sorted((rates.turned(plan) for plan in shallow[:DEEPENED]), key=lambda one: -one.rate)
+    rest = [PastPlan(plan, rates.rate(plan)) for plan in shallow[DEEPENED:]]
+    return [one for one in (*deep, *rest) if one.rate > 0]
+
+
+class PastPlans:
+    """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
+
+    Where nothing is known of the past, the links that are given take its place.
+    """
+
+    def __init__(self, estimator: Estimator, history: LinkHistory | None) -> None:
+        self.estimator = estimator
+        self.states = None if history is None else samples_of(history)
+        self._known: dict[tuple[int, ...], list[PastPlan]] = {}
+        if self.states is not None:  # before the run: it takes longer than a decision may
+            self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
+
+    def best(self, free_gpus: Sequence[int], otherwise: States) -> list[PastPlan]:
+        """Returns the plans, best first; searched once for each number of free GPUs."""
+        free = tuple(free_gpus)
+        if free not in self._known:
+            states = self.states or otherwise
+            found = candidates(self.estimator, states, free)
+            self._known[free] = ranked(LongRunRates(self.estimator, states), found)
+        return self._known[free]
+
+
+def candidates(
+    estimator: Estimator,
+    states: States,
+    free_gpus: Sequence[int],
+    slowdown: Float | None = None,
+    parts: int = PARTS,
+) -> list[Plan]:
+    """Returns the best plans for the typical links of the past and of each of its parts, over direct links
+    and over unshared relays."""
+    edges = np.linspace(0, len(states), parts + 1).round().astype(np.int64).tolist()
+    found: dict[Plan, None] = {}
+    for first, last in [(0, len(states)), *pairwise(edges)]:
+        if last > first:
+            part = States(states.bandwidth_bps[first:last], states.latency_s[first:last])
+            found |= dict.fromkeys(_searched(estimator, part, free_gpus, slowdown))
+    return list(found)
+
+
+def _searched(
+    estimator: Estimator, part: States, free_gpus: Sequence[int], slowdown: Float | None
+) -> Iterator[Plan]:
+    links = typical_links(part)
+    found = best_plans(estimator, links, free_gpus=free_gpus, slowdown=slowdown, top=FOUND)
+    yield from (plan for plan, _ in found)
+    if not found:
+        return
+    paths = RelayPaths(estimator.cluster, message_bits(estimator.job, found[0][0]), share=1.0)
+    relayed, via = paths.best_routes(part)
+    if (via >= 0).any():
+        links = typical_links(relayed)
+        more = best_plans(estimator, links, free_gpus=free_gpus, slowdown=slowdown, top=FOUND)
+        yield from (plan for plan, _ in more)

@@ -1,0 +1,60 @@
+"""Plans by their rate over the past."""
+
+import pytest
+
+from policy.control.best_relay_times import turned_rates
+from policy.control.knobs import warmup_variants
+from policy.control.long_run import (
+    LongRunRates,
+    PastPlans,
+    candidates,
+    ranked,
+    samples_of,
+    typical_links,
+)
+from tests.support.pasts import past
+from tests.support.worlds import toy_setup
+from twin.estimation.link_state_times import States
+
+FREE = (4, 4)
+
+
+def test_the_typical_link_takes_the_mean_time_per_bit_while_it_lives() -> None:
+    states = samples_of(past(2e9, 0.0, 6e9))
+    assert typical_links(states).bandwidth_bps[0, 1] == pytest.approx(2 / (1 / 2e9 + 1 / 6e9))
+    assert typical_links(samples_of(past(0.0, 0.0))).bandwidth_bps[0, 1] == 0.0
+
+
+def test_a_rate_is_the_mean_over_the_samples_and_turning_the_depth_never_lowers_it() -> None:
+    estimator = toy_setup(2).estimator()
+    states = samples_of(past(5e10, 1e9, 2e8, 5e10))
+    rates = LongRunRates(estimator, states)
+    for plan in candidates(estimator, states, FREE)[:6]:
+        assert rates.rate(plan) == pytest.approx(turned_rates(estimator, plan, states).mean())
+        turned = rates.turned(plan)
+        each = [rates.rate(one) for one in (plan, *warmup_variants(estimator, plan))]
+        assert turned.rate >= max(each) * (1 - 1e-12) and rates.rate(turned.plan) == max(each)
+
+
+def test_the_best_plan_of_the_past_is_not_that_of_its_last_sample() -> None:
+    estimator = toy_setup(2).estimator()
+    wide, narrow = past(*[5e10] * 9, 1e7), past(*[1e7] * 9, 5e10)
+    for known, domains in ((wide, 2), (narrow, 1)):
+        best = PastPlans(estimator, known).best(FREE, States.of([known.links(9)]))
+        assert len(best[0].plan.shares) == domains
+        assert [one.rate for one in best[:12]] == sorted((one.rate for one in best[:12]), reverse=True)
+
+
+def test_nothing_ranked_is_above_what_was_found_and_plans_that_never_run_are_left_out() -> None:
+    estimator = toy_setup(2).estimator()
+    dead, alive = samples_of(past(0.0, 0.0)), samples_of(past(1e10))
+    plans = candidates(estimator, alive, FREE)
+    assert any(len(plan.shares) == 2 for plan in plans)
+    assert all(len(one.plan.shares) == 1 for one in ranked(LongRunRates(estimator, dead), plans))
+
+
+def test_without_a_past_the_given_links_take_its_place() -> None:
+    estimator = toy_setup(2).estimator()
+    known = PastPlans(estimator, None)
+    assert known.states is None
+    assert len(known.best(FREE, States.of([past(1e7).links(0)]))[0].plan.shares) == 1
