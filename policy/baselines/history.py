@@ -7,6 +7,7 @@ is what looking ahead is worth.
 from collections.abc import Iterator
 
 from ingest.core.units import NS_PER_S
+from policy.baselines.mpc import TUNED
 from policy.control.candidate_search import DeadLinkTracker
 from policy.control.horizon import Horizon, make_horizon
 from policy.control.knobs import KnobTuner
@@ -20,13 +21,10 @@ from twin.core.view import View
 from twin.estimation.estimator import DEAD
 from twin.estimation.link_state_times import States
 
-HORIZON_S, OUTAGE_S = 7200.0, 600.0
-"""Seconds ahead for which knobs are set, and the expected rest of an outage, as for `mpc`."""
-
 
 class History:
     """Keeps the best plan of the past; migrates only when it has lost GPUs, or a link that no relay replaces
-    has been dead for `OUTAGE_S`, to the best plan that can run."""
+    has been dead for as long as `mpc` expects an outage to last, to the best plan that can run."""
 
     name = "history"
 
@@ -35,13 +33,13 @@ class History:
         self.estimator = context.estimator
         self._past = PastPlans(context.estimator, context.history)
         self._knobs = KnobTuner(context)
-        self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
+        self._dead_links = DeadLinkTracker(context.cluster.size, TUNED.outage_s)
         self._stands_since_ns: int | None = None
 
     def decide(self, view: View) -> Decision:
         """Returns the best plan of the past at the start and where the running one cannot go on even over
         relays; else a hold, or a change of knobs."""
-        horizon = make_horizon(view.forecast, HORIZON_S, self._dead_links.outages(view))
+        horizon = make_horizon(view.forecast, TUNED.horizon_s, self._dead_links.outages(view))
         if view.plan is not None and usable(self.estimator, view):
             held = self._with_knobs(Decision(None, "the plan is chosen once"), view.plan, view, horizon)
             if self._runs(held.plan or view.plan, view):
@@ -49,7 +47,7 @@ class History:
                 return held
             since_ns = view.now_ns if self._stands_since_ns is None else self._stands_since_ns
             self._stands_since_ns = since_ns
-            if view.now_ns - since_ns < OUTAGE_S * NS_PER_S:
+            if view.now_ns - since_ns < TUNED.outage_s * NS_PER_S:
                 return Decision(None, "a link that the plan uses is dead; it is waited for")
         self._stands_since_ns = None
         plan = next((one.plan for one in self._plans(view) if self._runs(one.plan, view)), None)

@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.bound.time_grid import Grid
-from policy.control.best_relay_times import best_relay_ns
+from policy.control.best_relay_times import best_relay_rates
 from policy.control.knobs import warmup_variants
+from policy.control.long_run import typical_links
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
 from twin.costs.migration import needs_restart
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import per_second
+from twin.estimation.link_state_times import States
 
 Float = NDArray[np.float64]
 PARTS = 12
@@ -94,10 +95,8 @@ class CandidatePool:
     def _with_relays(self, plan: Plan, rate: Float) -> Float:
         """Returns iterations per second in every slot (S,): the larger of `rate`, that of the plan's own
         routes, and that of the best relays in each slot."""
-        if plan.sync is not None or len(plan.shares) < 2:
-            return rate
-        relayed = best_relay_ns(self.estimator, replace(plan, routes=()), self.window.states)
-        return rate if relayed is None else np.maximum(rate, per_second(relayed)[self.window.state])
+        relayed = best_relay_rates(self.estimator, plan, self.window.states)
+        return rate if relayed is None else np.maximum(rate, relayed[self.window.state])
 
     def _relayed_links(self, bits: float) -> Grid:
         """Returns the window with links as messages of that size find them over unshared relays."""
@@ -123,16 +122,10 @@ class CandidatePool:
 
 
 def typical(window: Grid, first: int, last: int) -> LinkState:
-    """Returns one link state for slots [first, last): mean time per bit and mean latency while a link
-    lives."""
-    seconds = window.lengths_s[first:last, None, None]
-    bandwidth = window.states.bandwidth_bps[window.state[first:last]]
-    latency = window.states.latency_s[window.state[first:last]]
-    alive = (bandwidth > 0) * seconds
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_bit = np.where(bandwidth > 0, seconds / bandwidth, 0.0).sum(axis=0) / alive.sum(axis=0)
-        mean = np.where(alive.sum(axis=0) > 0, 1.0 / per_bit, 0.0)
-    return LinkState(mean, (latency * seconds).sum(axis=0) / seconds.sum())
+    """Returns the typical links of slots [first, last)."""
+    index = window.state[first:last]
+    states = States(window.states.bandwidth_bps[index], window.states.latency_s[index])
+    return typical_links(states, window.lengths_s[first:last])
 
 
 def around(

@@ -31,20 +31,16 @@ ROUNDS = 2
 """Times that every message chooses its relay anew beside the others."""
 
 
-def turned_rates(estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None) -> Float:
-    """Returns iterations per second in each state (T,) with the better of the direct links and the best
-    relays there, at the plan's own warm-up depth."""
-    plan = replace(plan, routes=())
-    rate = per_second(iteration_ns(estimator, plan, states, slowdown))
+def best_relay_rates(estimator: Estimator, plan: Plan, states: States) -> Float | None:
+    """Returns iterations per second in each state (T,) with the best relays there, at the plan's own warm-up
+    depth; None where direct links are best for every message, or there are no messages of a pipeline."""
     if plan.sync is not None or len(plan.shares) < 2:
-        return rate
-    relayed = best_relay_ns(estimator, plan, states, slowdown)
-    return rate if relayed is None else np.maximum(rate, per_second(relayed))
+        return None
+    relayed = best_relay_ns(estimator, replace(plan, routes=()), states)
+    return None if relayed is None else per_second(relayed)
 
 
-def best_relay_ns(
-    estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
-) -> Int | None:
+def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | None:
     """Returns the iteration time of a pipeline in each state (T,) with the best relays there; None where the
     direct links are best for every message."""
     pairs = crossings(estimator.job, plan)
@@ -62,7 +58,7 @@ def best_relay_ns(
         def timed(mean_bps: Float, via: Int = via) -> Int:
             width, late = bandwidth.copy(), latency.copy()
             _fill_routes(links, (source, target, via), mean_bps, width, late)
-            return iteration_ns(estimator, plan, States(width, late), slowdown)
+            return iteration_ns(estimator, plan, States(width, late))
 
         alone = timed(np.zeros(len(states)))
         found = timed(sent * per_second(alone))

@@ -6,14 +6,14 @@ searched for the typical links of the past and of its parts, over direct links a
 plan that is good for the present links alone is seldom among the best for a day.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.control.best_relay_times import turned_rates
+from policy.control.best_relay_times import best_relay_rates
 from policy.control.knobs import default_knobs, warmup_variants
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans
@@ -21,7 +21,7 @@ from twin.core.domain import LinkState
 from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import States
+from twin.estimation.link_state_times import States, iteration_ns, per_second
 
 Float = NDArray[np.float64]
 
@@ -41,14 +41,15 @@ def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
     return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
 
 
-def typical_links(states: States) -> LinkState:
-    """Returns one state for many: mean time per bit while a link lives, 0 for one that never does, and mean
-    latency."""
-    alive = states.bandwidth_bps > 0
+def typical_links(states: States, seconds: Float) -> LinkState:
+    """Returns one state for T states that last so many seconds (T,): mean time per bit while a link lives, 0
+    for one that never does, and mean latency."""
+    lasted = seconds[:, None, None]
+    alive = (states.bandwidth_bps > 0) * lasted
     with np.errstate(divide="ignore", invalid="ignore"):
-        per_bit = np.where(alive, 1.0 / states.bandwidth_bps, 0.0).sum(axis=0) / alive.sum(axis=0)
-        mean = np.where(alive.any(axis=0), 1.0 / per_bit, 0.0)
-    return LinkState(mean, states.latency_s.mean(axis=0))
+        per_bit = np.where(alive > 0, lasted / states.bandwidth_bps, 0.0).sum(axis=0) / alive.sum(axis=0)
+        mean = np.where(alive.sum(axis=0) > 0, 1.0 / per_bit, 0.0)
+    return LinkState(mean, (states.latency_s * lasted).sum(axis=0) / seconds.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ class LongRunRates:
         """Returns the rate in every state (T,)."""
         plan = replace(plan, routes=())
         if plan not in self._rates:
-            self._rates[plan] = turned_rates(self.estimator, plan, self.states)
+            direct = per_second(iteration_ns(self.estimator, plan, self.states))
+            relayed = best_relay_rates(self.estimator, plan, self.states)
+            self._rates[plan] = direct if relayed is None else np.maximum(direct, relayed)
         return self._rates[plan]
 
 
@@ -115,41 +118,32 @@ class PastPlans:
         """Returns the plans, best first; searched once for each number of free GPUs."""
         free = tuple(free_gpus)
         if free not in self._known:
-            states = self.states or otherwise
+            states = otherwise if self.states is None else self.states
             found = candidates(self.estimator, states, free)
             self._known[free] = ranked(LongRunRates(self.estimator, states), found)
         return self._known[free]
 
 
-def candidates(
-    estimator: Estimator,
-    states: States,
-    free_gpus: Sequence[int],
-    slowdown: Float | None = None,
-    parts: int = PARTS,
-) -> list[Plan]:
+def candidates(estimator: Estimator, states: States, free_gpus: Sequence[int]) -> list[Plan]:
     """Returns the best plans for the typical links of the past and of each of its parts, over direct links
     and over unshared relays."""
-    edges = np.linspace(0, len(states), parts + 1).round().astype(np.int64).tolist()
+    edges = np.linspace(0, len(states), PARTS + 1).round().astype(np.int64).tolist()
     found: dict[Plan, None] = {}
     for first, last in [(0, len(states)), *pairwise(edges)]:
         if last > first:
             part = States(states.bandwidth_bps[first:last], states.latency_s[first:last])
-            found |= dict.fromkeys(_searched(estimator, part, free_gpus, slowdown))
+            found |= dict.fromkeys(_searched(estimator, part, free_gpus))
     return list(found)
 
 
-def _searched(
-    estimator: Estimator, part: States, free_gpus: Sequence[int], slowdown: Float | None
-) -> Iterator[Plan]:
-    links = typical_links(part)
-    found = best_plans(estimator, links, free_gpus=free_gpus, slowdown=slowdown, top=FOUND)
-    yield from (plan for plan, _ in found)
+def _searched(estimator: Estimator, part: States, free_gpus: Sequence[int]) -> list[Plan]:
+    def over(states: States) -> list[Plan]:
+        links = typical_links(states, np.ones(len(states)))
+        return [plan for plan, _ in best_plans(estimator, links, free_gpus=free_gpus, top=FOUND)]
+
+    found = over(part)
     if not found:
-        return
-    paths = RelayPaths(estimator.cluster, message_bits(estimator.job, found[0][0]), share=1.0)
+        return found
+    paths = RelayPaths(estimator.cluster, message_bits(estimator.job, found[0]), share=1.0)
     relayed, via = paths.best_routes(part)
-    if (via >= 0).any():
-        links = typical_links(relayed)
-        more = best_plans(estimator, links, free_gpus=free_gpus, slowdown=slowdown, top=FOUND)
-        yield from (plan for plan, _ in more)
+    return found + over(relayed) if (via >= 0).any() else found

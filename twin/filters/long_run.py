@@ -32,5 +32,5 @@ def before(whole: WanTrace, start_ns: int, telemetry: TelemetryModel) -> LinkHis
     rows, columns = pairs(size)
     bandwidth[:, rows, columns] = samples.bandwidth_bps.T
     latency[:, rows, columns] = samples.latency_s.T
-    origin_ns = whole.origin_epoch_ns + start_ns - whole.start_ns
+    origin_ns = whole.origin_epoch_ns + start_ns
     return LinkHistory(step_ns / NS_PER_S, bandwidth, latency, origin_ns)

@@ -46,8 +46,7 @@ class PreparedScenario:
 
     `filters` were trained on the training share alone, and on nothing after the beginning of a `span`;
     `start` is their state after the past before the window, `history` that past; both None where there is
-    none. A run is a pure
-    function of this value, the engine, the policy and the code.
+    none. A run is a pure function of this value, the engine, the policy and the code.
     """
 
     scenario: Scenario

@@ -1,8 +1,8 @@
 """Plans by their rate over the past."""
 
+import numpy as np
 import pytest
 
-from policy.control.best_relay_times import turned_rates
 from policy.control.knobs import warmup_variants
 from policy.control.long_run import (
     LongRunRates,
@@ -21,16 +21,21 @@ FREE = (4, 4)
 
 def test_the_typical_link_takes_the_mean_time_per_bit_while_it_lives() -> None:
     states = samples_of(past(2e9, 0.0, 6e9))
-    assert typical_links(states).bandwidth_bps[0, 1] == pytest.approx(2 / (1 / 2e9 + 1 / 6e9))
-    assert typical_links(samples_of(past(0.0, 0.0))).bandwidth_bps[0, 1] == 0.0
+    assert typical_links(states, np.ones(3)).bandwidth_bps[0, 1] == pytest.approx(2 / (1 / 2e9 + 1 / 6e9))
+    longer = typical_links(states, np.array([3.0, 5.0, 1.0]))
+    assert longer.bandwidth_bps[0, 1] == pytest.approx(4 / (3 / 2e9 + 1 / 6e9))
+    assert longer.latency_s[0, 1] == pytest.approx(0.001)
+    assert typical_links(samples_of(past(0.0, 0.0)), np.ones(2)).bandwidth_bps[0, 1] == 0.0
 
 
 def test_a_rate_is_the_mean_over_the_samples_and_turning_the_depth_never_lowers_it() -> None:
     estimator = toy_setup(2).estimator()
-    states = samples_of(past(5e10, 1e9, 2e8, 5e10))
+    known = past(5e10, 1e9, 2e8, 5e10)
+    states = samples_of(known)
     rates = LongRunRates(estimator, states)
     for plan in candidates(estimator, states, FREE)[:6]:
-        assert rates.rate(plan) == pytest.approx(turned_rates(estimator, plan, states).mean())
+        direct = [1e9 / estimator.iter_ns(plan, known.links(n)) for n in range(4)]
+        assert rates.rate(plan) == pytest.approx(sum(direct) / 4)  # of two domains there is no relay
         turned = rates.turned(plan)
         each = [rates.rate(one) for one in (plan, *warmup_variants(estimator, plan))]
         assert turned.rate >= max(each) * (1 - 1e-12) and rates.rate(turned.plan) == max(each)
