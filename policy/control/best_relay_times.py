@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
-from ingest.core.units import BITS_PER_BYTE
+from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.relay_links import (
     MessageLinks,
     add_users,
@@ -20,9 +20,16 @@ from policy.control.relay_links import (
     message_bits,
 )
 from twin.core.plan import Plan
-from twin.costs.wan_traffic import crossings, iteration_bytes
+from twin.costs.wan_traffic import iteration_bytes
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import States, iteration_ns, per_second
+from twin.estimation.link_state_times import (
+    States,
+    costs_by_state,
+    crossed_ns,
+    over_open_links,
+    per_second,
+    sent,
+)
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -31,39 +38,49 @@ ROUNDS = 2
 """Times that every message chooses its relay anew beside the others."""
 
 
-def best_relay_rates(estimator: Estimator, plan: Plan, states: States) -> Float | None:
+def best_relay_rates(
+    estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
+) -> Float | None:
     """Returns iterations per second in each state (T,) with the best relays there, at the plan's own warm-up
     depth; None where direct links are best for every message, or there are no messages of a pipeline."""
     if plan.sync is not None or len(plan.shares) < 2:
         return None
-    relayed = best_relay_ns(estimator, replace(plan, routes=()), states)
+    relayed = best_relay_ns(estimator, replace(plan, routes=()), states, slowdown)
     return None if relayed is None else per_second(relayed)
 
 
-def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | None:
+def best_relay_ns(
+    estimator: Estimator, plan: Plan, states: States, slowdown: Float | None = None
+) -> Int | None:
     """Returns the iteration time of a pipeline in each state (T,) with the best relays there; None where the
     direct links are best for every message."""
-    pairs = crossings(estimator.job, plan)
+    sizes, used = sent(estimator, plan)
+    pairs = list(dict.fromkeys(used))
     source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    bits, sent = message_bits(estimator.job, plan), iteration_bytes(estimator.job, plan) * BITS_PER_BYTE
     bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
-    links = MessageLinks(bandwidth, latency, forwarding_bps(estimator.cluster), bits)
-    best: Int | None = None
-    for rounds in (0, ROUNDS):
-        via = np.full((len(states), len(pairs)), -1, dtype=np.int64)
-        _assign(links, source, target, rounds, via)
-        if (via < 0).all():
-            continue
+    links = MessageLinks(
+        bandwidth, latency, forwarding_bps(estimator.cluster), message_bits(estimator.job, plan)
+    )
+    via = np.full((2, len(states), len(pairs)), -1, dtype=np.int64)
+    for n, rounds in enumerate((0, ROUNDS)):
+        _assign(links, source, target, rounds, via[n])
+    if (via < 0).all():
+        return None
+    domains, of_pair = estimator.cluster.domains, [pairs.index(pair) for pair in used]
+    own_bps = np.array([min(domains[i].egress_bps, domains[j].ingress_bps) for i, j in pairs])
+    pipeline = over_open_links(estimator, plan, slowdown)
 
-        def timed(mean_bps: Float, via: Int = via) -> Int:
-            width, late = bandwidth.copy(), latency.copy()
-            _fill_routes(links, (source, target, via), mean_bps, width, late)
-            return iteration_ns(estimator, plan, States(width, late))
+    def timed(mean_bps: Float) -> Int:
+        width, late = np.empty((2, len(pairs), 2 * len(states)))
+        _fill_routes(links, (source, target, via), mean_bps, width, late)
+        width = np.minimum(width, own_bps[:, None])
+        across = costs_by_state(*sizes, width[of_pair], late[of_pair] * NS_PER_S)
+        return crossed_ns(pipeline, plan, across)
 
-        alone = timed(np.zeros(len(states)))
-        found = timed(sent * per_second(alone))
-        best = found if best is None else np.minimum(best, found)
-    return best
+    bits = iteration_bytes(estimator.job, plan) * BITS_PER_BYTE
+    alone = timed(np.zeros(2 * len(states)))
+    shared: Int = timed(bits * per_second(alone)).reshape(2, len(states)).min(axis=0)
+    return shared
 
 
 @njit(cache=True, error_model="numpy")
@@ -79,27 +96,29 @@ def _assign(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def _fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped-def]
-    """Replaces the entries of the flows' pairs in `width` and `late` (T, K, K) by those of their routes. On a
-    shared link a flow gets what the others leave, each sending `mean_bps` (T,), and at least an even share.
+    """Fills the bandwidth and latency of the flows' routes, `width` and `late` (F, R * T). On a shared link a
+    flow gets what the others leave, each sending `mean_bps` (R * T,), and at least an even share.
 
-    `flows` are the arrays source (F,), target (F,) and relay (T, F).
+    `flows` are the arrays source (F,), target (F,) and relay (R, T, F).
     """
     bandwidth, latency, forwarding, _ = links
     source, target, via = flows
     states, size = bandwidth.shape[0], bandwidth.shape[1]
-    for t in range(states):
+    for row in range(len(mean_bps)):
+        r, t = row // states, row % states
         users = np.zeros((size, size))
         for f in range(len(source)):
-            add_users(users, source[f], via[t, f], target[f], 1.0)
+            add_users(users, source[f], via[r, t, f], target[f], 1.0)
         for f in range(len(source)):
-            i, j, k = source[f], target[f], via[t, f]
+            i, j, k = source[f], target[f], via[r, t, f]
             if k < 0:
-                width[t, i, j] = _left(bandwidth[t, i, j], users[i, j], mean_bps[t])
+                width[f, row] = _left(bandwidth[t, i, j], users[i, j], mean_bps[row])
+                late[f, row] = latency[t, i, j]
             else:
-                first = _left(bandwidth[t, i, k], users[i, k], mean_bps[t])
-                second = _left(bandwidth[t, k, j], users[k, j], mean_bps[t])
-                width[t, i, j] = min(min(first, second), forwarding[k])
-                late[t, i, j] = latency[t, i, k] + latency[t, k, j]
+                first = _left(bandwidth[t, i, k], users[i, k], mean_bps[row])
+                second = _left(bandwidth[t, k, j], users[k, j], mean_bps[row])
+                width[f, row] = min(min(first, second), forwarding[k])
+                late[f, row] = latency[t, i, k] + latency[t, k, j]
 
 
 @njit(cache=True, error_model="numpy")

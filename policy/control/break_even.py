@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
-from policy.control.horizon import egress_usd, pause_s, per_iteration
+from policy.control.horizon import Rates, egress_usd, pause_s, per_iteration
 from policy.core.objective import Objective, PlanOutcome
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
@@ -32,10 +32,11 @@ HISTORY = 128
 
 
 class BreakEvenRule:
-    """Records the links at the decisions of a run, and applies the rule."""
+    """Records the links at the decisions of a run, and applies the rule; `rates` are those of the plans as
+    they stand unless given."""
 
-    def __init__(self, estimator: Estimator, restart_s: float) -> None:
-        self._estimator, self._restart_s = estimator, restart_s
+    def __init__(self, estimator: Estimator, restart_s: float, rates: Rates | None = None) -> None:
+        self._estimator, self._restart_s, self._rates = estimator, restart_s, rates
         self._history: deque[tuple[int, LinkState]] = deque(maxlen=HISTORY)
 
     def observe(self, view: View, bulk_links: LinkState | None = None) -> None:
@@ -68,7 +69,10 @@ class BreakEvenRule:
         if not len(lasted_s):
             return np.zeros(0)
         states = States.of([links for _, links in self._history][:-1])
-        rate = per_second(iteration_ns(self._estimator, plan, states, view.slowdown))
+        if self._rates is not None:
+            rate = self._rates(plan, states, view.slowdown)
+        else:
+            rate = per_second(iteration_ns(self._estimator, plan, states, view.slowdown))
         return np.cumsum((rate * lasted_s)[::-1])
 
     def _values(

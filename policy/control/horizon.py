@@ -6,7 +6,7 @@ left when links drift (`policy.core.recourse`), not because of scatter. Both err
 distribution of the forecast: a link that rarely drops far differs from one that varies all the time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -32,6 +32,8 @@ LEVELS = (np.arange(SCENARIOS) + 0.5) / SCENARIOS
 DEVIATIONS = np.array([NormalDist().inv_cdf(level) for level in LEVELS.tolist()])
 WAITS = np.log1p(-LEVELS) / np.log(0.5)
 """Centres of the eighths of a standard normal, and of an exponential distribution relative to its median."""
+Rates = Callable[[Plan, States, NDArray[np.float64] | None], NDArray[np.float64]]
+"""Iterations per second of a plan in T states (T,), for a slowdown of each domain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,13 +149,15 @@ def _draws(slices: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanComparison:
-    """Computes expected outcomes of plans to which the job migrates from `running` now."""
+    """Computes expected outcomes of plans to which the job migrates from `running` now; `rates` are those of
+    the plans as they stand unless given."""
 
     estimator: Estimator
     horizon: Horizon
     running: Plan | None
     restart_s: float
     slowdown: NDArray[np.float64] | None
+    rates: Rates | None = None
 
     def kept_outcomes(self, plans: Sequence[Plan]) -> list[PlanOutcome]:
         """Returns the expected outcome of each plan over the horizon if it is kept.
@@ -177,11 +181,17 @@ class PlanComparison:
 
     def _program(self, plans: Sequence[Plan]) -> TwoStageProgram:
         estimator, horizon = self.estimator, self.horizon
-        times = [iteration_ns(estimator, plan, horizon.states, self.slowdown) for plan in plans]
+        found = [self._rates(plan) for plan in plans]
         each = [per_iteration(estimator, plan, self.slowdown) for plan in plans]
-        rates = horizon.sliced(per_second(np.stack(times)))
         columns = (*self._moves(self.running, plans), *zip(*each, strict=True))
-        return TwoStageProgram(horizon.edges_s, rates, *map(np.array, columns))
+        return TwoStageProgram(horizon.edges_s, horizon.sliced(np.stack(found)), *map(np.array, columns))
+
+    def _rates(self, plan: Plan) -> NDArray[np.float64]:
+        """Returns iterations per second in every slice and scenario, (S * N,)."""
+        states = self.horizon.states
+        if self.rates is not None:
+            return self.rates(plan, states, self.slowdown)
+        return per_second(iteration_ns(self.estimator, plan, states, self.slowdown))
 
     def _moves(self, old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
         """Returns pause and egress of migrating from a plan to each of the new ones."""

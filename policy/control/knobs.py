@@ -6,22 +6,19 @@ links at every decision. On training windows of mpc that is better than setting 
 the next decision: planet-405b by 2.2 %, octo-175b by 0.9 %; storm, quad-70b and geant-70b differ by less than
 0.1 %. Plans are timed exactly, with the links that their messages share.
 
-The links used in the search, half of each relay, are an approximation. So before a migration, and for the
-first plan of a run, the candidates and the running plan are compared once more over the whole horizon, each
-with its own knobs tuned. On training windows of mpc that gains 0.7 % on storm, 1.0 % on quad-70b, 0.9 % on
-octo-175b.
+The links used in the search, half of each relay, are an approximation. What it finds is compared with relays
+chosen anew for each plan in every state (`policy.control.plan_rates`), as they will be turned here.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
-from policy.control.horizon import SCENARIOS, Horizon, egress_usd, pause_s, per_iteration
+from policy.control.horizon import Horizon, per_iteration
 from policy.control.relay_links import (
     MessageLinks,
     RelayPaths,
@@ -29,7 +26,7 @@ from policy.control.relay_links import (
     forwarding_bps,
     message_bits,
 )
-from policy.control.relayed_times import time_ns, times_ns
+from policy.control.relayed_times import time_ns
 from policy.core.objective import Objective, PlanOutcome, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
@@ -39,7 +36,7 @@ from twin.core.view import View
 from twin.costs.migration import move_bytes, needs_restart
 from twin.costs.wan_traffic import crossings
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import States, per_second
+from twin.estimation.link_state_times import States
 from twin.pipeline.kernel import DEAD
 
 Float = NDArray[np.float64]
@@ -53,9 +50,6 @@ MIN_ROUTE_GAIN = 0.03
 """Share by which a route must bring messages sooner than the one in use; telemetry is no more precise."""
 MIN_GAIN = 0.002
 """Share that a change of knobs must gain: estimates vary, and people read every change."""
-MAX_PAUSE_RATIO = 1.1
-"""Another candidate may pause training for this many times as long as the plan of the decision, which has
-passed the break-even rule (`policy.control.break_even`)."""
 
 
 def default_knobs(plan: Plan) -> Plan:
@@ -71,16 +65,6 @@ def warmup_variants(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
         other = replace(plan, extra_warmup=depth)
         if depth != plan.extra_warmup and not estimator.problems(other):
             yield other
-
-
-class _TunedPlan(NamedTuple):
-    """A candidate with its knobs tuned."""
-
-    candidate: Plan
-    plan: Plan  # the candidate as it would run
-    iter_s: float  # under the present links
-    pause_s: float  # of migrating to it
-    value: float  # objective over the horizon, both counted
 
 
 class KnobTuner:
@@ -114,82 +98,26 @@ class KnobTuner:
         return RelayPaths(self._context.cluster, float(least) if plan is None else message_bits(job, plan))
 
     def tune(
-        self, decision: Decision, view: View, horizon: Horizon, objective: Objective, *, deepen: bool = True
+        self,
+        decision: Decision,
+        view: View,
+        horizon: Horizon,
+        objective: Objective,
+        *,
+        deepen: bool = True,
     ) -> Decision:
         """Returns a decision between plans with default knobs as one for `view`, whose plan has tuned knobs.
 
-        A hold becomes a change of knobs where that gains. A migration becomes a hold where the running plan
-        with its knobs tuned is worth as much, or a migration to another candidate that is worth more with its
-        own knobs. `horizon` has the direct links; without `deepen` the warm-up depth of a plan that is held
-        stays. The prediction is that of the plan as it will run; scores remain those of default knobs."""
+        A hold becomes a change of knobs where that gains. `horizon` has the direct links; without `deepen`
+        the warm-up depth of a plan that is held stays. The prediction is that of the plan as it will run."""
         held = view.plan is not None and decision.plan in (None, default_knobs(view.plan))
         plan = view.plan if held else decision.plan
         if plan is None or plan.sync is not None or not self._legal(plan, view.free_gpus):
             return decision
-        if held:
-            best, iter_s = self._best_variant(plan, view, horizon, objective, deepen=deepen)
-            return _with_knobs(decision, view, plan, best, iter_s)
-        return self._tune_migration(decision, plan, view, horizon, objective)
-
-    def _tune_migration(
-        self, decision: Decision, new: Plan, view: View, horizon: Horizon, objective: Objective
-    ) -> Decision:
-        """Returns the decision for the candidate that is worth most with its knobs tuned (other candidates
-        only where speed alone has weight), or a hold where the running plan is worth as much."""
-        old, chosen = view.plan, self._tuned(new, view, horizon, objective)
-        longest_s = MAX_PAUSE_RATIO * chosen.pause_s
-        for plan in self._alternatives(decision, new, view) if self._relayed else ():
-            other = self._tuned(plan, view, horizon, objective)
-            if other.pause_s <= longest_s and other.value > chosen.value + _min_gain(chosen, objective):
-                chosen = other
-        if old is not None and old.sync is None and not self._estimator.problems(old, view.free_gpus):
-            stay = self._tuned(old, view, horizon, objective)
-            if chosen.value <= stay.value + _min_gain(stay, objective):
-                why = "the running plan is worth no less with its knobs turned"
-                return _with_knobs(_replaced(decision, None, why), view, old, stay.plan, stay.iter_s)
-        if chosen.candidate != new:
-            why = f"worth most with its knobs turned: {chosen.candidate}; without"
-            decision = _replaced(decision, chosen.candidate, why)
-        return _with_knobs(decision, view, chosen.candidate, chosen.plan, chosen.iter_s)
-
-    def _alternatives(self, decision: Decision, new: Plan, view: View) -> Iterator[Plan]:
-        """Yields the candidates that score below the chosen one and above holding. Those above the chosen one
-        were rejected: they gain too little, or would not have paid."""
-        old = None if view.plan is None else default_knobs(view.plan)
-        scores = {one.plan: one.score for one in decision.candidates}
-        held, most = scores.get(old, float("-inf")) if old else float("-inf"), scores.get(new, float("inf"))
-        for plan, score in scores.items():
-            between = held < score <= most and plan not in (new, old) and plan.sync is None
-            if between and not self._estimator.problems(plan, view.free_gpus):
-                yield plan
-
-    def _tuned(self, candidate: Plan, view: View, horizon: Horizon, objective: Objective) -> _TunedPlan:
-        """Returns a plan to migrate to, or to hold, with its knobs tuned."""
-        best, iter_s = self._best_variant(candidate, view, horizon, objective, deepen=True)
-        paused_s, usd = 0.0, 0.0
-        if view.plan is not None:
+        best, iter_s = self._best_variant(plan, view, horizon, objective, deepen=deepen or not held)
+        if view.plan is not None and not held:
             best = self._with_migration_relays(view.plan, best, horizon)
-            move = self._estimator.move(view.plan, best, horizon.migration_links)
-            paused_s = min(pause_s(self._estimator, move, self._context.restart_s), horizon.length_s)
-            usd = egress_usd(self._estimator, move.bytes)
-        value = self._value(best, view, horizon, objective, paused_s, usd)
-        return _TunedPlan(candidate, best, iter_s, paused_s, value)
-
-    def _value(
-        self, plan: Plan, view: View, horizon: Horizon, objective: Objective, paused_s: float, usd: float
-    ) -> float:
-        """Returns the objective of a plan over the horizon after a pause, for its mean rate over the
-        scenarios."""
-        rate = per_second(times_ns(self._estimator, plan, horizon.states, view.slowdown))
-        left_s = np.diff(np.maximum(horizon.edges_s, paused_s))
-        done = float(rate.reshape(horizon.slices, SCENARIOS).mean(axis=1) @ left_s)
-        if done <= 0:
-            return float("-inf")
-        length_s = horizon.length_s
-        if self._relayed:
-            return objective.value(PlanOutcome(length_s / done, 0.0, 0.0))
-        busy_s, each_usd = per_iteration(self._estimator, plan, view.slowdown)
-        return objective.value(PlanOutcome(length_s / done, busy_s * done / length_s, each_usd + usd / done))
+        return _with_knobs(decision, view, plan, best, iter_s)
 
     def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
         """Tells whether a plan can run; the last result is cached."""
@@ -275,17 +203,6 @@ class KnobTuner:
         relayed = replace(new, routes=(*new.routes, *more))
         direct_s, relayed_s = (estimator.move(old, plan, links).seconds for plan in (new, relayed))
         return relayed if more and relayed_s < direct_s else new
-
-
-def _min_gain(tuned: _TunedPlan, objective: Objective) -> float:
-    """Returns by how much another plan must be worth more."""
-    return MIN_GAIN * min(tuned.iter_s / objective.base.iter_s, 1.0)
-
-
-def _replaced(decision: Decision, plan: Plan | None, why: str) -> Decision:
-    """Returns the decision for another plan; its gain and prediction, which were of the first plan, go."""
-    reason, extra = f"{why}: {decision.reason}", decision.extra | {"gain": None}
-    return replace(decision, plan=plan, reason=reason, predicted_iter_s=None, extra=extra)
 
 
 def _with_knobs(decision: Decision, view: View, candidate: Plan, tuned: Plan, iter_s: float) -> Decision:

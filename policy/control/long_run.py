@@ -8,20 +8,20 @@ plan that is good for the present links alone is seldom among the best for a day
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.control.best_relay_times import best_relay_rates
 from policy.control.knobs import default_knobs, warmup_variants
+from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans
 from twin.core.domain import LinkState
 from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import States, iteration_ns, per_second
+from twin.estimation.link_state_times import States
 
 Float = NDArray[np.float64]
 
@@ -62,15 +62,16 @@ class PastPlan:
 
 
 class LongRunRates:
-    """Mean rates of plans over states of the past, each computed once."""
+    """Mean rates of plans over states of the past, each computed once; where `relayed` with relays turned in
+    every state."""
 
-    def __init__(self, estimator: Estimator, states: States) -> None:
+    def __init__(self, estimator: Estimator, states: States, *, relayed: bool = True) -> None:
         self.estimator, self.states = estimator, states
+        self._turned = PlanRates(estimator, relayed)
         self._rates: dict[Plan, Float] = {}
 
     def rate(self, plan: Plan) -> float:
-        """Returns mean iterations per second of a plan, with the best relays in every state and the plan's
-        own warm-up depth."""
+        """Returns mean iterations per second of a plan at its own warm-up depth."""
         return float(self._in_each(plan).mean())
 
     def turned(self, plan: Plan) -> PastPlan:
@@ -85,9 +86,7 @@ class LongRunRates:
         """Returns the rate in every state (T,)."""
         plan = replace(plan, routes=())
         if plan not in self._rates:
-            direct = per_second(iteration_ns(self.estimator, plan, self.states))
-            relayed = best_relay_rates(self.estimator, plan, self.states)
-            self._rates[plan] = direct if relayed is None else np.maximum(direct, relayed)
+            self._rates[plan] = self._turned(plan, self.states)
         return self._rates[plan]
 
 
@@ -104,46 +103,63 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
 class PastPlans:
     """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
 
-    Where nothing is known of the past, the links that are given take its place.
+    Where nothing is known of the past, the links that are given take its place. Where not `relayed`, messages
+    take direct links.
     """
 
-    def __init__(self, estimator: Estimator, history: LinkHistory | None) -> None:
-        self.estimator = estimator
+    def __init__(self, estimator: Estimator, history: LinkHistory | None, *, relayed: bool = True) -> None:
+        self.estimator, self.relayed = estimator, relayed
         self.states = None if history is None else samples_of(history)
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
+        self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
+            self._rates = LongRunRates(estimator, self.states, relayed=relayed)
             self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
+
+    def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
+        """Returns the best plans found so far that the free GPUs allow, at most so many, with default
+        knobs."""
+        plans = dict.fromkeys(default_knobs(one.plan) for found in self._known.values() for one in found)
+        fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
+        return list(islice(fit, most))
+
+    def judged(self, plans: Iterable[Plan]) -> list[PastPlan]:
+        """Returns the plans by falling mean rate over the past (`ranked`); none where nothing is known."""
+        return [] if self._rates is None else ranked(self._rates, plans)
 
     def best(self, free_gpus: Sequence[int], otherwise: States) -> list[PastPlan]:
         """Returns the plans, best first; searched once for each number of free GPUs."""
         free = tuple(free_gpus)
         if free not in self._known:
             states = otherwise if self.states is None else self.states
-            found = candidates(self.estimator, states, free)
-            self._known[free] = ranked(LongRunRates(self.estimator, states), found)
+            rates = self._rates or LongRunRates(self.estimator, states, relayed=self.relayed)
+            found = candidates(self.estimator, states, free, relayed=self.relayed)
+            self._known[free] = ranked(rates, found)
         return self._known[free]
 
 
-def candidates(estimator: Estimator, states: States, free_gpus: Sequence[int]) -> list[Plan]:
+def candidates(
+    estimator: Estimator, states: States, free_gpus: Sequence[int], *, relayed: bool = True
+) -> list[Plan]:
     """Returns the best plans for the typical links of the past and of each of its parts, over direct links
-    and over unshared relays."""
+    and, where `relayed`, over unshared relays."""
     edges = np.linspace(0, len(states), PARTS + 1).round().astype(np.int64).tolist()
     found: dict[Plan, None] = {}
     for first, last in [(0, len(states)), *pairwise(edges)]:
         if last > first:
             part = States(states.bandwidth_bps[first:last], states.latency_s[first:last])
-            found |= dict.fromkeys(_searched(estimator, part, free_gpus))
+            found |= dict.fromkeys(_searched(estimator, part, free_gpus, relayed=relayed))
     return list(found)
 
 
-def _searched(estimator: Estimator, part: States, free_gpus: Sequence[int]) -> list[Plan]:
+def _searched(estimator: Estimator, part: States, free_gpus: Sequence[int], *, relayed: bool) -> list[Plan]:
     def over(states: States) -> list[Plan]:
         links = typical_links(states, np.ones(len(states)))
         return [plan for plan, _ in best_plans(estimator, links, free_gpus=free_gpus, top=FOUND)]
 
     found = over(part)
-    if not found:
+    if not found or not relayed:
         return found
     paths = RelayPaths(estimator.cluster, message_bits(estimator.job, found[0]), share=1.0)
-    relayed, via = paths.best_routes(part)
-    return found + over(relayed) if (via >= 0).any() else found
+    links, via = paths.best_routes(part)
+    return found + over(links) if (via >= 0).any() else found

@@ -55,15 +55,23 @@ class BoundaryCostsByState:
 
 def crossings(estimator: Estimator, plan: Plan, states: States) -> BoundaryCostsByState:
     """The wide-area boundaries of `plan` in each state."""
+    sizes, used = sent(estimator, plan)
+    routes = [plan.route(i, j) for i, j in used]
+    bandwidth = np.array([route_bps(estimator.cluster, states, way) for way in routes])
+    delays = [sum(states.latency_s[:, i, j] for i, j in way) for way in routes]
+    return costs_by_state(
+        *sizes, bandwidth.reshape(-1, len(states)), np.array(delays).reshape(-1, len(states)) * NS_PER_S
+    )
+
+
+def sent(estimator: Estimator, plan: Plan) -> tuple[tuple[int, int], list[Pair]]:
+    """Bytes of a message and of a step of the tied embedding's exchange, and the pairs of domains between
+    which a pipeline sends: boundary after boundary, downstream then upstream, then those of the exchange."""
     joined = [pair for pair in boundaries(plan) if pair is not None]
-    used = [plan.route(i, j) for a, b in joined for i, j in ((a, b), (b, a))]
     sizes = wide_area_bytes(estimator.job, plan.dp, plan.micro_batch, plan.stages)
     if sizes[1]:
-        a, b = plan.order[-1], plan.order[0]
-        used += [plan.route(a, b), plan.route(b, a)]
-    bandwidth = np.array([route_bps(estimator.cluster, states, way) for way in used]).reshape(-1, len(states))
-    delays = [sum(states.latency_s[:, i, j] for i, j in way) for way in used]
-    return costs_by_state(*sizes, bandwidth, np.array(delays).reshape(-1, len(states)) * NS_PER_S)
+        joined.append((plan.order[-1], plan.order[0]))
+    return sizes, [pair for a, b in joined for pair in ((a, b), (b, a))]
 
 
 def costs_by_state(
@@ -96,14 +104,25 @@ def iteration_ns(estimator: Estimator, plan: Plan, states: States, slowdown: Flo
     """
     if plan.sync is not None:
         return _replicas_ns(estimator, plan, states, slowdown)
-    pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown, exchange=False)
-    assert pipeline is not None, "open links are never dead"
+    pipeline = over_open_links(estimator, plan, slowdown)
     if len(plan.shares) == 1:
         return np.repeat(kernel.iteration_ns(pipeline), len(states))
-    across = crossings(estimator, plan, states)
+    return crossed_ns(pipeline, plan, crossings(estimator, plan, states))
+
+
+def over_open_links(estimator: Estimator, plan: Plan, slowdown: Float | None) -> Pipeline:
+    """The pipeline of `plan` without the times of its wide-area boundaries."""
+    pipeline = estimator.pipeline(plan, open_links(estimator.cluster.size), slowdown, exchange=False)
+    assert pipeline is not None, "open links are never dead"
+    return pipeline
+
+
+def crossed_ns(pipeline: Pipeline, plan: Plan, across: BoundaryCostsByState) -> Int:
+    """Iteration time (T,) of the pipeline of `plan` (`over_open_links`) with these boundaries; DEAD where a
+    used link is dead."""
     rows = np.concatenate([across.occupancy, across.latency, across.tied[None]])
     distinct, back = np.unique(rows[:, across.alive], axis=1, return_inverse=True)
-    times = np.full(len(states), DEAD)
+    times = np.full(len(across.alive), DEAD)
     if distinct.size:
         half = len(distinct) // 2
         links = distinct[:half], distinct[half:-1], distinct[-1]
@@ -117,7 +136,7 @@ def fastest_ns(estimator: Estimator, plan: Plan, cuts: Int, states: States, dept
     each state, with the best extra warm-up of `depths` there; DEAD where none fits or a used link is dead."""
     times = np.full((len(cuts), len(states)), DEAD)
     across = crossings(estimator, plan, states)
-    sent = across.occupancy[:, across.alive], across.latency[:, across.alive], across.tied[across.alive]
+    links = across.occupancy[:, across.alive], across.latency[:, across.alive], across.tied[across.alive]
     if not across.alive.any():
         return times
     inner = [(share.tp, share.pp) for share in plan.shares]
@@ -125,7 +144,7 @@ def fastest_ns(estimator: Estimator, plan: Plan, cuts: Int, states: States, dept
     for pipeline, fits in estimator.pipelines(
         plan.order, cuts, plan.dp, inner, plan.micro_batch, open_, depths, exchange=False
     ):
-        ns = kernel.iteration_ns(with_links(pipeline, boundaries(plan), *sent))
+        ns = kernel.iteration_ns(with_links(pipeline, boundaries(plan), *links))
         here = np.ix_(fits, across.alive)
         times[here] = np.minimum(times[here], ns.reshape(pipeline.plans, -1))
     return times

@@ -1,6 +1,6 @@
 """The policy `hippo`: the trained two-level agent with verification by the cost model."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,16 @@ from ingest.core.units import NS_PER_S
 from policy.control.break_even import BreakEvenRule
 from policy.control.candidate_search import CandidateSearch, DeadLinkTracker
 from policy.control.decision_rule import choose_plan
+from policy.control.first_plan import first_plan
 from policy.control.horizon import Horizon, PlanComparison, make_horizon
 from policy.control.knobs import KnobTuner
+from policy.control.long_run import PastPlans
+from policy.control.plan_rates import PlanRates
 from policy.core.objective import Objective, PlanOutcome, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
-from policy.hippo.agent.coordinator import Coordinator, Proposal, VerifiedPlans
+from policy.hippo.agent.coordinator import Coordinator, Proposal
 from policy.hippo.agent.plan_verification import PlanEvaluator
 from policy.hippo.networks import checkpoint as checkpoints
 from policy.hippo.networks.hippo_config import CoordinatorConfig
@@ -37,8 +40,8 @@ SEARCH_TRIGGERS = ("start", "change", "alarm", "failure", "repair")
 SEARCH_INTERVAL_NS = 1800 * NS_PER_S
 """unless the last search is this old: worth one per cent on training windows of geant-70b, whose links change
 more over hours than by events."""
-SEARCHED = 18
-"""Plans taken from the search, as many as `mpc` takes."""
+SEARCHED, PAST = 18, 8
+"""Plans taken from the search and from the best ones of the past, as many as `mpc` takes."""
 PLANS_KEPT = 1024
 """Size of the cache of plans made from codes."""
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -51,6 +54,18 @@ def shipped_checkpoint() -> Path:
         NotFoundError: it is not installed.
     """
     return checkpoints.locate(SHIPPED)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moment:
+    """What a decision is made from: the view with links as messages find them, the horizon of direct links,
+    and what scores plans."""
+
+    view: View
+    direct: Horizon
+    coordinator: Coordinator
+    evaluator: PlanEvaluator
+    objective: Objective
 
 
 class HiPpo:
@@ -98,7 +113,10 @@ class HiPpo:
         self._legality: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
-        self._break_even = BreakEvenRule(context.estimator, context.restart_s)
+        relayed = speed_alone(context.weights)
+        self._rates = PlanRates(context.estimator, relayed)
+        self._past = PastPlans(context.estimator, context.history, relayed=relayed)
+        self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
         self._knobs = KnobTuner(context)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains)).prepare()
 
@@ -108,7 +126,8 @@ class HiPpo:
         estimator = self.context.estimator
         direct = make_horizon(view.forecast, self.config.horizon_s, self._dead_links.outages(view))
         running, (view, horizon) = view, self._knobs.planning_inputs(view, direct)
-        self._break_even.observe(view, horizon.migration_links)
+        self._break_even.observe(running, horizon.migration_links)
+        direct = replace(direct, bulk_links=horizon.migration_links)
         try:
             coordinator = self._coordinator(tuple(view.free_gpus))
         except InfeasibleError:  # too few GPUs are alive for any plan
@@ -123,7 +142,8 @@ class HiPpo:
         evaluator = coordinator.evaluator(seen, horizon, self.context.restart_s)
         objective = self._objective(evaluator, base)
         if self.config.verify:
-            decision = self._verified_decision(view, coordinator, evaluator, objective, seen, proposal, fresh)
+            moment = _Moment(view, direct, coordinator, evaluator, objective)
+            decision = self._verified_decision(moment, seen, proposal, fresh)
         else:
             assert proposal is not None
             decision = self._network_decision(view, coordinator, proposal)
@@ -166,31 +186,33 @@ class HiPpo:
         )  # fmt: skip
 
     def _verified_decision(
-        self,
-        view: View,
-        coordinator: Coordinator,
-        evaluator: PlanEvaluator,
-        objective: Objective,
-        seen: Situation,
-        proposal: Proposal | None,
-        fresh: bool,
+        self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool
     ) -> Decision:
         """The best of proposals, plans found before and their neighbours. At a periodic trigger (not `fresh`)
         plans are timed approximately, and exactly before a move.
         """
+        view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
         if fresh:
-            self._known = self._search(view, evaluator.horizon, coordinator.problem, objective)
+            self._known = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
         known = [codes for codes in (proposed, base, self._known) if codes is not None]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
-        verified = coordinator.verify(evaluator, concatenate(known), objective, may_hold=may_hold, wide=fresh)
+        finalists = coordinator.refine(
+            moment.evaluator, concatenate(known), objective, may_hold=may_hold, wide=fresh
+        )
         if fresh:
-            self._known = verified.codes
-        decision = self._weigh(view, evaluator, verified, objective, may_hold)
-        if decision.plan is not None and not fresh:
-            exact = VerifiedPlans(verified.codes, *evaluator.compare(verified.codes, objective))
-            decision = self._weigh(view, evaluator, exact, objective, may_hold)
+            self._known = finalists
+        plans = [self._plan(coordinator.problem, finalists, row) for row in range(len(finalists))]
+        running = [view.plan] if view.plan is not None and may_hold else []
+        decision = None
+        if not fresh and moment.evaluator.running is not None:
+            decision = self._choose(
+                moment, plans, *moment.evaluator.compare(finalists, objective, exact=False)
+            )
+        if decision is None or decision.plan is not None:
+            past = self._past.legal(tuple(view.free_gpus), PAST)
+            decision = self._decided_exactly(moment, list(dict.fromkeys([*running, *plans, *past])))
         decision = replace(decision, mask=coordinator.problem.open_knobs)
         if proposal is None:
             return decision
@@ -198,25 +220,22 @@ class HiPpo:
         extra = decision.extra | _network_record(proposal, own, view)
         return replace(decision, log_probability=proposal.log_probability, extra=extra)
 
-    def _weigh(
-        self,
-        view: View,
-        evaluator: PlanEvaluator,
-        scored: VerifiedPlans,
-        objective: Objective,
-        may_hold: bool,
+    def _decided_exactly(self, moment: "_Moment", plans: list[Plan]) -> Decision:
+        """The decision among plans timed as they will run; at the start by the past."""
+        view, rates = moment.view, self._rates
+        if view.plan is None:
+            decision = first_plan(self._past, plans, view, rates, moment.objective)
+            if decision is not None:
+                return decision
+        estimator, restart_s = self.context.estimator, self.context.restart_s
+        comparison = PlanComparison(estimator, moment.direct, view.plan, restart_s, view.slowdown, rates)
+        return self._choose(moment, plans, *comparison.outcomes(plans, moment.objective))
+
+    def _choose(
+        self, moment: "_Moment", plans: list[Plan], found: list[PlanOutcome], kept: list[PlanOutcome]
     ) -> Decision:
-        problem = evaluator.timer.problem
-        plans = [self._plan(problem, scored.codes, row) for row in range(len(scored.codes))]
-        found, kept = scored.found, scored.kept
-        if view.plan is not None and may_hold and evaluator.running is None:
-            # The running plan is not among the tables' choices: the Estimator times it.
-            plans = [view.plan, *plans]
-            restart_s, horizon = self.context.restart_s, evaluator.horizon
-            outcomes = PlanComparison(self.context.estimator, horizon, view.plan, restart_s, view.slowdown)
-            found, kept = outcomes.outcomes(plans, objective)
-        margin = self.config.margin
-        return choose_plan(view, plans, found, kept, objective, margin=margin, break_even=self._break_even)
+        margin, rule = self.config.margin, self._break_even
+        return choose_plan(moment.view, plans, found, kept, moment.objective, margin=margin, break_even=rule)
 
     def _plan(self, problem: PlanningTables, codes: Codes, row: int) -> Plan:
         """`PlanningTables.plan`, cached."""

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from policy.control.horizon import Horizon
-from policy.core.objective import Objective, PlanOutcome
+from policy.core.objective import Objective
 from policy.hippo.agent.plan_verification import PlanEvaluator
 from policy.hippo.agent.shortlist import Shortlist, distinct
 from policy.hippo.decoding.sampling import GREEDY, codes_of, sample
@@ -40,17 +40,6 @@ class Proposal:
     codes: Codes
     move: bool
     log_probability: float
-
-
-@dataclass(frozen=True, eq=False)
-class VerifiedPlans:
-    """Scored plans with their expected outcomes: `found` if the plan may be left later, `kept` if it is kept.
-    The running plan comes first where it may be held.
-    """
-
-    codes: Codes
-    found: list[PlanOutcome]
-    kept: list[PlanOutcome]
 
 
 class Coordinator:
@@ -87,17 +76,15 @@ class Coordinator:
         running = situation.plan if situation.has_plan[0] else None
         return PlanEvaluator(self.timer, horizon, situation.slowdown[0], running, restart_s)
 
-    def verify(
+    def refine(
         self, evaluator: PlanEvaluator, plans: Codes, objective: Objective, *, may_hold: bool, wide: bool
-    ) -> VerifiedPlans:
-        """Refines the best of `plans` and of the running plan; returns the best and the running one, scored.
-
-        `wide` refines for longer and times all exactly. The running plan comes first where it `may_hold`.
+    ) -> Codes:
+        """Returns the finalists of a local search around `plans` and the running one, for longer if `wide`.
+        The running plan comes first where it `may_hold`.
         """
         running = evaluator.running if may_hold else None
         pool = concatenate([running, plans]) if running is not None else plans
         rounds = self.config.wide_rounds if wide else self.config.rounds
         finalists = Shortlist.of(evaluator, objective, pool).refine(rounds).finalists()
         pool = concatenate([running, finalists]) if running is not None else finalists
-        pool = pool.take(distinct(pool))
-        return VerifiedPlans(pool, *evaluator.compare(pool, objective, exact=wide))
+        return pool.take(distinct(pool))

@@ -15,6 +15,7 @@ from policy.core.protocol import Context, Decision, Policy
 from policy.core.reference_plan import equal_cuts, megatron_sizes
 from policy.search.plan_search import best_plans
 from tests.support.cases import cluster
+from tests.support.pasts import past
 from tests.support.three_sites import dead, estimator, view
 from tests.support.worlds import toy_setup
 from twin.core.domain import Cluster
@@ -134,6 +135,16 @@ def test_mpc_starts_with_the_best_plan_of_constant_links() -> None:
     best, ns = best_plans(made, seen.forecast.links(), free_gpus=(4, 4, 4), top=1)[0]
     assert decision.plan == best
     assert decision.predicted_iter_s == pytest.approx(ns / NS_PER_S)
+
+
+def test_mpc_starts_with_what_was_best_over_the_past() -> None:
+    made = estimator(2)
+    run = Context(made, 60.0, 11.35, SPEED, np.random.default_rng(0), past(*[1e7] * 9, 1e11))
+    policy = Mpc()
+    policy.reset(run)
+    decision = policy.decide(view(made, 1e11))
+    assert decision.plan is not None and len(decision.plan.shares) == 1
+    assert decision.reason.startswith("worth most over the past")
 
 
 def stays(decision: Decision, plan: Plan | None) -> bool:

@@ -199,7 +199,7 @@ def test_free_knobs_are_one_family() -> None:
 
 def test_whoever_knows_the_future_drives_around_dead_links() -> None:
     """A link that is dead from the first second on: the bound has plans over it nevertheless, by a relay."""
-    setup = toy_setup(3, bps=2e10, latency_s=0.002, steps={(0, 1): [(1.0, 0.0)], (1, 0): [(1.0, 0.0)]})
+    setup = toy_setup(3, bps=2e10, latency_s=0.002, steps={(1, 2): [(1.0, 0.0)], (2, 1): [(1.0, 0.0)]})
     estimator = Estimator(setup.cluster, setup.job)
     made = grid(setup.wan, [], RESTART_S)
     plan = plan_over(setup, (0, 1, 2), (12, 11, 11))

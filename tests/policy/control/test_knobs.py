@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from policy.control.horizon import Outages, make_horizon
-from policy.control.knobs import MAX_PAUSE_RATIO, WARMUP_DEPTHS, KnobTuner, default_knobs, warmup_variants
-from policy.control.relayed_times import time_ns
+from policy.control.knobs import WARMUP_DEPTHS, KnobTuner, default_knobs, warmup_variants
 from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Candidate, Context, Decision
 from tests.support.plays import plan_over
@@ -107,49 +106,6 @@ def test_a_plan_that_is_gone_over_to_is_turned_and_its_layers_take_relays() -> N
     assert cheap.plan is not None and cheap.plan.route(0, 1) == ((0, 1),)  # a relay would be paid for twice
 
 
-def test_candidates_are_compared_once_more_with_their_own_knobs_turned() -> None:
-    estimator, links, plan = case()
-    slow = between(links, (0, 1), 1e6)
-    near, far, one = (
-        estimator.make(order, (17, 17), plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
-        for order in ((1, 2), (0, 1), (2, 0))
-    )
-
-    def expected(*scores: tuple[Plan, float]) -> tuple[Candidate, ...]:
-        return tuple(Candidate(each, score, 2.0, 0.5, 0.0) for each, score in scores)
-
-    first = asked(estimator, slow, Decision(far, "best", expected((far, 2.0), (near, 1.0))), plan=None)
-    assert first.plan is not None and default_knobs(first.plan) == near
-    assert first.reason.startswith(f"worth most with its knobs turned: {near}") and "best" in first.reason
-    candidates = expected((far, 2.0), (one, 1.0), (default_knobs(plan), 0.5), (near, 0.1))
-    moved = asked(estimator, slow, Decision(far, "gains", candidates), plan=plan, horizon_s=7200.0)
-    assert moved.plan is None or default_knobs(moved.plan) != near  # which promised less than to hold
-    cheap = Decision(far, "best", expected((far, 2.0), (near, 1.0)))
-    bought = asked(estimator, slow, cheap, plan=None, weights=(0.5, 0.0, 0.5))
-    assert (
-        bought.plan is not None and default_knobs(bought.plan) == far
-    )  # nothing is relayed: nothing has changed
-
-
-def test_another_candidate_must_not_stop_training_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the one that was decided for would have cost in the past is no measure of it."""
-    estimator, links, plan = case()
-    slow = between(between(links, (0, 1), 1e6), (0, 2), 2.5e9)
-
-    def over(order: tuple[int, int], layers: tuple[int, int]) -> Plan:
-        return estimator.make(order, layers, plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
-
-    running, few, many = over((0, 1), (25, 9)), over((0, 2), (25, 9)), over((0, 2), (17, 17))
-    scores = {few: 2.0, many: 1.0, running: 0.5}
-    candidates = tuple(Candidate(each, score, 2.0, 0.5, 0.0) for each, score in scores.items())
-    short, long = (estimator.move(running, each, slow).seconds for each in (few, many))
-    assert long > MAX_PAUSE_RATIO * short and estimator.iter_ns(many, slow) < estimator.iter_ns(few, slow)
-    for most, expected in ((MAX_PAUSE_RATIO, few), (2 * long / short, many)):
-        monkeypatch.setattr("policy.control.knobs.MAX_PAUSE_RATIO", most)
-        decision = asked(estimator, slow, Decision(few, "", candidates), plan=running, horizon_s=7200.0)
-        assert decision.plan is not None and default_knobs(decision.plan) == expected
-
-
 def test_a_move_is_priced_on_the_routes_that_it_takes() -> None:
     """Layers between neighbours take the relays of their messages, not the dead slow link between them."""
     estimator, links, plan = case()
@@ -168,52 +124,6 @@ def test_a_move_is_priced_on_the_routes_that_it_takes() -> None:
     )
     decision = asked(estimator, slow, Decision(goal, "gains"), plan=running, horizon_s=7200.0)
     assert decision.plan is not None and default_knobs(decision.plan) == goal and decision.plan.routes
-
-
-def test_what_was_refused_is_no_rival() -> None:
-    """A candidate before the chosen one gains too little or would not have paid."""
-    estimator, links, plan = case()
-    slow = between(links, (0, 1), 1e6)
-
-    def over(order: tuple[int, int], layers: tuple[int, int]) -> Plan:
-        return estimator.make(order, layers, plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
-
-    running, best, chosen = over((0, 1), (17, 17)), over((0, 2), (17, 17)), over((0, 2), (16, 18))
-    for score, expected in ((3.0, chosen), (1.0, best)):
-        scores = {best: score, chosen: 2.0, running: 0.5}
-        candidates = tuple(Candidate(each, value, 2.0, 0.5, 0.0) for each, value in scores.items())
-        decision = asked(estimator, slow, Decision(chosen, "", candidates), plan=running, horizon_s=7200.0)
-        assert decision.plan is not None and default_knobs(decision.plan) == expected
-
-
-def test_a_plan_that_runs_well_over_relays_is_kept_whatever_counts() -> None:
-    """Where more than speed counts candidates are judged by direct links, by which it would stand still."""
-    estimator, links, plan = case()
-    cut = between(links, (0, 1), 0.0)
-    goal = estimator.make((2, 1), (17, 17), plan.dp, [(2, 1)] * 2, plan.micro_batch, extra_warmup=0)
-    running = replace(plan, routes=((0, 2, 1), (1, 2, 0)))
-    for relay_bps, horizon_s, kept in ((5e9, 60.0, True), (1e8, 1e6, False)):
-        decision = asked(
-            estimator, between(cut, (0, 2), relay_bps), Decision(goal, "gains"), plan=running,
-            weights=(0.9, 0.05, 0.05), horizon_s=horizon_s,
-        )  # fmt: skip
-        assert (decision.plan is None or default_knobs(decision.plan) == default_knobs(plan)) == kept
-
-
-def test_a_plan_that_is_as_fast_over_relays_is_not_left() -> None:
-    estimator, links, plan = case()
-    slow, goal = between(links, (0, 1), 1e6), over_two(estimator, plan, (27, 7))
-    decision = asked(estimator, slow, Decision(goal, "gains", (), 1.0), plan=plan)
-    assert (
-        decision.plan is not None
-        and default_knobs(decision.plan) == default_knobs(plan)
-        and decision.plan.routes
-    )
-    assert decision.reason.startswith(
-        "the running plan is worth no less with its knobs turned: gains; turns to"
-    )
-    expected = time_ns(estimator, decision.plan, slow) / 1e9
-    assert decision.predicted_iter_s == pytest.approx(expected, rel=0.01)
 
 
 def test_where_only_money_counts_nothing_is_relayed() -> None:
