@@ -205,7 +205,7 @@ class Estimator:
 
     def move(self, old: Plan | None, new: Plan, links: LinkState) -> Migration:
         """Bytes and expected seconds from `old` to `new` with constant links, restart included."""
-        moved = migration.move_bytes(self.job, old, new, self.cluster.size)
+        moved = _moved(self, old, new)
         if not migration.needs_restart(old, new):
             return Migration(moved, 0.0)
         return Migration(moved, migration.move_s(self.cluster, moved, new, links) + self.restart_s)
@@ -328,3 +328,11 @@ class Estimator:
 
     def _crossings(self, plan: Plan, links: LinkState) -> BoundaryCosts | None:
         return crossings(self.cluster, self.job, plan, self._layouts(plan), links)
+
+
+@lru_cache(maxsize=8192)
+def _moved(estimator: Estimator, old: Plan | None, new: Plan) -> Matrix:
+    """`migration.move_bytes`; the same pairs of plans come again at every decision."""
+    moved = migration.move_bytes(estimator.job, old, new, estimator.cluster.size)
+    moved.setflags(write=False)
+    return moved
