@@ -53,15 +53,15 @@ class Mpc:
 
     def __init__(self, tuning: Tuning = TUNED) -> None:
         self.tuning = tuning
+        self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
         """Starts a run."""
         self.estimator = context.estimator
         self.weights, self.restart_s = context.weights, context.restart_s
         self._base: PlanOutcome | None = None
-        relayed = speed_alone(context.weights)
-        self._rates = PlanRates(context.estimator, relayed)
-        self._past = PastPlans(context.estimator, context.history, relayed=relayed)
+        self._rates = PlanRates(context.estimator, speed_alone(context.weights))
+        self._past = self._last_past = PastPlans.of(context, self._last_past)
         self._candidates = CandidateSearch(context.estimator, self.tuning.candidates)
         self._dead_links = DeadLinkTracker(context.cluster.size, self.tuning.outage_s)
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from policy.control.knobs import default_knobs, warmup_variants
 from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import RelayPaths, message_bits
+from policy.core.objective import speed_alone
+from policy.core.protocol import Context
 from policy.search.plan_search import best_plans
 from twin.core.domain import LinkState
 from twin.core.link_history import LinkHistory
@@ -108,13 +110,23 @@ class PastPlans:
     """
 
     def __init__(self, estimator: Estimator, history: LinkHistory | None, *, relayed: bool = True) -> None:
-        self.estimator, self.relayed = estimator, relayed
+        self.estimator, self.history, self.relayed = estimator, history, relayed
         self.states = None if history is None else samples_of(history)
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
         self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
             self._rates = LongRunRates(estimator, self.states, relayed=relayed)
             self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
+
+    @classmethod
+    def of(cls, context: Context, known: "PastPlans | None" = None) -> "PastPlans":
+        """Returns the plans for a run, relayed where speed alone has weight; `known` if it is for the same
+        job, cluster and past, since a search takes seconds."""
+        relayed = speed_alone(context.weights)
+        same = known is not None and known.estimator is context.estimator and known.history is context.history
+        if known is not None and same and known.relayed == relayed:
+            return known
+        return cls(context.estimator, context.history, relayed=relayed)
 
     def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default

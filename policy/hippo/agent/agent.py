@@ -96,6 +96,7 @@ class HiPpo:
         self.upper, self.lower, self.config = upper, lower, config
         self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
         self._made_for: Estimator | None = None
+        self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
         """Starts a run."""
@@ -113,9 +114,8 @@ class HiPpo:
         self._legality: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
-        relayed = speed_alone(context.weights)
-        self._rates = PlanRates(context.estimator, relayed)
-        self._past = PastPlans(context.estimator, context.history, relayed=relayed)
+        self._rates = PlanRates(context.estimator, speed_alone(context.weights))
+        self._past = self._last_past = PastPlans.of(context, self._last_past)
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
         self._knobs = KnobTuner(context)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains)).prepare()

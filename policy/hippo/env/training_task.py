@@ -16,11 +16,13 @@ from policy.hippo.env.vector_env import BatchedTwins
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.tables.features import Features
 from policy.hippo.tables.planning_tables import Codes, PlanningTables
+from twin.core.link_history import LinkHistory
 from twin.core.seeds import generator
 from twin.costs.collectives import Path, all_reduce_s
+from twin.filters import long_run
 from twin.filters.link_filter import LinkParameters
 from twin.filters.ou_process import OuParameters
-from twin.scenario.prepare import PreparedScenario, Scenario, assemble
+from twin.scenario.prepare import PreparedScenario, Scenario, assemble, telemetry_model
 from twin.settings.disturbances import Noise
 from twin.traces.perturbation import ou_factor
 from twin.traces.wan_trace import LinkSeries, WanTrace, trace
@@ -39,6 +41,7 @@ class TrainingTask:
     training: PracticeTracePair
     validation: PracticeTracePair
     lower_reward: NDArray[np.float64]  # (C, Z, Q)
+    history: LinkHistory | None = None  # of the whole training window, which teachers know
 
     @property
     def problem(self) -> PlanningTables:
@@ -48,7 +51,7 @@ class TrainingTask:
     def context(self, weights: tuple[float, float, float], rng: np.random.Generator) -> Context:
         """Returns the context of a policy on this cluster."""
         period_s = self.setup.scenario.control.period_s
-        return Context(self.problem.estimator, period_s, self.features.restart_s, weights, rng)
+        return Context(self.problem.estimator, period_s, self.features.restart_s, weights, rng, self.history)
 
     def twins(self, config: HiPpoConfig, *, validate: bool = False) -> BatchedTwins:
         """Returns the twins; with `validate` over the validation traces under the scenario's weights."""
@@ -94,11 +97,12 @@ def prepare_task(
             prepare_trace(validation or setup, samples, seed=config.seed + 1),
         )
     )
+    history = long_run.before(setup.wan, setup.wan.end_ns, telemetry_model(setup.scenario))
     if not config.parts.forecast:
         training, held_out = training.without_forecast(), held_out.without_forecast()
     if validation is None:
         training, held_out = training.split(1 - VALIDATION_SHARE)[0], held_out.split(1 - VALIDATION_SHARE)[1]
-    return TrainingTask(setup, features, base, training, held_out, lower_rewards(problem, config))
+    return TrainingTask(setup, features, base, training, held_out, lower_rewards(problem, config), history)
 
 
 def lower_rewards(problem: PlanningTables, config: HiPpoConfig) -> NDArray[np.float64]:
