@@ -1,4 +1,4 @@
-"""Iteration times of a plan whose relays are chosen anew in every link state, for the clairvoyant bound.
+"""Iteration times of a plan whose relays are chosen anew in every link state.
 
 In each state every message takes the direct link or the relay by which it arrives first, once for the pair
 alone and once beside the other messages of the plan; the faster result counts. Messages share links as in
@@ -51,13 +51,13 @@ def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | Non
     best: Int | None = None
     for rounds in (0, ROUNDS):
         via = np.full((len(states), len(pairs)), -1, dtype=np.int64)
-        _assign(links, source, target, rounds, via)
+        assign_relays(links, source, target, rounds, via)
         if (via < 0).all():
             continue
 
         def timed(mean_bps: Float, via: Int = via) -> Int:
             width, late = bandwidth.copy(), latency.copy()
-            _fill_routes(links, (source, target, via), mean_bps, width, late)
+            fill_routes(links, (source, target, via), mean_bps, width, late)
             return iteration_ns(estimator, plan, States(width, late))
 
         alone = timed(np.zeros(len(states)))
@@ -67,7 +67,7 @@ def best_relay_ns(estimator: Estimator, plan: Plan, states: States) -> Int | Non
 
 
 @njit(cache=True, error_model="numpy")
-def _assign(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
+def assign_relays(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
     """Fills the relay of each flow in each state, `via` (T, F); without `rounds` the best for its pair
     alone."""
     for t in range(links.bandwidth_bps.shape[0]):
@@ -78,7 +78,7 @@ def _assign(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped-def]
+def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped-def]
     """Replaces the entries of the flows' pairs in `width` and `late` (T, K, K) by those of their routes. On a
     shared link a flow gets what the others leave, each sending `mean_bps` (T,), and at least an even share.
 
