@@ -1,4 +1,4 @@
-"""Iteration times of a plan whose relays are chosen anew in every link state, for the clairvoyant bound.
+"""Iteration times of a plan whose relays are chosen anew in every link state.
 
 In each state every message takes the direct link or the relay by which it arrives first, once for the pair
 alone and once beside the other messages of the plan; the faster result counts. Messages share links as in
@@ -63,7 +63,7 @@ def best_relay_ns(
     )
     via = np.full((2, len(states), len(pairs)), -1, dtype=np.int64)
     for n, rounds in enumerate((0, ROUNDS)):
-        _assign(links, source, target, rounds, via[n])
+        assign_relays(links, source, target, rounds, via[n])
     if (via < 0).all():
         return None
     domains, of_pair = estimator.cluster.domains, [pairs.index(pair) for pair in used]
@@ -72,7 +72,7 @@ def best_relay_ns(
 
     def timed(mean_bps: Float) -> Int:
         width, late = np.empty((2, len(pairs), 2 * len(states)))
-        _fill_routes(links, (source, target, via), mean_bps, width, late)
+        fill_routes(links, (source, target, via), mean_bps, width, late)
         width = np.minimum(width, own_bps[:, None])
         across = costs_by_state(*sizes, width[of_pair], late[of_pair] * NS_PER_S)
         return crossed_ns(pipeline, plan, across)
@@ -84,7 +84,7 @@ def best_relay_ns(
 
 
 @njit(cache=True, error_model="numpy")
-def _assign(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
+def assign_relays(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
     """Fills the relay of each flow in each state, `via` (T, F); without `rounds` the best for its pair
     alone."""
     for t in range(links.bandwidth_bps.shape[0]):
@@ -95,7 +95,7 @@ def _assign(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped-def]
+def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped-def]
     """Fills the bandwidth and latency of the flows' routes, `width` and `late` (F, R * T). On a shared link a
     flow gets what the others leave, each sending `mean_bps` (R * T,), and at least an even share.
 

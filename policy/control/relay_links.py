@@ -116,16 +116,6 @@ class RelayPaths:
             forecast, bandwidth_bps=found.bandwidth_bps, sd_log=sd_log, latency_s=found.latency_s[0]
         )
 
-    def periods(self, bandwidth_bps: Float, latency_s: Float) -> tuple[Float, Float]:
-        """Returns bandwidths and latencies over the best routes of J states in each of D periods (D, J, K,
-        K); the relays considered are chosen for each period."""
-        bandwidth, latency = np.empty_like(bandwidth_bps), np.empty_like(latency_s)
-        for d in range(len(bandwidth_bps)):
-            relays = self._best_relays(bandwidth_bps[d], latency_s[d, 0])
-            found, _ = self.best_routes(States(bandwidth_bps[d], latency_s[d]), relays)
-            bandwidth[d], latency[d] = found.bandwidth_bps, found.latency_s
-        return bandwidth, latency
-
     def _best_relays(self, bandwidth_bps: Float, latency_s: Float) -> Int | None:
         """Returns for each pair the relays (K, K, `MAX_RELAYS`) that are best on average over some bandwidths
         (T, K, K); None for all relays."""

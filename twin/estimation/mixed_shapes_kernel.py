@@ -5,7 +5,7 @@ micro-batches: those with equally many share the lanes of `twin.pipeline.round_r
 link states. A test holds the two equal to the nanosecond.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ class Lines(NamedTuple):
     message_bytes: Float  # (P,)
     tied_bytes: Float  # (P,) one step of the exchange for a tied embedding between the domains at both ends
 
-    def take(self, chosen: NDArray[np.bool_]) -> "Lines":
-        """The plans `chosen` (P,)."""
+    def take(self, chosen: NDArray[Any]) -> "Lines":
+        """The plans `chosen`, numbers or a mask."""
         return Lines._make(column[chosen] for column in self)
 
 

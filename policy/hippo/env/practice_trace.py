@@ -86,16 +86,16 @@ class PracticeTrace:
         return Forecast(self.horizons_s, *at)
 
     def relayed(self, relays: RelayPaths) -> "PracticeTrace":
-        """Returns the trace with the better of each link and its relays, in forecast and truth."""
-        later = relays.periods(self.true_bps, self.true_latency_s)
+        """Returns the trace with the better of each link and its relays in the forecasts.
+
+        The truth stays: what relays bring depends on what else the plan sends.
+        """
         forecasts = [relays.forecast(self.forecast(d)) for d in range(len(self))]
         return replace(
             self,
             bandwidth_bps=np.stack([f.bandwidth_bps for f in forecasts]),
             sd_log=np.stack([f.sd_log for f in forecasts]),
             latency_s=np.stack([f.latency_s for f in forecasts]),
-            true_bps=later[0],
-            true_latency_s=later[1],
         )
 
     def select(self, index: NDArray[np.int64], segment_end: NDArray[np.int64]) -> "PracticeTrace":
@@ -106,7 +106,7 @@ class PracticeTrace:
 
 @dataclass(frozen=True, eq=False)
 class PracticeTracePair:
-    """The same decisions over direct links and over links with relays."""
+    """The same decisions with forecasts of direct links and of links with relays; the truth is the same."""
 
     direct: PracticeTrace
     relayed: PracticeTrace

@@ -30,6 +30,9 @@ from twin.traces.wan_trace import LinkSeries, WanTrace, trace
 VALIDATION_SHARE = 0.2
 """Last part of the training window, held out for selection without a validation window."""
 
+VALIDATION_SEED = 2**40
+"""Seed of noise and conditions in validation, whatever that of training, or scores would not compare."""
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
@@ -94,7 +97,7 @@ def prepare_task(
         PracticeTracePair(one, one.relayed(relays))
         for one in (
             prepare_trace(setup, samples, seed=config.seed),
-            prepare_trace(validation or setup, samples, seed=config.seed + 1),
+            prepare_trace(validation or setup, samples, seed=VALIDATION_SEED),
         )
     )
     history = long_run.before(setup.wan, setup.wan.end_ns, telemetry_model(setup.scenario))

@@ -14,10 +14,10 @@ ACTION   hold, or a legal plan: knob, order, cuts, inner configurations
 
 Approximations against `twin.world.world.World` with the kernel engine: links are sampled J times a period;
 iterations are a rate, none is lost or waited for at a move; a move has the links' state at its beginning;
-triggers are periodic; no GPU fails; computing is at nominal speed; where speed alone counts, each pair of
-domains has the better of its link and its relays at every sample, each relay at half its width
-(`policy.control.relay_links`), whatever else the plan sends over it; the warm-up is not deepened. The filter
-is initialised at the start of an episode.
+triggers are periodic; no GPU fails; computing is at nominal speed; the warm-up is not deepened. Where speed
+alone counts, messages take the best relays at every sample, sharing links among themselves
+(`policy.hippo.tables.batch_timing.Timer.best_relay_ns`); the layers of a move each take their link or a relay
+at half its width, whatever else moves. The filter is initialised at the start of an episode.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.core.objective import speed_alone
-from policy.hippo.env.practice_trace import PracticeTracePair, joined
+from policy.control.relay_links import UNLIMITED_BITS, RelayPaths
+from policy.hippo.env.practice_trace import PracticeTracePair
 from policy.hippo.networks.hippo_config import PenaltyConfig, RolloutConfig
 from policy.hippo.tables.batch_timing import PipelineBatch, rate
 from policy.hippo.tables.features import TRIGGERS, Features, Situation
 from policy.hippo.tables.planning_tables import Codes
-from twin.estimation.mixed_shapes_kernel import Lines
+from twin.estimation.link_state_times import States
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -43,6 +43,10 @@ OWN_WEIGHTS = 0.5
 """Share of episodes under the scenario's own weights, where weights are drawn."""
 START_RUNNING = 0.3
 """Share of episodes that start with the static plan running."""
+FORECAST = ("bandwidth_bps", "sd_log", "latency_s")
+"""Fields of a `PracticeTrace` that a `Situation` shows."""
+PERIODS_AT_ONCE = 256
+"""Periods in which the static plan is timed at once, to bound memory."""
 COMPONENTS = ("efficiency", "utilisation", "cost")
 CONSTRAINTS = ("weak_link", "imbalance", "interruption")
 MOST_UNEVEN = 3.5
@@ -63,7 +67,7 @@ class StepResult:
 
 class BatchedTwins:
     """E twins of one cluster over the same decisions; `base` is the static plan (one plan). A twin whose
-    weights are speed alone uses the relayed trace, others the direct one.
+    weights are speed alone uses relays and their forecasts, others direct links.
 
     Without `hold` every action is a plan; choosing the running one changes nothing.
     """
@@ -82,36 +86,40 @@ class BatchedTwins:
         hold: bool = True,
     ):
         self.features, self.base = features, base
-        self.trace = trace = joined([traces.relayed, traces.direct])
-        self._decisions = len(traces.direct)
+        self.trace, self._relayed_trace = traces.direct, traces.relayed
         self.problem, self.timer = features.problem, features.timer
         self.rollout, self.penalties = rollout, penalties
         self.period_s, self.restart_s, self.weights, self.hold = period_s, restart_s, weights, hold
         self.size = rollout.environments
         self._nominal = np.ones(self.problem.k)
-        rows = self.timer.rows(base, self._nominal)
-        pace = self.timer.iter_ns(
-            rows,
-            trace.true_bps.reshape(1, -1, *trace.true_bps.shape[2:]),
-            trace.true_latency_s.reshape(1, -1, *trace.true_bps.shape[2:]),
-        )
-        self.base_iterations = rate(pace).reshape(len(trace), -1).mean(1) * period_s
+        self._transfers = RelayPaths(self.problem.estimator.cluster, UNLIMITED_BITS)
+        self.base_iterations = np.stack([self._base_iterations(relayed) for relayed in (False, True)])
         self.base_usd = float(self.problem.usd(base)[0])
+
+    def _base_iterations(self, relayed: bool) -> Float:
+        """Returns the iterations of the static plan in each period (D,)."""
+        rows, trace, found = self.timer.rows(self.base, self._nominal), self.trace, []
+        for at in np.array_split(np.arange(len(trace)), -(-len(trace) // PERIODS_AT_ONCE)):
+            links = [x[at].reshape(1, -1, *x.shape[2:]) for x in (trace.true_bps, trace.true_latency_s)]
+            ns = self.timer.best_relay_ns(rows, *links)[0] if relayed else self.timer.iter_ns(rows, *links)
+            found.append(rate(ns).reshape(len(at), -1).mean(axis=1))
+        return np.concatenate(found) * self.period_s
+
+    @property
+    def relayed(self) -> Bool:
+        """True for the twins whose weights are speed alone (E,), as `policy.core.objective.speed_alone`."""
+        alone: Bool = (self.twin_weights[:, 1:] == 0.0).all(axis=1)
+        return alone
 
     def reset(self, rng: np.random.Generator, where: Bool | None = None) -> Situation:
         """Starts the twins `where` (default all) at random times."""
         if where is None:
-            self.decision, self.age = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
-            self.plan = self.base.take(np.zeros(self.size, np.int64))
-            self.has_plan = np.zeros(self.size, np.bool_)
-            self.pause_s, self.since_s = np.zeros(self.size), np.zeros(self.size)
-            self.owed_usd = np.zeros(self.size)
-            self.twin_weights = np.tile(np.array(self.weights), (self.size, 1))
+            self.begin(np.zeros(self.size, np.int64), self.weights)
             where = np.ones(self.size, np.bool_)
         n = int(where.sum())
-        first = rng.integers(0, self._decisions, n)
+        first = rng.integers(0, len(self.trace), n)
         # Early enough for a whole episode, where the segment allows.
-        length = min(self.rollout.episode_steps, self._decisions // 2)
+        length = min(self.rollout.episode_steps, len(self.trace) // 2)
         end = self.trace.segment_end[first]
         self.decision[where] = np.maximum(np.minimum(first, end - length), 0)
         self.age[where], self.pause_s[where], self.owed_usd[where] = 0, 0.0, 0.0
@@ -125,8 +133,17 @@ class BatchedTwins:
             self.twin_weights[where] = np.where(rng.random((n, 1)) < OWN_WEIGHTS, self.weights, drawn)
         else:
             self.twin_weights[where] = self.rollout.weights
-        direct = ~np.array([speed_alone(tuple(w)) for w in self.twin_weights[where].tolist()])
-        self.decision[where] += direct * self._decisions
+        return self.situation()
+
+    def begin(self, decisions: Int, weights: tuple[float, float, float]) -> Situation:
+        """Starts one twin at each of these decisions, with nothing placed, all under the same weights."""
+        self.size = len(decisions)
+        self.decision, self.age = decisions.copy(), np.zeros(self.size, np.int64)
+        self.plan = self.base.take(np.zeros(self.size, np.int64))
+        self.has_plan = np.zeros(self.size, np.bool_)
+        self.pause_s, self.since_s = np.zeros(self.size), np.zeros(self.size)
+        self.owed_usd = np.zeros(self.size)
+        self.twin_weights = np.tile(np.array(weights), (self.size, 1))
         return self.situation()
 
     def situation(self) -> Situation:
@@ -136,11 +153,15 @@ class BatchedTwins:
         trace, started = self.trace, self.age > 0
         decision = np.minimum(self.decision, trace.segment_end[self.decision - started] - 1)
         trigger = np.where(self.has_plan, TRIGGERS.index("period"), TRIGGERS.index("start"))
+        relayed = self.relayed
+        forecast = {name: getattr(trace, name)[decision] for name in FORECAST}
+        for name, values in forecast.items():
+            values[relayed] = getattr(self._relayed_trace, name)[decision[relayed]]
         return Situation(
             trace.horizons_s,
-            trace.bandwidth_bps[decision],
-            trace.sd_log[decision],
-            trace.latency_s[decision],
+            forecast["bandwidth_bps"],
+            forecast["sd_log"],
+            forecast["latency_s"],
             np.ones((self.size, self.problem.k)),
             self.since_s.copy(),
             trigger,
@@ -157,30 +178,42 @@ class BatchedTwins:
         paused = np.minimum(self.pause_s, self.period_s)
         self.pause_s -= paused
         rows = self.timer.rows(self.plan, self._nominal)
-        pace = rate(self.timer.iter_ns(rows, trace.true_bps[decision], trace.true_latency_s[decision]))
+        relayed = self.relayed
+        pace, found_bps = self._pace(rows, relayed)
         samples = pace.shape[1]
         edges = np.arange(samples + 1) / samples * self.period_s
         work = np.clip(edges[1:] - np.maximum(edges[:-1], paused[:, None]), 0.0, None)
         iterations = (pace * work).sum(1)
-        components = self._components(rows, iterations, self.base_iterations[decision])
-        limited = self._limited(rows.lines, paused, trace.true_bps[decision, 0])
+        base = self.base_iterations[relayed.astype(np.int64), decision]
+        components = self._components(rows, iterations, base)
+        limited = self._limited(rows, paused, found_bps)
         self.decision, self.age, self.since_s = decision + 1, self.age + 1, self.since_s + self.period_s
         truncated = (self.age >= self.rollout.episode_steps) | (self.decision >= trace.segment_end[decision])
         signs = np.array([1.0, 1.0, -1.0])
         reward = (self.twin_weights * signs * components).sum(1)
         return StepResult(reward, components, limited, truncated, iterations, self.situation())
 
+    def _pace(self, rows: PipelineBatch, relayed: Bool) -> tuple[Float, Float]:
+        """Returns iterations per second at the samples of the period (E, J), and the bandwidth that messages
+        find (E, J, K, K)."""
+        links = self.trace.true_bps[self.decision], self.trace.true_latency_s[self.decision]
+        ns, found_bps = np.empty(links[0].shape[:2], np.int64), links[0]
+        some = np.flatnonzero(~relayed)
+        ns[some] = self.timer.iter_ns(rows.take(some), *(x[some] for x in links))
+        some = np.flatnonzero(relayed)
+        ns[some], found_bps[some] = self.timer.best_relay_ns(rows.take(some), *(x[some] for x in links))
+        return rate(ns), found_bps
+
     def _migrate(self, codes: Codes, move: Bool) -> Float:
         """Changes plans where `move`; returns the egress of the migrations, USD (E,)."""
         trace, decision = self.trace, self.decision
         usd = np.zeros(self.size)
         moving = np.flatnonzero(move & self.has_plan)
-        seconds, moved_usd = self.timer.moves(
-            self.plan.take(moving),
-            codes.take(moving),
-            trace.true_bps[decision[moving], 0],
-            trace.true_latency_s[decision[moving], 0],
-        )
+        links = States(trace.true_bps[decision[moving], 0], trace.true_latency_s[decision[moving], 0])
+        relayed, (over_relays, _) = self.relayed[moving], self._transfers.best_routes(links)
+        bandwidth = np.where(relayed[:, None, None], over_relays.bandwidth_bps, links.bandwidth_bps)
+        latency = np.where(relayed[:, None, None], over_relays.latency_s, links.latency_s)
+        seconds, moved_usd = self.timer.moves(self.plan.take(moving), codes.take(moving), bandwidth, latency)
         # Over a dead link a move takes ten periods, in place of the time until it is back.
         seconds = np.where(np.isfinite(seconds), seconds, 10 * self.period_s)
         real = moving[seconds >= 0]
@@ -205,15 +238,15 @@ class BatchedTwins:
         cost = np.clip(usd / self.base_usd if self.base_usd > 0 else usd, 0.0, HIGHEST_COST)
         return np.stack([efficiency, utilisation, cost], axis=1)
 
-    def _limited(self, lines: Lines, paused: Float, bandwidth_bps: Float) -> Float:
+    def _limited(self, rows: PipelineBatch, paused: Float, found_bps: Float) -> Float:
         """Share of boundaries over weak links, compute imbalance (the busiest stage less the idlest, over
         the mean), share of the period paused (E, 3)."""
+        lines = rows.lines
         e = np.arange(self.size)[:, None]
         wide = lines.source >= 0
         if lines.source.shape[1]:
-            both = np.minimum(
-                bandwidth_bps[e, lines.source, lines.target], bandwidth_bps[e, lines.target, lines.source]
-            )
+            there, back = (lines.source, lines.target), (lines.target, lines.source)
+            both = np.minimum(*(found_bps[e, 0, i, j] for i, j in (there, back)))
             weak = (wide & (both < self.penalties.weak_link_bps)).sum(1) / np.maximum(wide.sum(1), 1)
         else:
             weak = np.zeros(self.size)

@@ -4,13 +4,16 @@ The cost model and kernel of the Estimator without a `Plan` each: compiled code 
 `PlanningTables.tables`, `twin.estimation.mixed_shapes_kernel` times them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
-from ingest.core.units import NS_PER_S
+from ingest.core.units import BITS_PER_BYTE, NS_PER_S
+from policy.control.best_relay_times import ROUNDS
+from policy.control.relay_links import forwarding_bps
+from policy.hippo.tables.best_relay_batch import ChosenRelays, TrueLinks, best_routes, routed, sent_bytes
 from policy.hippo.tables.critical_cycle_times import closed_form_ns
 from policy.hippo.tables.migration_costs import MoveCosts, price_moves
 from policy.hippo.tables.planning_tables import Codes, PlanningTables
@@ -29,6 +32,10 @@ class PipelineBatch(NamedTuple):
     lines: Lines
     busy_s: Float
 
+    def take(self, index: NDArray[Any]) -> "PipelineBatch":
+        """Returns the plans `index`, numbers or a mask."""
+        return PipelineBatch(self.lines.take(index), self.busy_s[index])
+
 
 class Timer:
     """Times and migration costs of the plans of one `PlanningTables`."""
@@ -38,6 +45,7 @@ class Timer:
         job, cluster = problem.estimator.job, problem.estimator.cluster
         self._gpipe, self._blocking, self._zero = job.schedule == "gpipe", job.p2p == "blocking", job.zero
         self._limits_bps = np.array([(d.egress_bps, d.ingress_bps) for d in cluster.domains]).T.copy()
+        self._forwarding_bps = forwarding_bps(cluster)
         self._move_costs = MoveCosts(
             np.array([knob.dp for knob in problem.knobs]),
             np.diff(problem.tables.parameters) * job.bytes_per_moved_parameter,
@@ -67,6 +75,40 @@ class Timer:
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
         exact_ns(rows.lines, self._capped(bandwidth_bps), latency_s, self._gpipe, self._blocking, total)
         return total
+
+    def best_relay_ns(self, rows: PipelineBatch, bandwidth_bps: Float, latency_s: Float) -> tuple[Int, Float]:
+        """Returns `iter_ns` with every message over the direct link or the relay that is best for it in each
+        state, links shared by the messages of the plan, and the bandwidth (P, L, K, K) that messages find.
+
+        The faster of `iter_ns` and `policy.control.best_relay_times.best_relay_ns`.
+        """
+        best_ns, found_bps = self.iter_ns(rows, bandwidth_bps, latency_s), bandwidth_bps.copy()
+        links = TrueLinks(
+            np.ascontiguousarray(bandwidth_bps), np.ascontiguousarray(latency_s), self._forwarding_bps
+        )
+        alone = best_routes(rows.lines, links, 0)
+        together = best_routes(rows.lines, links, ROUNDS)
+        anew = (together.via != alone.via).any(axis=-1)
+        for routes, tried in ((alone, alone.relayed), (together, together.relayed & anew)):
+            p, x = np.nonzero(tried)
+            ns, width_bps = self._routed_ns(rows.take(p), links.at(p, x), routes.at(p, x))
+            better = ns < best_ns[p, x]
+            best_ns[p[better], x[better]] = ns[better]
+            found_bps[p[better], x[better]] = width_bps[better]
+        return best_ns, found_bps
+
+    def _routed_ns(self, rows: PipelineBatch, links: TrueLinks, routes: ChosenRelays) -> tuple[Int, Float]:
+        """Returns iteration times (P,) over given relays under one state for each plan, and the bandwidth
+        (P, K, K) that messages find."""
+        width_bps, late_s = routed(rows.lines, links, routes.via, np.zeros((len(routes.via), 1)))
+        ns = self.iter_ns(rows, width_bps, late_s)
+        again = np.flatnonzero(routes.shared)  # elsewhere it does not matter how much the others send
+        if len(again):
+            some, part = rows.take(again), links.at(again, np.zeros_like(again))
+            mean_bps = BITS_PER_BYTE * sent_bytes(some.lines)[:, None] * rate(ns[again])
+            width_bps[again], late = routed(some.lines, part, routes.via[again], mean_bps)
+            ns[again] = self.iter_ns(some, width_bps[again], late)
+        return ns[:, 0], width_bps[:, 0]
 
     def closed_form_ns(self, rows: PipelineBatch, bandwidth_bps: Float, latency_s: Float) -> Int:
         """Approximates `iter_ns` by the closed form of `twin.pipeline.critical_cycle`: one micro-batch

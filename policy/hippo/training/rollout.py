@@ -188,7 +188,8 @@ def evaluate(
     """Evaluates actions on the validation trace under the scenario's weights, or others.
 
     As many episodes as twins start evenly over every segment with nothing placed, and overlap in a short
-    trace: mostly one plan is chosen an episode, so their number determines the variance of the mean.
+    trace: mostly one plan is chosen an episode, so their number determines the variance of the mean. Links
+    and their noise are equal for every seed of training, so that scores compare.
     """
     twins = task.twins(config, validate=True)
     segments = twins.trace.segments
@@ -197,13 +198,8 @@ def evaluate(
     count = max(1, min(twins.size // len(segments), shortest - length + 1))
     offsets = np.linspace(0, shortest - length, count).round().astype(np.int64)
     starts = (segments[:, :1] + offsets).reshape(-1)
-    twins.size = len(starts)
-    twins.reset(np.random.default_rng(0))
-    twins.decision[:] = starts
-    twins.has_plan[:] = False
-    twins.twin_weights[:] = weights or twins.weights
     reward, moved, components = [], [], []
-    seen = twins.situation()
+    seen = twins.begin(starts, weights or twins.weights)
     for _ in range(length):
         codes, go, _ = action_encoding.rows_to_plans(choose(seen), task.problem.masks)
         step = twins.step(codes, go)

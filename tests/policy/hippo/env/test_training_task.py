@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
+from policy.control.best_relay_times import best_relay_ns
 from policy.control.relay_links import RELAY_SHARE
+from policy.core.reference_plan import equal_cuts
 from policy.hippo.env.practice_trace import CONDITIONS, PER_DECISION, PracticeTrace
 from policy.hippo.env.training_task import TrainingTask, lower_rewards, prepare_task
 from policy.hippo.networks.hippo_config import HiPpoConfig, LowerConfig, RolloutConfig
 from policy.hippo.training.rollout import EVALUATION_PERIODS, evaluate
 from tests.support.worlds import toy_setup
+from twin.estimation.link_state_times import States, iteration_ns, per_second
 
 CONFIG = HiPpoConfig(rollout=RolloutConfig(environments=6, episode_steps=4))
 
@@ -42,17 +45,49 @@ def test_a_lone_decision_is_in_both_parts() -> None:
     assert len(early) == len(late) == 1
 
 
-def test_training_traces_have_links_as_messages_find_them() -> None:
-    """A link that falls to a fiftieth is driven around, in what is known and in what is true."""
-    slow = prepare_task(
-        toy_setup(3, bps=5e9, seconds=6000.0, steps={(0, 1): [(600.0, 1e8)]}), CONFIG
-    ).training.relayed
-    calm = slow.segments[0]  # the first condition: as measured
+@pytest.fixture(scope="module")
+def slowed() -> TrainingTask:
+    """One link of three falls to a fiftieth."""
+    return prepare_task(toy_setup(3, bps=5e9, seconds=6000.0, steps={(0, 1): [(600.0, 1e8)]}), CONFIG)
+
+
+def test_forecasts_know_of_relays_and_the_truth_is_the_links(slowed: TrainingTask) -> None:
+    direct, relayed = slowed.training.direct, slowed.training.relayed
+    calm = direct.segments[0]  # the first condition: as measured
     late = slice(int(calm[0]) + 20, int(calm[1]))
-    assert slow.true_bps[late, :, 0, 1] == pytest.approx(RELAY_SHARE * 5e9)
-    assert slow.true_latency_s[late, :, 0, 1] == pytest.approx(slow.true_latency_s[late, :, 0, 2] * 2)
-    assert (slow.bandwidth_bps[late, 0, 0, 1] > 0.3 * RELAY_SHARE * 5e9).all()
-    assert slow.true_bps[late, :, 1, 0] == pytest.approx(5e9)
+    assert (relayed.bandwidth_bps[late, 0, 0, 1] > 0.3 * RELAY_SHARE * 5e9).all()
+    assert (direct.bandwidth_bps[late, 0, 0, 1] < 2e8).all()
+    assert direct.true_bps[late, :, 0, 1] == pytest.approx(1e8)
+    assert np.array_equal(relayed.true_bps, direct.true_bps)
+
+
+def test_messages_are_relayed_where_speed_alone_counts(slowed: TrainingTask) -> None:
+    """The slow link has a way around: over 0-1-2 beside other messages, over 0-1 all alone."""
+    estimator, trace = slowed.problem.estimator, slowed.training.direct
+    late = np.array([trace.segments[0][0] + 20])
+    links = States(trace.true_bps[late[0]], trace.true_latency_s[late[0]])
+    for order in ((0, 1, 2), (0, 1)):
+        plan = equal_cuts(estimator, order, slowed.problem.free)
+        codes, made = slowed.problem.encode(plan), slowed.twins(CONFIG)
+        assert codes is not None
+        made.begin(late, (1.0, 0.0, 0.0))
+        relayed = made.step(codes, np.ones(1, np.bool_)).iterations[0]
+        made.begin(late, (0.9, 0.0, 0.1))
+        direct = made.step(codes, np.ones(1, np.bool_)).iterations[0]
+        best_ns = best_relay_ns(estimator, plan, links)
+        assert best_ns is not None
+        rates = per_second(best_ns), per_second(iteration_ns(estimator, plan, links))
+        period_s = slowed.setup.scenario.control.period_s
+        assert relayed == pytest.approx(rates[0].mean() * period_s)
+        assert direct == pytest.approx(rates[1].mean() * period_s)
+        assert relayed > 1.5 * direct
+
+
+def test_validation_is_the_same_for_every_seed_of_training(task: TrainingTask) -> None:
+    other = prepare_task(task.setup, CONFIG.model_copy(update={"seed": 7}))
+    same, differs = task.validation.direct, task.training.direct
+    assert np.array_equal(other.validation.direct.bandwidth_bps, same.bandwidth_bps)
+    assert not np.array_equal(other.training.direct.bandwidth_bps, differs.bandwidth_bps)
 
 
 def test_validation_has_the_conditions_of_training_and_later_links(task: TrainingTask) -> None:
