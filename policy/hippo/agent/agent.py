@@ -23,6 +23,7 @@ from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
 from policy.hippo.agent.coordinator import Coordinator, Proposal
 from policy.hippo.agent.plan_verification import PlanEvaluator
+from policy.hippo.agent.shortlist import distinct
 from policy.hippo.networks import checkpoint as checkpoints
 from policy.hippo.networks.hippo_config import CoordinatorConfig
 from policy.hippo.networks.lower_agent import LowerAgent
@@ -58,11 +59,9 @@ def shipped_checkpoint() -> Path:
 
 @dataclass(frozen=True, eq=False)
 class _Moment:
-    """What a decision is made from: the view with links as messages find them, the horizon of direct links,
-    and what scores plans."""
+    """What a decision is made from: the view with links as messages find them, and what scores plans."""
 
     view: View
-    direct: Horizon
     coordinator: Coordinator
     evaluator: PlanEvaluator
     objective: Objective
@@ -108,6 +107,7 @@ class HiPpo:
         self._base_plans: dict[tuple[int, ...], Plan | None] = {}
         self._base: PlanOutcome | None = None
         self._known: Codes | None = None
+        self._known_past: dict[tuple[int, ...], Codes | None] = {}
         self._searched_gpus: tuple[int, ...] = ()
         self._searched_ns = 0
         self._plans: dict[Any, Plan] = {}
@@ -139,10 +139,11 @@ class HiPpo:
             self._searched_gpus, self._searched_ns = tuple(view.free_gpus), view.now_ns
         proposal = self._propose(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
-        evaluator = coordinator.evaluator(seen, horizon, self.context.restart_s)
+        relayed = speed_alone(self.context.weights)
+        evaluator = coordinator.evaluator(seen, horizon, direct, self.context.restart_s, relayed=relayed)
         objective = self._objective(evaluator, base)
         if self.config.verify:
-            moment = _Moment(view, direct, coordinator, evaluator, objective)
+            moment = _Moment(view, coordinator, evaluator, objective)
             decision = self._verified_decision(moment, seen, proposal, fresh)
         else:
             assert proposal is not None
@@ -203,16 +204,14 @@ class HiPpo:
         )
         if fresh:
             self._known = finalists
-        plans = [self._plan(coordinator.problem, finalists, row) for row in range(len(finalists))]
-        running = [view.plan] if view.plan is not None and may_hold else []
         decision = None
         if not fresh and moment.evaluator.running is not None:
-            decision = self._choose(
-                moment, plans, *moment.evaluator.compare(finalists, objective, exact=False)
-            )
+            outcomes = moment.evaluator.compare(finalists, objective, exact=False)
+            decision = self._choose(moment, self._decoded(coordinator.problem, finalists), *outcomes)
         if decision is None or decision.plan is not None:
-            past = self._past.legal(tuple(view.free_gpus), PAST)
-            decision = self._decided_exactly(moment, list(dict.fromkeys([*running, *plans, *past])))
+            past = self._past_codes(coordinator.problem) if self.config.search else None
+            every = finalists if past is None else concatenate([finalists, past])
+            decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold)
         decision = replace(decision, mask=coordinator.problem.open_knobs)
         if proposal is None:
             return decision
@@ -220,22 +219,39 @@ class HiPpo:
         extra = decision.extra | _network_record(proposal, own, view)
         return replace(decision, log_probability=proposal.log_probability, extra=extra)
 
-    def _decided_exactly(self, moment: "_Moment", plans: list[Plan]) -> Decision:
+    def _decided_exactly(self, moment: "_Moment", codes: Codes, may_hold: bool) -> Decision:
         """The decision among plans timed as they will run; at the start by the past."""
-        view, rates = moment.view, self._rates
+        view, evaluator, rates, objective = moment.view, moment.evaluator, self._rates, moment.objective
+        plans = self._decoded(moment.coordinator.problem, codes)
         if view.plan is None:
-            decision = first_plan(self._past, plans, view, rates, moment.objective)
+            decision = first_plan(self._past, plans, view, rates, objective)
             if decision is not None:
                 return decision
-        estimator, restart_s = self.context.estimator, self.context.restart_s
-        comparison = PlanComparison(estimator, moment.direct, view.plan, restart_s, view.slowdown, rates)
-        return self._choose(moment, plans, *comparison.outcomes(plans, moment.objective))
+        if view.plan is not None and may_hold and evaluator.running is None:
+            # The running plan is not among the tables' choices: the Estimator times it.
+            plans, context = [view.plan, *plans], self.context
+            comparison = PlanComparison(
+                context.estimator, evaluator.direct, view.plan, context.restart_s, view.slowdown, rates
+            )
+            return self._choose(moment, plans, *comparison.outcomes(plans, objective))
+        return self._choose(moment, plans, *evaluator.compare(codes, objective))
 
     def _choose(
         self, moment: "_Moment", plans: list[Plan], found: list[PlanOutcome], kept: list[PlanOutcome]
     ) -> Decision:
         margin, rule = self.config.margin, self._break_even
         return choose_plan(moment.view, plans, found, kept, moment.objective, margin=margin, break_even=rule)
+
+    def _decoded(self, problem: PlanningTables, codes: Codes) -> list[Plan]:
+        return [self._plan(problem, codes, row) for row in range(len(codes))]
+
+    def _past_codes(self, problem: PlanningTables) -> Codes | None:
+        """The best plans of the past that the free GPUs allow and the tables have; None without any."""
+        if problem.free not in self._known_past:
+            found = [problem.encode(plan) for plan in self._past.legal(problem.free, PAST)]
+            coded = [codes for codes in found if codes is not None]
+            self._known_past[problem.free] = concatenate(coded) if coded else None
+        return self._known_past[problem.free]
 
     def _plan(self, problem: PlanningTables, codes: Codes, row: int) -> Plan:
         """`PlanningTables.plan`, cached."""

@@ -71,10 +71,12 @@ class Coordinator:
         actions = sampled.actions
         return Proposal(codes_of(actions, self.problem.k), bool(actions.go[0]), log_probability)
 
-    def evaluator(self, situation: Situation, horizon: Horizon, restart_s: float) -> PlanEvaluator:
+    def evaluator(
+        self, situation: Situation, horizon: Horizon, direct: Horizon, restart_s: float, *, relayed: bool
+    ) -> PlanEvaluator:
         """Returns the evaluator of the plans of one decision."""
         running = situation.plan if situation.has_plan[0] else None
-        return PlanEvaluator(self.timer, horizon, situation.slowdown[0], running, restart_s)
+        return PlanEvaluator(self.timer, horizon, direct, relayed, situation.slowdown[0], running, restart_s)
 
     def refine(
         self, evaluator: PlanEvaluator, plans: Codes, objective: Objective, *, may_hold: bool, wide: bool

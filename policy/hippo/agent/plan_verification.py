@@ -15,6 +15,7 @@ from policy.core.recourse import TwoStageProgram
 from policy.hippo.tables.batch_timing import PipelineBatch, Timer, rate
 from policy.hippo.tables.planning_tables import Codes
 from twin.estimation.link_state_times import States
+from twin.pipeline.kernel import DEAD
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -23,10 +24,17 @@ Float = NDArray[np.float64]
 @dataclass(frozen=True, eq=False)
 class PlanEvaluator:
     """Expected outcomes of plans at one decision, with the move from `running` (one plan, None: nothing
-    placed)."""
+    placed).
+
+    Exact times are over the links of `direct`; where `relayed`, over relays as the plan's own messages share
+    them, else over relays where a direct link is dead (as `policy.control.plan_rates`). Approximations are
+    over the links of `horizon`, which pairs of domains get over relays if nothing else is sent.
+    """
 
     timer: Timer
     horizon: Horizon
+    direct: Horizon
+    relayed: bool
     slowdown: Float
     running: Codes | None
     restart_s: float
@@ -60,28 +68,32 @@ class PlanEvaluator:
     def approximate_speed(self, codes: Codes) -> Float:
         """Iterations/s (P,) by the closed form under the median links of the last, longest slice."""
         rows = self.timer.rows(codes, self.slowdown)
-        return rate(self.timer.closed_form_ns(rows, *_broadcast(self._last, len(codes))))[:, 0]
-
-    @property
-    def _last(self) -> States:
-        last = self.horizon.median[-1]
-        return States(last.bandwidth_bps[None], last.latency_s[None])
+        return rate(self.timer.closed_form_ns(rows, *_broadcast(_last(self.horizon), len(codes))))[:, 0]
 
     def _prospects(self, codes: Codes, *, exact: bool) -> TwoStageProgram:
         """Times plans exactly under every scenario; else exactly under the median links of the last slice, in
         proportion to the closed form elsewhere.
         """
-        rows, states = self.timer.rows(codes, self.slowdown), _broadcast(self.horizon.states, len(codes))
+        rows = self.timer.rows(codes, self.slowdown)
         if exact:
-            return self._with_rates(codes, self.horizon.sliced(rate(self.timer.iter_ns(rows, *states))), rows)
-        there = _broadcast(self._last, len(codes))
-        true, approximate = (
-            rate(time(rows, *there)) for time in (self.timer.iter_ns, self.timer.closed_form_ns)
+            return self._with_rates(codes, self.horizon.sliced(self._exact(rows, self.direct.states)), rows)
+        true = self._exact(rows, _last(self.direct))
+        approximate, everywhere = (
+            rate(self.timer.closed_form_ns(rows, *_broadcast(states, len(codes))))
+            for states in (_last(self.horizon), self.horizon.states)
         )
         scale = np.where(approximate > 0, true / np.where(approximate > 0, approximate, 1.0), 1.0)
-        return self._with_rates(
-            codes, self.horizon.sliced(scale * rate(self.timer.closed_form_ns(rows, *states))), rows
-        )
+        return self._with_rates(codes, self.horizon.sliced(scale * everywhere), rows)
+
+    def _exact(self, rows: PipelineBatch, states: States) -> Float:
+        """Iterations/s in each state, (P, T)."""
+        links = _broadcast(states, len(rows.busy_s))
+        if self.relayed:
+            return rate(self.timer.best_relay_ns(rows, *links)[0])
+        ns = self.timer.iter_ns(rows, *links)
+        if (ns == DEAD).any():
+            ns = np.where(ns == DEAD, self.timer.best_relay_ns(rows, *links)[0], ns)
+        return rate(ns)
 
     def _with_rates(self, codes: Codes, rates: Float, rows: PipelineBatch) -> TwoStageProgram:
         pause, moved_usd = np.zeros(len(codes)), np.zeros(len(codes))
@@ -97,6 +109,12 @@ class PlanEvaluator:
         links = np.broadcast_to(now.bandwidth_bps, shape), np.broadcast_to(now.latency_s, shape)
         seconds, usd = self.timer.moves(old, new, *links)
         return np.where(seconds < 0, 0.0, seconds + self.restart_s), usd
+
+
+def _last(horizon: Horizon) -> States:
+    """The median links of the last slice."""
+    last = horizon.median[-1]
+    return States(last.bandwidth_bps[None], last.latency_s[None])
 
 
 def _broadcast(states: States, plans: int) -> tuple[Float, Float]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from policy.control.horizon import Outages, PlanComparison, make_horizon
+from policy.control.plan_rates import PlanRates
 from policy.core.objective import Objective, PlanOutcome
 from policy.hippo.agent.local_search import legal, neighbours
 from policy.hippo.agent.plan_verification import PlanEvaluator
@@ -26,8 +27,9 @@ def forecast(rng: np.random.Generator, k: int) -> Forecast:
     )
 
 
+@pytest.mark.parametrize("relayed", [True, False])
 @pytest.mark.parametrize("first", [True, False])
-def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
+def test_expected_outcomes_are_those_of_the_planner(first: bool, relayed: bool) -> None:
     made = setup("7b")
     estimator = Estimator(made.cluster, made.job)
     problem, rng = PlanningTables(estimator), np.random.default_rng(2)
@@ -37,9 +39,12 @@ def test_expected_outcomes_are_those_of_the_planner(first: bool) -> None:
     horizon = make_horizon(forecast(rng, 3), 1800.0, Outages(back, np.full((3, 3), 2e9)))
     running = None if first else codes.take([3])
     slowdown = np.array([1.0, 1.2, 1.0])
-    ours = PlanEvaluator(Timer(problem), horizon, slowdown, running, estimator.restart_s)
+    ours = PlanEvaluator(Timer(problem), horizon, horizon, relayed, slowdown, running, estimator.restart_s)
     plans = [problem.plan(codes, p) for p in range(20)]
-    theirs = PlanComparison(estimator, horizon, None if first else plans[3], estimator.restart_s, slowdown)
+    rates = PlanRates(estimator, relayed)
+    theirs = PlanComparison(
+        estimator, horizon, None if first else plans[3], estimator.restart_s, slowdown, rates
+    )
     pairs = [(ours.kept(codes), theirs.kept_outcomes(plans))]
     pairs += zip(ours.compare(codes, OBJECTIVE), theirs.outcomes(plans, OBJECTIVE), strict=True)
     for got, truth in pairs:
