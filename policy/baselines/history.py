@@ -11,7 +11,7 @@ from policy.baselines.mpc import TUNED
 from policy.control.candidate_search import DeadLinkTracker
 from policy.control.horizon import Horizon, make_horizon
 from policy.control.knobs import KnobTuner
-from policy.control.long_run import PastPlan, PastPlans
+from policy.control.long_run import PastPlans
 from policy.control.relayed_times import time_ns
 from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Context, Decision
@@ -27,6 +27,8 @@ class History:
     has been dead for as long as `mpc` expects an outage to last, to the best plan that can run."""
 
     name = "history"
+    kept = "the plan is chosen once"
+    """Why a plan is held."""
 
     def reset(self, context: Context) -> None:
         """Starts a run."""
@@ -41,7 +43,7 @@ class History:
         relays; else a hold, or a change of knobs."""
         horizon = make_horizon(view.forecast, TUNED.horizon_s, self._dead_links.outages(view))
         if view.plan is not None and usable(self.estimator, view):
-            held = self._with_knobs(Decision(None, "the plan is chosen once"), view.plan, view, horizon)
+            held = self._with_knobs(Decision(None, self.kept), view.plan, view, horizon)
             if self._runs(held.plan or view.plan, view):
                 self._stands_since_ns = None
                 return held
@@ -50,18 +52,22 @@ class History:
             if view.now_ns - since_ns < TUNED.outage_s * NS_PER_S:
                 return Decision(None, "a link that the plan uses is dead; it is waited for")
         self._stands_since_ns = None
-        plan = next((one.plan for one in self._plans(view) if self._runs(one.plan, view)), None)
+        plan = next((plan for plan in self._plans(view) if self._runs(plan, view)), None)
         if plan is None:
             return nothing_runs(self.estimator, view)
-        decision = Decision(plan, f"most over the past: {plan}")
+        decision = Decision(plan, f"{self._merit(plan, view)}: {plan}")
         return self._with_knobs(decision, plan, view, horizon) if view.plan is None else decision
 
-    def _plans(self, view: View) -> Iterator[PastPlan]:
+    def _merit(self, plan: Plan, view: View) -> str:
+        """Returns why a plan is chosen."""
+        return "most over the past"
+
+    def _plans(self, view: View) -> Iterator[Plan]:
         """Yields the plans of the past, best first; then those for the present links, for outages that the
         past has not seen."""
         now = States.of([view.forecast.links()])
-        yield from self._past.best(view.free_gpus, now)
-        yield from PastPlans(self.estimator, None).best(view.free_gpus, now)
+        for past in (self._past, PastPlans(self.estimator, None)):
+            yield from (one.plan for one in past.best(view.free_gpus, now))
 
     def _with_knobs(self, decision: Decision, plan: Plan, view: View, horizon: Horizon) -> Decision:
         ns = time_ns(self.estimator, plan, horizon.now, view.slowdown)

@@ -74,18 +74,24 @@ class LongRunRates:
 
     def rate(self, plan: Plan) -> float:
         """Returns mean iterations per second of a plan at its own warm-up depth."""
-        return float(self._in_each(plan).mean())
+        return float(self.in_each(plan).mean())
 
     def turned(self, plan: Plan) -> PastPlan:
         """Returns the placement of a plan with the warm-up depth turned too."""
+        plan, rates = self.turned_in_each(plan)
+        return PastPlan(plan, float(rates.mean()))
+
+    def turned_in_each(self, plan: Plan) -> tuple[Plan, Float]:
+        """Returns the plan with the warm-up depth that is best on average, and its rate in every state (T,)
+        with the depth turned there."""
         plan = default_knobs(plan)
         variants = [plan, *warmup_variants(self.estimator, plan)]
-        rates = [self._in_each(one) for one in variants]
+        rates = [self.in_each(one) for one in variants]
         best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
-        return PastPlan(variants[best], float(np.maximum.reduce(rates).mean()))
+        return variants[best], np.maximum.reduce(rates)
 
-    def _in_each(self, plan: Plan) -> Float:
-        """Returns the rate in every state (T,)."""
+    def in_each(self, plan: Plan) -> Float:
+        """Returns the rate in every state (T,), as `rate` has their mean."""
         plan = replace(plan, routes=())
         if plan not in self._rates:
             self._rates[plan] = self._turned(plan, self.states)
@@ -151,11 +157,16 @@ class PastPlans:
 
 
 def candidates(
-    estimator: Estimator, states: States, free_gpus: Sequence[int], *, relayed: bool = True
+    estimator: Estimator,
+    states: States,
+    free_gpus: Sequence[int],
+    *,
+    parts: int = PARTS,
+    relayed: bool = True,
 ) -> list[Plan]:
     """Returns the best plans for the typical links of the past and of each of its parts, over direct links
     and, where `relayed`, over unshared relays."""
-    edges = np.linspace(0, len(states), PARTS + 1).round().astype(np.int64).tolist()
+    edges = np.linspace(0, len(states), parts + 1).round().astype(np.int64).tolist()
     found: dict[Plan, None] = {}
     for first, last in [(0, len(states)), *pairwise(edges)]:
         if last > first:

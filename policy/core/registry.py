@@ -65,6 +65,10 @@ POLICIES: dict[str, PolicyEntry] = {
         "policy.baselines.history:History",
         "the plan that would have done most over the past before the run, kept; free knobs turned",
     ),
+    "history-hour": PolicyEntry(
+        "policy.baselines.history_hour:HistoryHour",
+        "the best schedule of plans by hour of the day over the past, moves paid for; free knobs turned",
+    ),
     "greedy": PolicyEntry(
         "policy.baselines.greedy:Greedy",
         "the best plan for the present links at every trigger, migration cost ignored",

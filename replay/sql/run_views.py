@@ -4,9 +4,12 @@ from replay.sql.view_definition import RUN, SEQ, TIME, SqlView
 
 BOUNDS = SqlView(
     "bounds",
-    "the first or the last event of a run",
+    "the first or the last event of a run, or the time before its end that completed no iteration",
     (RUN, ("seq", ""), ("sim_ns", ""), ("type", ""), ("payload", "")),
-    "SELECT run, seq, sim_ns, type, payload FROM parsed_events WHERE type IN ('run_started', 'run_finished')",
+    """
+    SELECT run, seq, sim_ns, type, payload FROM parsed_events WHERE type IN ('run_started', 'run_finished')
+    OR (type = 'time_lost' AND payload->>'$.reason' = 'horizon')
+    """,
 )
 """Internal: the events under `runs`."""
 
@@ -29,6 +32,11 @@ _TOTALS = """
 """Sums of finished runs: `t` as `run_finished` has them, `lost` iterations, `moves` without first plans, and
 turns among them (NULL in logs of versions that did not count turns)."""
 
+_PARTS = """
+    (SELECT run, sum((payload->>'$.part_tokens')::DOUBLE) AS tokens FROM bounds WHERE type = 'time_lost'
+    GROUP BY run)"""
+"""Tokens of the iterations under way at the end of a run, by the share of each that was done."""
+
 RUNS = SqlView(
     "runs",
     "a run",
@@ -49,6 +57,7 @@ RUNS = SqlView(
         ("finished", "true if the run ended"),
         ("horizon_s", "simulated seconds, of finished runs"),
         ("tokens", "tokens trained, of finished runs"),
+        ("progress_tokens", "the same with the iteration under way at the end by its share"),
         ("iterations", "complete iterations, including those lost later, of finished runs"),
         ("lost_iterations", "of these, iterations lost to failures and preemptions"),
         ("moves", "changes of plan with a pause, after the first plan of each job"),
@@ -71,15 +80,17 @@ RUNS = SqlView(
     + """,
     (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
     (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
-    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.iterations + f.lost, f.lost,
-    f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd, m.events, m.segments,
+    m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.tokens + coalesce(e.tokens, 0.0), f.t.iterations + f.lost,
+    f.lost, f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd, m.events, m.segments,
     m.stored_bytes, m.digest, m.chain_head
     FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
     "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s
     USING (run) LEFT JOIN """
     + _TOTALS
-    + """ f USING (run) """,
+    + """ f USING (run) LEFT JOIN """
+    + _PARTS
+    + """ e USING (run) """,
 )
 
 JOBS = SqlView(

@@ -46,8 +46,15 @@ class LinkHistory:
     def evenly(self, count: int) -> NDArray[np.int64]:
         """Returns the indices of at most `count` samples, spread evenly over the past; the last is among
         them."""
-        count = min(count, len(self))
-        return np.linspace(len(self) - 1, 0, count).round().astype(np.int64)[::-1]
+        return _evenly(len(self), count)
+
+    def evenly_by_hour(self, count: int) -> NDArray[np.int64] | None:
+        """Returns the indices (24, n) of n samples of each hour of the day, UTC, at most `count`, spread
+        evenly over the past; None where `by_hour` is."""
+        if self.by_hour is None:
+            return None
+        count = min(count, *map(len, self.by_hour))
+        return np.stack([indices[_evenly(len(indices), count)] for indices in self.by_hour])
 
     @cached_property
     def mean_bps(self) -> Matrix:
@@ -100,11 +107,18 @@ class LinkHistory:
 
     @cached_property
     def hourly_bps(self) -> Float | None:
-        """Mean bandwidth by hour of the day, UTC (24, K, K); None where less than a week is known."""
-        if self.length_s < WEEK_S:
+        """Mean bandwidth by hour of the day, UTC (24, K, K); None where `by_hour` is."""
+        if self.by_hour is None:
             return None
+        return np.stack([self.bandwidth_bps[indices].mean(axis=0) for indices in self.by_hour])
+
+    @cached_property
+    def by_hour(self) -> tuple[NDArray[np.int64], ...] | None:
+        """Indices of the samples of each hour of the day, UTC; None where less than a week is known, or the
+        steps are so long that an hour has no sample."""
         hours = self.hours_of_day
-        return np.stack([self.bandwidth_bps[hours == hour].mean(axis=0) for hour in range(HOURS)])
+        found = tuple(np.flatnonzero(hours == hour) for hour in range(HOURS))
+        return found if self.length_s >= WEEK_S and all(map(len, found)) else None
 
     @cached_property
     def hours_of_day(self) -> NDArray[np.int64]:
@@ -113,3 +127,12 @@ class LinkHistory:
         seconds = self.origin_epoch_ns / NS_PER_S - before_s
         hours: NDArray[np.int64] = np.floor_divide(seconds, 3600.0).astype(np.int64) % HOURS
         return hours
+
+    def hour(self, now_ns: int) -> int:
+        """Returns the hour of the day, UTC, at a time of the run."""
+        return (self.origin_epoch_ns + now_ns) // (3600 * NS_PER_S) % HOURS
+
+
+def _evenly(length: int, count: int) -> NDArray[np.int64]:
+    """Returns at most `count` of the numbers below `length`, spread evenly; the last is among them."""
+    return np.linspace(length - 1, 0, min(count, length)).round().astype(np.int64)[::-1]

@@ -5,42 +5,24 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from ingest.core import durable
-from ingest.core.errors import DamageError, InputError, LockedError, NotFoundError, StorageError
+from ingest.core.errors import DamageError, InputError, LockedError, StorageError
 from ingest.lake import duckdb_views, lake
 from ingest.pipeline import transaction
 from ingest.pipeline.ingest import ingest
 from tests.support.formats import LINKS, iperf_bytes, lines, link, tarred
+from tests.support.lakes import count, fill, fill_disk, tree
 from tests.support.tally import EFFORT
 
 
 def run(number: int) -> tuple[str, bytes]:
     name = f"host-a/target-b/time-x/baseline_host_target_direct_{number}.res"
     return name, iperf_bytes(counted=2 + number)
-
-
-def fill(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return folder
-
-
-def count(store: Path, table: str = "link_samples") -> int:
-    row = duckdb_views.connect(store).execute(f"SELECT count(*) FROM {table}").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def tree(store: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(store)): p.read_bytes() for p in sorted(store.rglob("*")) if p.is_file()}
 
 
 @pytest.fixture
@@ -297,19 +279,6 @@ def test_a_large_file_is_written_while_it_is_read(
     assert lake.digest(store) == lake.digest(tmp_path / "small")
 
 
-class Dying(durable.Disk):
-    """A disk that fails at the n-th call that changes a name."""
-
-    def __init__(self, calls: int):
-        self.left = calls
-
-    def link(self, source: Path, target: Path) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(28, "No space left on device")
-        super().link(source, target)
-
-
 @pytest.mark.parametrize("calls", range(4))
 def test_a_disk_that_fails_leaves_a_lake_that_the_next_run_completes(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, calls: int
@@ -317,8 +286,7 @@ def test_a_disk_that_fails_leaves_a_lake_that_the_next_run_completes(
     folder = fill(tmp_path / "set", {"l.csv": lines(LINKS, link("1"), link("-1"))})
     ingest([folder], store)
     fill(folder, {"l.csv": lines(LINKS, link("2"), link("3"), link("-1")), "m.csv": lines(LINKS, link("4"))})
-    monkeypatch.setattr(durable.put_file, "__kwdefaults__", {"disk": Dying(calls)})
-    monkeypatch.setattr(durable.put, "__kwdefaults__", {"disk": Dying(calls), "idempotent": False})
+    fill_disk(monkeypatch, calls)
     if calls < 3:  # a part, the rejects, the manifest
         with pytest.raises(StorageError):
             ingest([folder], store)
@@ -427,77 +395,3 @@ def test_metadata_is_kept_with_its_assumptions(tmp_path: Path, store: Path) -> N
         ["made up"],
     )
     assert (info.rows, info.sources, info.rejected) == ({"link_samples": 1}, 1, 0)
-
-
-def two_sets(tmp_path: Path, store: Path) -> list[Path]:
-    """Two data sets in the lake, the first in two manifests, one of which replaced another."""
-    mine = fill(tmp_path / "mine", {"a.csv": lines(LINKS, link("1")), "b.csv": lines(LINKS, link("2"), "x")})
-    other = fill(tmp_path / "other", {"c.csv": lines(LINKS, link("3"))})
-    ingest([mine, other], store)
-    fill(mine, {"a.csv": lines(LINKS, link("4")), "d.csv": lines(LINKS, link("5"))})
-    ingest([mine], store)
-    return [mine, other]
-
-
-def test_a_data_set_is_dropped_and_can_come_back(tmp_path: Path, store: Path) -> None:
-    mine, other = two_sets(tmp_path, store)
-    before, kept = lake.digest(store), lake.digest(store, "other")
-    held = lake.drop(store, "mine")
-    assert (held.name, held.rows, held.sources, held.rejected) == ("mine", {"link_samples": 3}, 3, 1)
-    assert set(lake.datasets(store)) == {"other"} and count(store) == 1
-    assert lake.digest(store) == lake.digest(store, "other") == kept
-    assert not [name for name in tree(store) if "mine" in name] and lake.verify(store) == []
-    assert len(list((store / "lake" / "manifests").iterdir())) == 1
-    assert sum(ingest([mine, other], store).rows.values()) == 3
-    assert lake.digest(store) == before
-
-
-def test_the_last_data_set_can_be_dropped_and_an_unknown_one_is_named(tmp_path: Path, store: Path) -> None:
-    with pytest.raises(NotFoundError, match="no data set 'set': it is empty"):
-        lake.drop(store, "set")
-    assert not store.exists()
-    ingest([fill(tmp_path / "set", {"a.csv": lines(LINKS, link())})], store)
-    before = tree(store)
-    with pytest.raises(NotFoundError, match="no data set 'sett'; did you mean 'set'"):
-        lake.drop(store, "sett")
-    assert tree(store) == before
-    with durable.Lock(store / "lake" / "lock"), pytest.raises(LockedError):
-        lake.drop(store, "set")
-    lake.drop(store, "set")
-    assert lake.live(store) == [] and count(store) == 0
-
-
-@pytest.mark.parametrize("removals", range(8))
-def test_a_drop_that_is_cut_short_has_dropped_all(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, removals: int
-) -> None:
-    mine, other = two_sets(tmp_path, store)
-    before, left = lake.digest(store), iter(range(removals))
-    remove = durable.remove
-
-    def dying(path: Path) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        remove(path)
-
-    monkeypatch.setattr(durable, "remove", dying)
-    with suppress(KeyboardInterrupt):
-        lake.drop(store, "mine")
-    monkeypatch.undo()
-    assert set(lake.datasets(store)) == {"other"} and count(store) == 1
-    assert sum(ingest([mine, other], store).rows.values()) == 3
-    assert lake.digest(store) == before and lake.verify(store) == []
-    assert len(list((store / "lake" / "manifests").iterdir())) == len(lake.live(store))
-
-
-def test_a_drop_that_cannot_be_written_drops_nothing(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two_sets(tmp_path, store)
-    before = lake.digest(store)
-    monkeypatch.setattr(durable.put_file, "__kwdefaults__", {"disk": Dying(0)})
-    monkeypatch.setattr(durable.put, "__kwdefaults__", {"disk": Dying(0), "idempotent": False})
-    with pytest.raises(StorageError):
-        lake.drop(store, "mine")
-    monkeypatch.undo()
-    assert lake.digest(store) == before and lake.verify(store) == []

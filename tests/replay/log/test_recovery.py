@@ -110,3 +110,12 @@ def test_a_link_that_does_not_follow_names_the_one_before(run_dir: Path, place: 
     before = chain[place - 1].name if place else "the start"
     with pytest.raises(DamageError, match=f"{other.name}: does not follow from {before}:"):
         walk(run_dir)
+
+
+def test_merged_files_alone_are_of_a_run_that_lost_its_record(tmp_path: Path) -> None:
+    assert not walk(tmp_path).chain
+    for name in (LATER, MERGED):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DamageError, match=f"{RECORD}: missing, though {MERGED} is there; restore it"):
+        walk(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MERGED, LATER]

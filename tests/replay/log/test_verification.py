@@ -12,6 +12,7 @@ from replay.log import segment
 from replay.log.run_log import IntegrityFinding, RunReader
 from replay.log.running_digests import Streams
 from replay.log.segment import GENESIS, Piece, Row
+from replay.log.tail import TailWriter
 from replay.log.verification import verify
 
 
@@ -105,3 +106,33 @@ def test_beside_a_broken_chain_only_names_that_no_run_has_are_foreign(tmp_path: 
     for name in (".lock", f".{2:020d}.json.1-0.tmp", "notes.txt"):
         (tmp_path / "run" / name).write_bytes(b"")
     assert [finding.file for finding in verify(tmp_path / "run")] == [broken, "notes.txt"]
+
+
+def write_tail(run_dir: Path, times: tuple[int, ...], digests: Streams) -> str:
+    """A run whose tail alone holds events of these times, under the digest that is given; the tail's name."""
+    run_dir.mkdir()
+    rows = [row(number, sim_ns) for number, sim_ns in enumerate(times)]
+    lines, walls = Streams().add(rows)
+    writer = TailWriter(run_dir, 0, GENESIS)
+    writer.append(0, len(rows), lines, walls, digests.stream)
+    writer.close()
+    return writer.name
+
+
+def test_a_tail_is_compared_with_the_digest_that_it_was_written_under(tmp_path: Path) -> None:
+    written, other = Streams(), Streams()
+    written.add([row(0, 3), row(1, 7)])
+    other.add([row(0, 3), row(1, 8)])
+    write_tail(tmp_path / "run", (3, 7), written)
+    assert verify(tmp_path / "run") == []
+    name = write_tail(tmp_path / "other", (3, 7), other)
+    problem = "the events up to its end are not those that it was written over"
+    assert verify(tmp_path / "other") == [IntegrityFinding(name, problem)]
+
+
+def test_events_of_a_tail_are_left_out_where_the_reading_begins_behind_them(tmp_path: Path) -> None:
+    digests = Streams()
+    digests.add([row(0, 7), row(1, 3)])
+    name = write_tail(tmp_path / "run", (7, 3), digests)
+    assert verify(tmp_path / "run", since=1) == [IntegrityFinding(name, backward(1, 3, 7))]
+    assert verify(tmp_path / "run", since=2) == []

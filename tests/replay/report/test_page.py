@@ -20,7 +20,7 @@ from replay.metrics.kpis import of_events
 from replay.report import charts, kpi_table, run_comparison, time_breakdown
 from replay.report import page as report
 from replay.report.decisions import OTHERS_SHOWN, decisions
-from replay.report.formatting import named, number, percent, plain, plan_line, size, time_unit
+from replay.report.formatting import percent
 from replay.report.run_data import (
     LINK_POINTS,
     SERIES_POINTS,
@@ -31,9 +31,8 @@ from replay.report.run_data import (
     fold_run,
 )
 from replay.report.section import Section
-from replay.report.svg import Chart, ticks
+from replay.report.svg import ticks
 from replay.run import runner, whatif
-from replay.store.decision_codec import plan_from_json
 from tests.support.histories import history, started, totals, write
 from tests.support.toys import toy_run, without_lake
 from tests.support.worlds import toy_scenario
@@ -234,63 +233,6 @@ def test_a_sum_that_grows_keeps_its_last_value_however_long_it_is() -> None:
         assert series.points[-1] == (length - 1, (length - 1) ** 2)
 
 
-def test_ticks_are_round() -> None:
-    assert ticks(10.0, 4) == [0.0, 2.5, 5.0, 7.5, 10.0]
-    assert ticks(34.0, 4) == [0.0, 10.0, 20.0, 30.0]
-    assert ticks(2.36e9, 3) == [0.0, 1e9, 2e9]
-    assert ticks(0.0, 3) == [0.0]
-    assert ticks(float("nan"), 3) == [0.0]
-
-
-def test_numbers_and_times_are_short() -> None:
-    assert [number(v) for v in (0, 0.04, 830, 999.7, 1250, 2.5e9, 7e13)] == [
-        "0",
-        "0.04",
-        "830",
-        "1 k",
-        "1.25 k",
-        "2.5 G",
-        "70 T",
-    ]
-    assert number(1.2133e15) == "1.21 P"
-    assert [time_unit(s)[1] for s in (5, 600, 10_000, 200_000)] == ["seconds", "minutes", "hours", "days"]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (22_306.4, "22,306"), (1180.4, "1,180"), (153.31, "153.3"), (0.08333, "0.08333"),
-     (-1e-5, "-0.00001"), (999.96, "1,000"), (5e-12, "0"), (-62.108, "-62.11"), (120.0, "120")],
-)  # fmt: skip
-def test_figures_are_written_out(value: float, text: str) -> None:
-    assert plain(value) == text
-    assert plain(value, sign="+") == (text if text[0] == "-" else f"+{text}")
-
-
-def test_numbers_of_domains_become_names() -> None:
-    assert named("stages 0-1 and back (d1-d0), d2", ["oslo", "rome"]) == "stages 0-1 and back (rome-oslo), d2"
-
-
-def test_a_plan_in_a_reason_is_written_as_everywhere_on_the_page() -> None:
-    names = ["oslo", "rome"]
-    share = {"layers": 7, "tp": 4, "pp": 1, "gpus": list(range(8))}
-    for changed, way in (
-        ({}, ""),
-        ({"schedule": "crosspipe", "p2p": "overlapped"}, " · crosspipe, overlapped"),
-        ({"schedule": "interleaved", "chunks": 2}, None),
-        ({"sync": {"inner_steps": 64, "bytes_per_parameter": 4.0}}, None),
-    ):
-        fields = {
-            "shares": [{"domain": k, **share} for k in (1, 0)], "dp": 2, "micro_batch": 1,
-            "micro_batches": 16, "schedule": "1f1b", "extra_warmup": 0, "p2p": "blocking",
-            "recompute": "full", "zero": 0, **changed,
-        }  # fmt: skip
-        text = named(f"gains: {plan_from_json(fields)}", names)
-        assert "L(tp" not in text and "d1" not in text and "mbs" not in text
-        if way is not None:
-            assert text == f"gains: {plan_line(fields, names)}"
-            assert text == f"gains: rome 7 (tp 4, pp 1) → oslo 7 (tp 4, pp 1) · dp 2 · 16 x 1{way}"
-
-
 def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "runs" / "a") as log:
         for sim_ns, kind, payload, wall in history():
@@ -300,27 +242,6 @@ def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
     run, _ = fold_run(RunReader(tmp_path / "runs" / "a").events())
     assert run.alarms == {(0, 1): [900.0], (2, 1): [900.0], (2, 0): [900.0]}
     assert html(charts.links(run)).count('class="line alarm"') == 3
-
-
-def test_nothing_draws_nothing() -> None:
-    chart = Chart(10.0, 1.0, "s")
-    chart.line([], "")
-    chart.band([])
-    chart.dots([], "")
-    assert chart.marks == []
-
-
-def test_a_chart_clips_to_its_box() -> None:
-    chart = Chart(10.0, 2.0, "s")
-    assert (chart.x(5.0), chart.x(20.0), chart.y(1.0), chart.y(9.0), chart.y(-1.0)) == (
-        500.0,
-        1000.0,
-        150.0,
-        0.0,
-        300.0,
-    )
-    empty = Chart(0.0, 0.0, "s")
-    assert (empty.x(1.0), empty.y(1.0)) == (0.0, 300.0)
 
 
 def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,10 +414,6 @@ def test_axes_need_not_begin_at_nothing() -> None:
     assert labels and len(set(labels)) == len(labels)  # close together, still told apart
 
 
-def test_sizes_have_a_space_before_their_unit() -> None:
-    assert [size(v) for v in (0, 999, 2.31e13)] == ["0 B", "999 B", "23.1 TB"]
-
-
 def test_a_training_shows_its_curves_and_no_figures_of_a_run(tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "runs" / "t") as log:
         log.append(0, "run_started", {**started(), "policy": "train"})
@@ -521,11 +438,3 @@ def test_a_training_shows_its_curves_and_no_figures_of_a_run(tmp_path: Path) -> 
         0,
     ]
     assert "3 updates, 192 steps of the environment" in text and 'class="card"' not in text
-
-
-def test_a_chart_may_begin_below_nothing() -> None:
-    chart = Chart(3.0, 0.1, "", low=-0.3, axis="updates")
-    assert (chart.y(-0.3), chart.y(0.1), chart.y(-0.1)) == (300.0, 0.0, 150.0)
-    assert chart.x_unit == "updates" and ticks(0.1, 4, -0.3) == [-0.3, -0.2, -0.1, 0.0, 0.1]
-    close = Chart(3.0, 5.002, "", low=5.001)
-    assert len({text for _, text in close.y_labels}) == len(close.y_labels) > 1  # more digits where needed

@@ -99,10 +99,12 @@ def test_blocks_hold_copies_and_leave_out_lost_work(store: Path) -> None:
 @pytest.mark.parametrize("policy", ["greedy", "static", "mpc"])
 def test_sql_has_the_figures_that_the_run_prints(store: Path, policy: str) -> None:
     done = _run(store, policy, gpu_faults=[{"domain": "d0", "gpus": 4, "at_s": 200, "for_s": 60}])
-    (found,) = query(store, "SELECT iterations, lost_iterations, moves, turns, tokens FROM runs").to_pylist()
+    columns = "iterations, lost_iterations, moves, turns, tokens, progress_tokens"
+    (found,) = query(store, f"SELECT {columns} FROM runs").to_pylist()
     assert found["iterations"] == done.kpis.iterations
     assert (found["moves"], found["turns"]) == (done.kpis.moves, done.kpis.turns)
     assert found["tokens"] == done.kpis.tokens and found["lost_iterations"] > 0
+    assert found["progress_tokens"] == pytest.approx(done.kpis.progress_tokens)
     events = RunReader(run_index.folder(store, done.run_id)).events()
     lost = sum(event.payload.get("lost_iterations", 0) for event in events if event.type != "run_finished")
     assert found["lost_iterations"] == lost

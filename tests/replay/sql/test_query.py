@@ -182,8 +182,28 @@ def test_an_end_without_sums_has_no_figures(tmp_path: Path) -> None:
             writer.append(0, *next(history())[1:3])
             if name == "ended":
                 writer.finish({"updates": 3})
-    found = rows(tmp_path, "SELECT finished, iterations, lost_iterations, moves FROM runs ORDER BY run")
-    assert found == [(True, None, None, None), (False, None, None, None)]
+    columns = "finished, iterations, lost_iterations, moves, progress_tokens"
+    found = rows(tmp_path, f"SELECT {columns} FROM runs ORDER BY run")
+    assert found == [(True, *[None] * 4), (False, *[None] * 4)]
+
+
+def test_the_iteration_under_way_at_the_end_is_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts where the run ended meanwhile; rows of a large run are those of a small one."""
+    lost = next(payload for _, kind, payload, _ in history() if kind == "time_lost")
+    ends = {"cut": (0.5, 20.0), "whole": (), "older": (0.0,)}
+    for name, parts in ends.items():
+        with RunWriter.create(tmp_path / "runs" / name) as writer:
+            writer.append(0, *next(history())[1:3])
+            writer.append(9, "time_lost", {**lost, "reason": "failure"})
+            for part in parts:
+                writer.append(9, "time_lost", {**lost, **({"part_tokens": part} if part else {})})
+            writer.finish({"tokens": 100, "iterations": 1})
+    expected = [("cut", 100, 120.5), ("older", 100, 100.0), ("whole", 100, 100.0)]
+    for least in (50_000, 1, 1):  # parsed, then cached, then from the cache
+        monkeypatch.setattr("replay.sql.row_cache.LEAST_EVENTS", least)
+        assert rows(tmp_path, "SELECT run, tokens, progress_tokens FROM runs ORDER BY run") == expected
 
 
 def test_the_lake_is_there_too(store: Path) -> None:

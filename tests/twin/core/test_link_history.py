@@ -41,3 +41,24 @@ def test_a_profile_by_hour_needs_a_week() -> None:
     profile = known.hourly_bps
     assert profile is not None and profile.shape == (HOURS, 2, 2)
     assert profile[:, 0, 1].tolist() == [9.0 if hour == 5 else 1.0 for hour in range(HOURS)]
+
+
+def test_samples_of_an_hour_are_spread_evenly_over_the_days() -> None:
+    known = history(*range(1, 8 * 48 + 1), origin_epoch_ns=6 * HOUR_NS)  # sixteen samples of each hour
+    chosen = known.evenly_by_hour(4)
+    assert chosen is not None and chosen.shape == (HOURS, 4)
+    assert all(known.hours_of_day[chosen[hour]].tolist() == [hour] * 4 for hour in range(HOURS))
+    assert chosen[6].tolist() == [0, 2 * 48 + 1, 5 * 48, 7 * 48 + 1]
+    whole = known.evenly_by_hour(1000)
+    assert whole is not None and whole.shape == (HOURS, 16)
+    assert history(*[1.0] * (7 * 48 - 1)).evenly_by_hour(4) is None
+
+
+def test_steps_over_an_hour_leave_hours_out() -> None:
+    known = history(*[1.0] * 12 * 30, step_s=7200.0)
+    assert known.by_hour is None and known.hourly_bps is None and known.evenly_by_hour(1) is None
+
+
+def test_the_hour_of_a_time_of_the_run() -> None:
+    known = history(1.0, origin_epoch_ns=22 * HOUR_NS + HOUR_NS // 2)
+    assert [known.hour(ns) for ns in (0, HOUR_NS // 2 - 1, HOUR_NS // 2, 2 * HOUR_NS)] == [22, 22, 23, 0]
