@@ -29,6 +29,7 @@ from policy.control.relay_links import UNLIMITED_BITS, RelayPaths
 from policy.hippo.env.practice_trace import PracticeTracePair
 from policy.hippo.networks.hippo_config import PenaltyConfig, RolloutConfig
 from policy.hippo.tables.batch_timing import PipelineBatch, rate
+from policy.hippo.tables.best_relay_batch import traffic_bytes
 from policy.hippo.tables.features import TRIGGERS, Features, Situation
 from policy.hippo.tables.planning_tables import Codes
 from twin.estimation.link_state_times import States
@@ -239,17 +240,11 @@ class BatchedTwins:
         return np.stack([efficiency, utilisation, cost], axis=1)
 
     def _limited(self, rows: PipelineBatch, paused: Float, found_bps: Float) -> Float:
-        """Share of boundaries over weak links, compute imbalance (the busiest stage less the idlest, over
-        the mean), share of the period paused (E, 3)."""
-        lines = rows.lines
-        e = np.arange(self.size)[:, None]
-        wide = lines.source >= 0
-        if lines.source.shape[1]:
-            there, back = (lines.source, lines.target), (lines.target, lines.source)
-            both = np.minimum(*(found_bps[e, 0, i, j] for i, j in (there, back)))
-            weak = (wide & (both < self.penalties.weak_link_bps)).sum(1) / np.maximum(wide.sum(1), 1)
-        else:
-            weak = np.zeros(self.size)
+        """Share of the traffic between domains that finds less than `weak_link_bps`, compute imbalance (the
+        busiest stage less the idlest, over the mean), share of the period paused (E, 3)."""
+        lines, sent = rows.lines, traffic_bytes(rows.lines, self.problem.k)
+        over_weak = (found_bps < self.penalties.weak_link_bps).mean(axis=1) * sent
+        weak = over_weak.sum(axis=(1, 2)) / np.maximum(sent.sum(axis=(1, 2)), 1.0)
         live = np.arange(lines.forward.shape[1]) < lines.stages[:, None]
         work = (lines.forward + lines.backward).astype(np.float64)
         mean = np.where(live, work, 0.0).sum(1) / lines.stages

@@ -13,7 +13,7 @@ from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.best_relay_times import ROUNDS
 from policy.control.relay_links import forwarding_bps
-from policy.hippo.tables.best_relay_batch import ChosenRelays, TrueLinks, best_routes, routed, sent_bytes
+from policy.hippo.tables.best_relay_batch import ChosenRelays, TrueLinks, best_routes, routed, traffic_bytes
 from policy.hippo.tables.critical_cycle_times import closed_form_ns
 from policy.hippo.tables.migration_costs import MoveCosts, price_moves
 from policy.hippo.tables.planning_tables import Codes, PlanningTables
@@ -105,7 +105,8 @@ class Timer:
         again = np.flatnonzero(routes.shared)  # elsewhere it does not matter how much the others send
         if len(again):
             some, part = rows.take(again), links.at(again, np.zeros_like(again))
-            mean_bps = BITS_PER_BYTE * sent_bytes(some.lines)[:, None] * rate(ns[again])
+            busiest = traffic_bytes(some.lines, self.problem.k).max(axis=(1, 2))
+            mean_bps = BITS_PER_BYTE * busiest[:, None] * rate(ns[again])
             width_bps[again], late = routed(some.lines, part, routes.via[again], mean_bps)
             ns[again] = self.iter_ns(some, width_bps[again], late)
         return ns[:, 0], width_bps[:, 0]

@@ -69,17 +69,32 @@ def routed(lines: Lines, links: TrueLinks, via: Int, mean_bps: Float) -> tuple[F
     return width, late
 
 
-def sent_bytes(lines: Lines) -> Float:
-    """Returns the bytes of a plan's busiest crossing in one iteration (P,), as
-    `twin.costs.wan_traffic.iteration_bytes`; of no meaning for plans in one domain."""
-    messages, exchanged = lines.message_bytes * lines.micro_batches, STEPS * lines.tied_bytes
-    two_shares = (lines.source >= 0).sum(axis=1) == 1
-    return np.where(two_shares, messages + exchanged, np.maximum(messages, exchanged))
+def traffic_bytes(lines: Lines, domains: int) -> Float:
+    """Returns the bytes of an iteration from each domain to each other (P, K, K), relays aside."""
+    sent = np.zeros((len(lines.stages), domains, domains))
+    _add_traffic(lines, sent)
+    return sent
 
 
 def _most_flows(lines: Lines) -> int:
     """Returns the most flows of any plan: two directions a boundary, and two between the ends."""
     return 2 * (int((lines.source >= 0).sum(axis=1).max(initial=0)) + 1)
+
+
+@njit(cache=True, nogil=True)
+def _add_traffic(lines, sent):  # type: ignore[no-untyped-def]
+    """Adds messages and exchanges of gradients to `sent` (P, K, K)."""
+    for p in range(len(lines.stages)):
+        each = lines.message_bytes[p] * lines.micro_batches[p]
+        for b in range(lines.stages[p] - 1):
+            i, j = lines.source[p, b], lines.target[p, b]
+            if i >= 0:
+                sent[p, i, j] += each
+                sent[p, j, i] += each
+        first, last = both_ends(p, lines)
+        if first >= 0:
+            sent[p, first, last] += STEPS * lines.tied_bytes[p]
+            sent[p, last, first] += STEPS * lines.tied_bytes[p]
 
 
 @njit(cache=True, nogil=True)

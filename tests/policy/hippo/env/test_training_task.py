@@ -8,7 +8,8 @@ from policy.control.relay_links import RELAY_SHARE
 from policy.core.reference_plan import equal_cuts
 from policy.hippo.env.practice_trace import CONDITIONS, PER_DECISION, PracticeTrace
 from policy.hippo.env.training_task import TrainingTask, lower_rewards, prepare_task
-from policy.hippo.networks.hippo_config import HiPpoConfig, LowerConfig, RolloutConfig
+from policy.hippo.env.vector_env import CONSTRAINTS
+from policy.hippo.networks.hippo_config import HiPpoConfig, LowerConfig, PenaltyConfig, RolloutConfig
 from policy.hippo.training.rollout import EVALUATION_PERIODS, evaluate
 from tests.support.worlds import toy_setup
 from twin.estimation.link_state_times import States, iteration_ns, per_second
@@ -81,6 +82,19 @@ def test_messages_are_relayed_where_speed_alone_counts(slowed: TrainingTask) -> 
         assert relayed == pytest.approx(rates[0].mean() * period_s)
         assert direct == pytest.approx(rates[1].mean() * period_s)
         assert relayed > 1.5 * direct
+
+
+def test_a_weak_link_counts_by_its_traffic(slowed: TrainingTask) -> None:
+    """One direction of one boundary is weak; over relays none is."""
+    config = CONFIG.model_copy(update={"penalties": PenaltyConfig(weak_link_bps=2e8)})
+    late, made = slowed.training.direct.segments[0][:1] + 20, slowed.twins(config)
+    for order, share in (((0, 1, 2), 1 / 4), ((0, 1), 1 / 2), ((1, 2, 0), 0.0)):
+        codes = slowed.problem.encode(equal_cuts(slowed.problem.estimator, order, slowed.problem.free))
+        assert codes is not None
+        for weights, expected in (((0.9, 0.0, 0.1), share), ((1.0, 0.0, 0.0), 0.0)):
+            made.begin(late, weights)
+            limited = made.step(codes, np.ones(1, np.bool_)).limited[0]
+            assert limited[CONSTRAINTS.index("weak_link")] == expected
 
 
 def test_validation_is_the_same_for_every_seed_of_training(task: TrainingTask) -> None:

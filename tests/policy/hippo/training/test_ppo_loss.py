@@ -7,7 +7,7 @@ import torch
 
 from policy.hippo.env.vector_env import CONSTRAINTS
 from policy.hippo.networks.checkpoint import build
-from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.networks.hippo_config import HiPpoConfig, PenaltyConfig
 from policy.hippo.training.learner import PpoLearner
 from policy.hippo.training.ppo_loss import Multipliers, loss, moments, normalise, normalise_by
 
@@ -71,7 +71,7 @@ def test_parts_are_normalised_as_the_whole_they_make() -> None:
 
 
 def test_every_multiplier_falls_when_its_constraint_is_slack() -> None:
-    config = HiPpoConfig()
+    config = HiPpoConfig(penalties=PenaltyConfig(imbalance_delta=0.5))
     limits = config.penalties.limits
     multipliers = PpoLearner(*build(config), config).multipliers
     assert multipliers.names == CONSTRAINTS
@@ -79,6 +79,13 @@ def test_every_multiplier_falls_when_its_constraint_is_slack() -> None:
     risen = dict(multipliers.values)
     multipliers.update({name: limit / 2 for name, limit in limits.items()})
     assert all(0 < multipliers.values[name] < risen[name] for name in CONSTRAINTS)
+
+
+def test_without_a_limit_imbalance_costs_nothing() -> None:
+    config = HiPpoConfig()
+    multipliers = PpoLearner(*build(config), config).multipliers
+    multipliers.update(dict.fromkeys(CONSTRAINTS, 3.5))
+    assert multipliers.values["imbalance"] == 0.0 < multipliers.values["weak_link"]
 
 
 def test_multipliers_rise_while_broken_and_never_fall_below_zero() -> None:
