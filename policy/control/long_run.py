@@ -33,8 +33,8 @@ PARTS = 4
 """Parts of the past that are searched on their own, beside the whole."""
 FOUND = 24
 """Plans taken from each search."""
-DEEPENED = 12
-"""Plans whose warm-up depths are tried."""
+DEEPENED, CLOSE = 12, 0.85
+"""Plans whose warm-up depths are tried, at most, and the share of the best rate that they reach without."""
 
 
 def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
@@ -103,8 +103,9 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
     `DEEPENED` are turned, so that the rates of the others are lower bounds."""
     distinct = list(dict.fromkeys(default_knobs(plan) for plan in plans))
     shallow = sorted(distinct, key=lambda plan: -rates.rate(plan))
-    deep = sorted((rates.turned(plan) for plan in shallow[:DEEPENED]), key=lambda one: -one.rate)
-    rest = [PastPlan(plan, rates.rate(plan)) for plan in shallow[DEEPENED:]]
+    deepened = [plan for plan in shallow[:DEEPENED] if rates.rate(plan) >= CLOSE * rates.rate(shallow[0])]
+    deep = sorted((rates.turned(plan) for plan in deepened), key=lambda one: -one.rate)
+    rest = [PastPlan(plan, rates.rate(plan)) for plan in shallow[len(deepened) :]]
     return [one for one in (*deep, *rest) if one.rate > 0]
 
 

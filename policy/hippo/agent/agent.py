@@ -23,7 +23,8 @@ from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
 from policy.hippo.agent.coordinator import Coordinator, Proposal
 from policy.hippo.agent.plan_verification import PlanEvaluator
-from policy.hippo.agent.shortlist import distinct
+from policy.hippo.agent.search_trust import SearchTrust
+from policy.hippo.agent.shortlist import distinct, keys
 from policy.hippo.networks import checkpoint as checkpoints
 from policy.hippo.networks.hippo_config import CoordinatorConfig
 from policy.hippo.networks.lower_agent import LowerAgent
@@ -116,6 +117,7 @@ class HiPpo:
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
         self._rates = PlanRates(context.estimator, speed_alone(context.weights))
         self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._trust = SearchTrust()
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
         self._knobs = KnobTuner(context)
         self._coordinator(tuple(domain.gpus for domain in context.cluster.domains)).prepare()
@@ -135,8 +137,7 @@ class HiPpo:
         legal = self._running_is_legal(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
         fresh = view.trigger in SEARCH_TRIGGERS or self._search_is_due(view)
-        if fresh:
-            self._searched_gpus, self._searched_ns = tuple(view.free_gpus), view.now_ns
+        searches = fresh and self._must_search(view)
         proposal = self._propose(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
         relayed = speed_alone(self.context.weights)
@@ -144,7 +145,7 @@ class HiPpo:
         objective = self._objective(evaluator, base)
         if self.config.verify:
             moment = _Moment(view, coordinator, evaluator, objective)
-            decision = self._verified_decision(moment, seen, proposal, fresh)
+            decision = self._verified_decision(moment, seen, proposal, fresh, searches)
         else:
             assert proposal is not None
             decision = self._network_decision(view, coordinator, proposal)
@@ -163,6 +164,19 @@ class HiPpo:
         """Whether the last search was for other GPUs, or too long ago."""
         old = view.now_ns - self._searched_ns >= SEARCH_INTERVAL_NS
         return old or self._searched_gpus != tuple(view.free_gpus)
+
+    def _must_search(self, view: View) -> bool:
+        """Whether plans are searched at this event: not at the start where the past is known, whose plans
+        were searched before the run, and not where the last searches found nothing."""
+        due, free = self._search_is_due(view), tuple(view.free_gpus)
+        if self._searched_gpus != free:  # what is known is of other tables
+            self._trust.forget()
+            self._known = None
+        begins = view.plan is None and self._past.states is not None
+        if begins or due or not self._trust.needless:
+            self._searched_gpus, self._searched_ns = free, view.now_ns
+            return not begins
+        return False
 
     def _running_is_legal(self, view: View) -> bool:
         """Whether the running plan is legal with the GPUs alive; cached."""
@@ -187,17 +201,21 @@ class HiPpo:
         )  # fmt: skip
 
     def _verified_decision(
-        self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool
+        self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool, searches: bool
     ) -> Decision:
-        """The best of proposals, plans found before and their neighbours. At a periodic trigger (not `fresh`)
-        plans are timed approximately, and exactly before a move.
+        """The best of proposals, plans found before and their neighbours, and of a search where it
+        `searches`. At a periodic trigger (not `fresh`) plans are timed approximately, and exactly before a
+        move.
         """
         view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
-        if fresh:
-            self._known = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
+        searched = None
+        if searches:
+            searched = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
-        known = [codes for codes in (proposed, base, self._known) if codes is not None]
+        past = self._past_codes(coordinator.problem) if self.config.search else None
+        familiar = [codes for codes in (proposed, base, self._known, past) if codes is not None]
+        known = familiar if searched is None else [*familiar, searched]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
         finalists = coordinator.refine(
             moment.evaluator, concatenate(known), objective, may_hold=may_hold, wide=fresh
@@ -209,9 +227,9 @@ class HiPpo:
             outcomes = moment.evaluator.compare(finalists, objective, exact=False)
             decision = self._choose(moment, self._decoded(coordinator.problem, finalists), *outcomes)
         if decision is None or decision.plan is not None:
-            past = self._past_codes(coordinator.problem) if self.config.search else None
             every = finalists if past is None else concatenate([finalists, past])
-            decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold)
+            unsearched = concatenate(familiar) if searched is not None else None
+            decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold, unsearched)
         decision = replace(decision, mask=coordinator.problem.open_knobs)
         if proposal is None:
             return decision
@@ -219,8 +237,11 @@ class HiPpo:
         extra = decision.extra | _network_record(proposal, own, view)
         return replace(decision, log_probability=proposal.log_probability, extra=extra)
 
-    def _decided_exactly(self, moment: "_Moment", codes: Codes, may_hold: bool) -> Decision:
-        """The decision among plans timed as they will run; at the start by the past."""
+    def _decided_exactly(
+        self, moment: "_Moment", codes: Codes, may_hold: bool, unsearched: Codes | None
+    ) -> Decision:
+        """The decision among plans timed as they will run; at the start by the past. Records what the search
+        has gained over the plans `unsearched`; None: there was none."""
         view, evaluator, rates, objective = moment.view, moment.evaluator, self._rates, moment.objective
         plans = self._decoded(moment.coordinator.problem, codes)
         if view.plan is None:
@@ -234,7 +255,13 @@ class HiPpo:
                 context.estimator, evaluator.direct, view.plan, context.restart_s, view.slowdown, rates
             )
             return self._choose(moment, plans, *comparison.outcomes(plans, objective))
-        return self._choose(moment, plans, *evaluator.compare(codes, objective))
+        found, kept = evaluator.compare(codes, objective)
+        if unsearched is not None and evaluator.running is not None and may_hold:
+            known = np.isin(keys(codes), keys(concatenate([evaluator.running, unsearched])))
+            scores = np.array([objective.value(outcome) for outcome in found])
+            margin = self.config.margin * min(kept[0].iter_s / objective.base.iter_s, 1.0)
+            self._trust.record(_margins(float(scores.max() - scores[known].max()), margin))
+        return self._choose(moment, plans, found, kept)
 
     def _choose(
         self, moment: "_Moment", plans: list[Plan], found: list[PlanOutcome], kept: list[PlanOutcome]
@@ -309,3 +336,10 @@ def _network_record(proposal: Proposal, plan: Plan, view: View) -> dict[str, Any
     """The network's own choice, logged beside the verified one."""
     moves = proposal.move and plan != view.plan
     return {"network": {"go": "move" if moves else "hold", "plan": str(plan)}}
+
+
+def _margins(gain: float, margin: float) -> float:
+    """`gain` in margins; infinite for any gain over a margin of 0, and where nothing known can run."""
+    if not np.isfinite(gain) or (margin == 0 and gain > 0):
+        return float("inf")
+    return gain / margin if margin else 0.0

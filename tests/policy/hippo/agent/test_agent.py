@@ -16,6 +16,7 @@ from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.hippo.agent.agent import SEARCH_TRIGGERS, HiPpo, shipped_checkpoint
+from policy.hippo.agent.search_trust import LEAST
 from policy.hippo.decoding import autoregressive
 from policy.hippo.networks import checkpoint
 from policy.hippo.networks.hippo_config import CoordinatorConfig, GnnConfig, HiPpoConfig
@@ -229,3 +230,27 @@ def test_what_decisions_need_compiled_is_there_after_reset(
     plan = policy.decide(view_of(setup, None, (4, 4, 4))).plan
     policy.decide(view_of(setup, plan, (4, 4, 4)))
     assert len(calls) == 3 and set(calls) == {at_reset}
+
+
+def searches_of(setup: PreparedScenario, policy: HiPpo, monkeypatch: pytest.MonkeyPatch, gain: float) -> int:
+    """Number of searches in a run in which each is said to gain so many margins."""
+    counted: list[int] = []
+    search = CandidateSearch.plans
+
+    def counting(*given: Any) -> list[Plan]:
+        counted.append(1)
+        return search(*given)
+
+    monkeypatch.setattr(CandidateSearch, "plans", counting)
+    monkeypatch.setattr("policy.hippo.agent.agent._margins", lambda *_: gain)
+    play(setup, policy)
+    return len(counted)
+
+
+def test_where_searches_gain_nothing_there_are_fewer(
+    untrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restless = {(0, 1): [(60.0 * n + 30, 1e9 * (1 + n % 2 * 4)) for n in range(1, 14)]}
+    setup = toy_setup(3, seconds=900.0, steps=restless)
+    every, few = (searches_of(setup, HiPpo(untrained), monkeypatch, gain) for gain in (2.0, 0.0))
+    assert every > few >= LEAST
