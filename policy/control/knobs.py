@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
-from policy.control.horizon import Horizon, per_iteration
+from policy.control.horizon import Horizon, PlanComparison, per_iteration
+from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import (
     MessageLinks,
     RelayPaths,
@@ -74,6 +75,7 @@ class KnobTuner:
         self._estimator, self._context = context.estimator, context
         self._relayed = speed_alone(context.weights)
         self._forwarding_bps = forwarding_bps(context.cluster)
+        self._rates = PlanRates(context.estimator, self._relayed)
         self._checked: tuple[Plan, tuple[int, ...]] | None = None
         self._is_legal = False
 
@@ -117,7 +119,28 @@ class KnobTuner:
         best, iter_s = self._best_variant(plan, view, horizon, objective, deepen=deepen or not held)
         if view.plan is not None and not held:
             best = self._with_migration_relays(view.plan, best, horizon)
+            stay = self._worth_staying(view.plan, best, view, horizon, objective)
+            if stay is not None:
+                why = f"the running plan is worth no less with its knobs turned: {decision.reason}"
+                kept = replace(decision, plan=None, reason=why, extra=decision.extra | {"gain": None})
+                return _with_knobs(kept, view, view.plan, *stay)
         return _with_knobs(decision, view, plan, best, iter_s)
+
+    def _worth_staying(
+        self, running: Plan, new: Plan, view: View, horizon: Horizon, objective: Objective
+    ) -> tuple[Plan, float] | None:
+        """Returns the running plan with its knobs turned and the seconds of its iterations, where over the
+        horizon that is worth as much as `new`, whose knobs are turned; else None. Candidates are compared at
+        the depth that searches assume, and a plan may gain most of its speed by another one."""
+        if running.sync is not None or new.sync is not None or not self._legal(running, view.free_gpus):
+            return None
+        stay, iter_s = self._best_variant(running, view, horizon, objective, deepen=True)
+        turned = PlanComparison(
+            self._estimator, horizon, running, self._context.restart_s, view.slowdown, self._rates
+        )
+        held, moved = (objective.value(out) for out in turned.kept_outcomes([stay, new]))
+        least = MIN_GAIN * min(iter_s / objective.base.iter_s, 1.0)
+        return (stay, iter_s) if moved <= held + least else None
 
     def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
         """Tells whether a plan can run; the last result is cached."""

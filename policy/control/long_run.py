@@ -8,6 +8,7 @@ plan that is good for the present links alone is seldom among the best for a day
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
@@ -33,8 +34,11 @@ PARTS = 4
 """Parts of the past that are searched on their own, beside the whole."""
 FOUND = 24
 """Plans taken from each search."""
-DEEPENED, CLOSE = 12, 0.85
-"""Plans whose warm-up depths are tried, at most, and the share of the best rate that they reach without."""
+DEEPENED = 12
+"""Plans whose warm-up depths are tried in every sample: the best of a first trial,"""
+TRIED, THINNED = 64, 12
+"""which takes more plans and one sample in twelve. On tri-7b the plan that is best with its depth turned is
+not among the twelve that are best without."""
 
 
 def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
@@ -68,9 +72,15 @@ class LongRunRates:
     every state."""
 
     def __init__(self, estimator: Estimator, states: States, *, relayed: bool = True) -> None:
-        self.estimator, self.states = estimator, states
+        self.estimator, self.states, self.relayed = estimator, states, relayed
         self._turned = PlanRates(estimator, relayed)
         self._rates: dict[Plan, Float] = {}
+
+    @cached_property
+    def thinned(self) -> "LongRunRates":
+        """Returns the rates over every `THINNED`th state."""
+        some = States(self.states.bandwidth_bps[::THINNED], self.states.latency_s[::THINNED])
+        return LongRunRates(self.estimator, some, relayed=self.relayed)
 
     def rate(self, plan: Plan) -> float:
         """Returns mean iterations per second of a plan at its own warm-up depth."""
@@ -103,9 +113,10 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
     `DEEPENED` are turned, so that the rates of the others are lower bounds."""
     distinct = list(dict.fromkeys(default_knobs(plan) for plan in plans))
     shallow = sorted(distinct, key=lambda plan: -rates.rate(plan))
-    deepened = [plan for plan in shallow[:DEEPENED] if rates.rate(plan) >= CLOSE * rates.rate(shallow[0])]
-    deep = sorted((rates.turned(plan) for plan in deepened), key=lambda one: -one.rate)
-    rest = [PastPlan(plan, rates.rate(plan)) for plan in shallow[len(deepened) :]]
+    tried = sorted(shallow[:TRIED], key=lambda plan: -rates.thinned.turned(plan).rate)
+    deep = sorted((rates.turned(plan) for plan in tried[:DEEPENED]), key=lambda one: -one.rate)
+    rest = [PastPlan(plan, rates.rate(plan)) for plan in (*tried[DEEPENED:], *shallow[TRIED:])]
+    rest.sort(key=lambda one: -one.rate)
     return [one for one in (*deep, *rest) if one.rate > 0]
 
 
