@@ -112,7 +112,16 @@ def run(
     finally:
         log.close()
     _compact(store, run_id)
-    return result(store, run_id)
+    return result(store, run_id, *_unpractised(store, header, setup))
+
+
+def _unpractised(store: Path, header: Header, setup: PreparedScenario) -> tuple[str, ...]:
+    """Returns a note if the weights of the run never practised on its links."""
+    if header.checkpoint is None or checkpoint_registry.practised(store, header.checkpoint, setup):
+        return ()
+    name = setup.scenario.name
+    note = f"the weights {header.checkpoint[:8]} have not practised on these links;"
+    return (f"{note} `twin train --scenario {name}` does that on their past, in minutes",)
 
 
 def same_header(store: Path, header: Header) -> str | None:

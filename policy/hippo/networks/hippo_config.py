@@ -173,12 +173,13 @@ class Variants(Config):
 
     design: HiPpoConfig
     tuned: HiPpoConfig
+    own: HiPpoConfig
     shipped: HiPpoConfig
     toy: HiPpoConfig
 
 
 def shipped(
-    variant: Literal["design", "tuned", "shipped", "toy"] = "tuned", path: Path | None = None
+    variant: Literal["design", "tuned", "own", "shipped", "toy"] = "tuned", path: Path | None = None
 ) -> HiPpoConfig:
     """Returns one section of `hi_ppo.yaml` (the shipped file unless `path` names another).
 
