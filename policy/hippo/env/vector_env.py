@@ -170,6 +170,7 @@ class BatchedTwins:
             self.plan.take(np.arange(self.size)),
             self.has_plan.copy(),
             self.has_plan & self.hold,
+            trace.hour[decision],
         )
 
     def step(self, codes: Codes, move: Bool) -> StepResult:

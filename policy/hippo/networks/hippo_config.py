@@ -132,6 +132,8 @@ class PartsConfig(Config):
     hierarchy: bool = True  # False: one agent, both levels learn from the upper reward
     masks: bool = True  # False: plans are sampled freely, illegal ones replaced by the nearest legal one
     hold: bool = True  # False: a plan at every decision; choosing the running one is free
+    history: bool = True  # False: the network sees nothing of the past but the forecast's mean
+    perturbation: bool = True  # False: trained and selected on the links as measured alone
 
 
 class CoordinatorConfig(Config):
