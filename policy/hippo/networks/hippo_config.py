@@ -48,6 +48,8 @@ class PpoConfig(Config):
     )
     update_epochs: Count = 10
     minibatch_size: Count = 256
+    # Periods over which a decision's plan is judged (`policy.hippo.training.kept_plans`); 0: by episodes.
+    kept_periods: Annotated[int, Within(0, 2000, "no trace of training has more")] = 0
 
 
 class LowerConfig(Config):
