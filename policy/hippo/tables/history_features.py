@@ -66,4 +66,5 @@ def _hour_ratios(history: LinkHistory) -> Float:
         return np.zeros((HOURS, *mean.shape))
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(hourly / mean)  # not a number on the diagonal, and for links that never lived
-    return np.clip(np.nan_to_num(ratio, nan=0.0, neginf=-FURTHEST), -FURTHEST, FURTHEST)
+    found: Float = np.clip(np.nan_to_num(ratio, nan=0.0, neginf=-FURTHEST), -FURTHEST, FURTHEST)
+    return found
