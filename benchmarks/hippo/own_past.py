@@ -44,7 +44,7 @@ def trained_from(
     """Returns PPO from a warm start."""
     settings: dict[str, Any] = {
         "ppo": config.ppo.model_copy(update={"kept_periods": WAYS[way]}),
-        "imitation": config.imitation.model_copy(update={"steps": 0, "lessons": 0, "searched": 0}),
+        "imitation": config.imitation.model_copy(update={"steps": 0, "lessons": 0, "searched": 0, "past": 0}),
     }
     again = config.model_copy(update=settings)
     return train(windows["train"], config=again, out=out, start=start, validation=windows["validate"])

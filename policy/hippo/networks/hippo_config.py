@@ -106,6 +106,7 @@ class ImitationConfig(Config):
     # Demonstrations of `mpc` on the scenario; named `lessons` in stored configurations.
     lessons: CountOrNone = 60
     searched: CountOrNone = 600  # of the agent's verified search, over all clusters
+    past: CountOrNone = 0  # of the best plan of the scenario's own past, kept; cheap
     entropy_coef: NotNegative = 0.02
     steps: CountOrNone = 400
     lr: Positive = 1.0e-3
