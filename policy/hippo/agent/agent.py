@@ -31,6 +31,7 @@ from policy.hippo.networks.lower_agent import LowerAgent
 from policy.hippo.networks.upper_agent import UpperAgent
 from policy.hippo.tables.features import Features, Situation, situation
 from policy.hippo.tables.planning_tables import Codes, PlanningTables, concatenate
+from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.core.view import View
 from twin.estimation.estimator import Estimator
@@ -82,20 +83,33 @@ class HiPpo:
         path = checkpoints.locate(checkpoint or shipped_checkpoint())
         self.digest = checkpoints.digest(path)
         loaded = checkpoints.load(path)
-        self._set_networks(*loaded.agents(), coordinator or loaded.config.coordinator)
+        config = loaded.config
+        self._set_networks(*loaded.agents(), coordinator or config.coordinator, config.parts.history)
 
     @classmethod
-    def of(cls, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> "HiPpo":
-        """Returns the policy of given networks, such as those in training."""
+    def of(
+        cls,
+        upper: UpperAgent,
+        lower: LowerAgent,
+        config: CoordinatorConfig,
+        *,
+        reads_history: bool = True,
+    ) -> "HiPpo":
+        """Returns the policy of given networks, such as those in training; `reads_history` as `parts.history`
+        of their configuration."""
         policy = cls.__new__(cls)
         policy.digest = ""
-        policy._set_networks(upper, lower, config)
+        policy._set_networks(upper, lower, config, reads_history)
         return policy
 
-    def _set_networks(self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> None:
+    def _set_networks(
+        self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig, reads_history: bool
+    ) -> None:
         self.upper, self.lower, self.config = upper, lower, config
         self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
+        self._reads_history = reads_history
         self._made_for: Estimator | None = None
+        self._history: LinkHistory | None = None
         self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
@@ -103,8 +117,9 @@ class HiPpo:
         torch.set_num_threads(1)  # threads cost more than they bring for small tensors
         self.context = context
         self._seed = int(context.rng.integers(2**62))
-        if self._made_for is not context.estimator:  # tables depend on the cluster alone
-            self._made_for, self._by_gpus = context.estimator, {}
+        history = context.history if self._reads_history else None
+        if self._made_for is not context.estimator or self._history is not history:
+            self._made_for, self._history, self._by_gpus = context.estimator, history, {}
         self._base_plans: dict[tuple[int, ...], Plan | None] = {}
         self._base: PlanOutcome | None = None
         self._known: Codes | None = None
@@ -135,7 +150,7 @@ class HiPpo:
         except InfeasibleError:  # too few GPUs are alive for any plan
             return nothing_runs(estimator, view)
         legal = self._running_is_legal(view)
-        seen = situation(coordinator.problem, view, self.context.weights, legal)
+        seen = situation(coordinator.features, view, self.context.weights, legal)
         fresh = view.trigger in SEARCH_TRIGGERS or self._search_is_due(view)
         searches = fresh and self._must_search(view)
         proposal = self._propose(view, coordinator, seen, fresh)
@@ -304,7 +319,8 @@ class HiPpo:
         """Coordinator for the GPUs alive, made once for each set."""
         if free not in self._by_gpus:
             context = self.context
-            features = Features(PlanningTables(context.estimator, free), context.restart_s, context.period_s)
+            tables, history = PlanningTables(context.estimator, free), self._history
+            features = Features(tables, context.restart_s, context.period_s, history)
             self._by_gpus[free] = Coordinator(self.upper, self.lower, features, self.config)
         return self._by_gpus[free]
 

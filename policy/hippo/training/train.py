@@ -150,9 +150,10 @@ class _Training:
         """Runs imitation, PPO and selection; False when stopped before the end."""
         config, state = self.config, self.state
         imitation = config.imitation
-        total = imitation.lessons + imitation.searched + imitation.steps + config.iterations
+        asked = imitation.lessons + imitation.searched + imitation.past
+        total = asked + imitation.steps + config.iterations
         self.progress.start(total, "training")
-        learned = 0 if state.imitated < imitation.steps else imitation.lessons + imitation.searched
+        learned = 0 if state.imitated < imitation.steps else asked
         self.progress.advance(learned + state.imitated + state.iteration)
         imitated = state.imitated >= imitation.steps or not self.first or self._imitate()
         if not self.group.broadcast(imitated):
