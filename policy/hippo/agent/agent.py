@@ -38,8 +38,8 @@ from twin.estimation.estimator import Estimator
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after twice the time it has been dead (as in `mpc`)."""
 SEARCH_TRIGGERS = ("start", "change", "alarm", "failure", "repair")
-"""Triggers after which plans are searched, unless what is known is trusted (`policy.hippo.agent.search_trust`);
-at others the plans found last and their neighbours are scored."""
+"""Triggers after which plans are searched, unless what is known is trusted
+(`policy.hippo.agent.search_trust`); at others the plans found last and their neighbours are scored."""
 SEARCHED, PAST = 18, 8
 """Plans taken from the search and from the best ones of the past, as many as `mpc` takes."""
 PLANS_KEPT = 1024
@@ -134,31 +134,39 @@ class HiPpo:
             return nothing_runs(estimator, view)
         legal = self._running_is_legal(view)
         seen = situation(coordinator.problem, view, self.context.weights, legal)
-        searches = self._must_search(view)
-        fresh = searches or view.plan is None
-        proposal = self._propose(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
         relayed = speed_alone(self.context.weights)
         evaluator = coordinator.evaluator(seen, horizon, direct, self.context.restart_s, relayed=relayed)
         objective = self._objective(evaluator, base)
         if self.config.verify:
-            moment = _Moment(view, coordinator, evaluator, objective)
-            decision = self._verified_decision(moment, seen, proposal, fresh, searches)
+            decision = self._verified(_Moment(view, coordinator, evaluator, objective), seen)
         else:
-            assert proposal is not None
-            decision = self._network_decision(view, coordinator, proposal)
-        return self._knobs.tune(
-            decision, running, direct, objective, deepen=fresh or view.trigger in SEARCH_TRIGGERS
-        )
+            decision = self._network_decision(view, coordinator, self._propose(view, coordinator, seen, 1))
+        deepen = view.trigger in SEARCH_TRIGGERS
+        return self._knobs.tune(decision, running, direct, objective, deepen=deepen)
 
-    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, fresh: bool) -> Proposal | None:
-        """Proposals of the network; None where what is known is trusted (not `fresh`): they changed no
-        decision and took a third of the time.
-        """
-        if self.config.verify and not fresh:
-            return None
-        count = self.config.proposals if self.config.verify else 1
+    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, count: int) -> Proposal:
         return coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
+
+    def _verified(self, moment: "_Moment", seen: Situation) -> Decision:
+        """At the start the best known plan of the past; else the best of what is known, and of proposals and
+        a search where these are not trusted."""
+        view, coordinator = moment.view, moment.coordinator
+        searches = self._must_search(view)
+        decision = self._start(moment) if view.plan is None else None
+        if decision is not None:
+            return replace(decision, mask=coordinator.problem.open_knobs)
+        fresh, proposal = searches or view.plan is None, None
+        if fresh:
+            proposal = self._propose(view, coordinator, seen, self.config.proposals)
+        return self._verified_decision(moment, seen, proposal, fresh, searches)
+
+    def _start(self, moment: "_Moment") -> Decision | None:
+        """The plan that was worth most over the past, of those judged before the run; None where none is
+        known or runs."""
+        view = moment.view
+        plans = self._past.legal(tuple(view.free_gpus), PAST) if self.config.search else []
+        return first_plan(self._past, plans, view, self._rates, moment.objective)
 
     def _must_search(self, view: View) -> bool:
         """Whether plans are searched: after an event unless what is known is trusted, and where the last
@@ -199,8 +207,8 @@ class HiPpo:
         self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool, searches: bool
     ) -> Decision:
         """The best of proposals, plans found before and their neighbours, and of a search where it
-        `searches`. Where what is known is trusted (not `fresh`) plans are timed approximately, and exactly before a
-        move.
+        `searches`. Where what is known is trusted (not `fresh`) plans are timed approximately, and exactly
+        before a move.
         """
         view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
