@@ -51,6 +51,8 @@ MIN_ROUTE_GAIN = 0.03
 """Share by which a route must bring messages sooner than the one in use; telemetry is no more precise."""
 MIN_GAIN = 0.002
 """Share that a change of knobs must gain: estimates vary, and people read every change."""
+PLANS_KEPT = 256
+"""Plans whose warm-up depths are kept."""
 
 
 def default_knobs(plan: Plan) -> Plan:
@@ -77,6 +79,7 @@ class KnobTuner:
         self._forwarding_bps = forwarding_bps(context.cluster)
         self._rates = PlanRates(context.estimator, self._relayed)
         self._checked: tuple[Plan, tuple[int, ...]] | None = None
+        self._deeper: dict[Plan, tuple[int, ...]] = {}
         self._is_legal = False
 
     def planning_view(self, view: View) -> View:
@@ -163,12 +166,23 @@ class KnobTuner:
         best = plan
         for variant in self._routed(plan, States.of([links]), widely=deepen):
             best = max(best, variant, key=value)
-        for variant in warmup_variants(self._estimator, best) if deepen else ():
-            best = max(best, variant, key=value)
+        for depth in self._depths(best) if deepen else ():
+            best = max(best, replace(best, extra_warmup=depth), key=value)
         before = outcome(plan).iter_s / objective.base.iter_s
         if best is not plan and value(best) <= value(plan) + MIN_GAIN * min(before, 1.0):
             best = plan
         return best, outcome(best).iter_s
+
+    def _depths(self, plan: Plan) -> tuple[int, ...]:
+        """Returns the other warm-up depths that fit in memory (`warmup_variants`), which no route changes;
+        cached."""
+        placed = replace(plan, routes=())
+        if placed not in self._deeper:
+            if len(self._deeper) >= PLANS_KEPT:
+                self._deeper.clear()
+            variants = warmup_variants(self._estimator, placed)
+            self._deeper[placed] = tuple(variant.extra_warmup for variant in variants)
+        return self._deeper[placed]
 
     def _outcome(self, plan: Plan, links: LinkState, slowdown: Float) -> PlanOutcome:
         """Returns the outcome of a plan under these links."""

@@ -39,10 +39,8 @@ from twin.estimation.estimator import Estimator
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after twice the time it has been dead (as in `mpc`)."""
 SEARCH_TRIGGERS = ("start", "change", "alarm", "failure", "repair")
-"""Triggers after which plans are searched; at others the plans found last and their neighbours are scored,"""
-SEARCH_INTERVAL_NS = 1800 * NS_PER_S
-"""unless the last search is this old: worth one per cent on training windows of geant-70b, whose links change
-more over hours than by events."""
+"""Triggers after which plans are searched, unless what is known is trusted
+(`policy.hippo.agent.search_trust`); at others the plans found last and their neighbours are scored."""
 SEARCHED, PAST = 18, 8
 """Plans taken from the search and from the best ones of the past, as many as `mpc` takes."""
 PLANS_KEPT = 1024
@@ -151,47 +149,52 @@ class HiPpo:
             return nothing_runs(estimator, view)
         legal = self._running_is_legal(view)
         seen = situation(coordinator.features, view, self.context.weights, legal)
-        fresh = view.trigger in SEARCH_TRIGGERS or self._search_is_due(view)
-        searches = fresh and self._must_search(view)
-        proposal = self._propose(view, coordinator, seen, fresh)
         base = self._base_codes(view, coordinator.problem)
         relayed = speed_alone(self.context.weights)
         evaluator = coordinator.evaluator(seen, horizon, direct, self.context.restart_s, relayed=relayed)
         objective = self._objective(evaluator, base)
         if self.config.verify:
-            moment = _Moment(view, coordinator, evaluator, objective)
-            decision = self._verified_decision(moment, seen, proposal, fresh, searches)
+            decision = self._verified(_Moment(view, coordinator, evaluator, objective), seen)
         else:
-            assert proposal is not None
-            decision = self._network_decision(view, coordinator, proposal)
-        return self._knobs.tune(decision, running, direct, objective, deepen=fresh)
+            decision = self._network_decision(view, coordinator, self._propose(view, coordinator, seen, 1))
+        deepen = view.trigger in SEARCH_TRIGGERS
+        return self._knobs.tune(decision, running, direct, objective, deepen=deepen)
 
-    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, fresh: bool) -> Proposal | None:
-        """Proposals of the network; None at a periodic trigger (not `fresh`), where they changed no decision
-        and took a third of the time.
-        """
-        if self.config.verify and not fresh:
-            return None
-        count = self.config.proposals if self.config.verify else 1
+    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, count: int) -> Proposal:
         return coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
 
-    def _search_is_due(self, view: View) -> bool:
-        """Whether the last search was for other GPUs, or too long ago."""
-        old = view.now_ns - self._searched_ns >= SEARCH_INTERVAL_NS
-        return old or self._searched_gpus != tuple(view.free_gpus)
+    def _verified(self, moment: "_Moment", seen: Situation) -> Decision:
+        """At the start the best known plan of the past; else the best of what is known, and of proposals and
+        a search where these are not trusted."""
+        view, coordinator = moment.view, moment.coordinator
+        searches = self._must_search(view)
+        decision = self._start(moment) if view.plan is None else None
+        if decision is not None:
+            return replace(decision, mask=coordinator.problem.open_knobs)
+        fresh, proposal = searches or view.plan is None, None
+        if fresh:
+            proposal = self._propose(view, coordinator, seen, self.config.proposals)
+        return self._verified_decision(moment, seen, proposal, fresh, searches)
+
+    def _start(self, moment: "_Moment") -> Decision | None:
+        """The plan that was worth most over the past, of those judged before the run; None where none is
+        known or runs."""
+        view = moment.view
+        plans = self._past.legal(tuple(view.free_gpus), PAST) if self.config.search else []
+        return first_plan(self._past, plans, view, self._rates, moment.objective)
 
     def _must_search(self, view: View) -> bool:
-        """Whether plans are searched at this event: not at the start where the past is known, whose plans
-        were searched before the run, and not where the last searches found nothing."""
-        due, free = self._search_is_due(view), tuple(view.free_gpus)
+        """Whether plans are searched: after an event unless what is known is trusted, and where the last
+        search is old; not at the start where the past is known, whose plans were searched before the run."""
+        free = tuple(view.free_gpus)
         if self._searched_gpus != free:  # what is known is of other tables
             self._trust.forget()
             self._known = None
-        begins = view.plan is None and self._past.states is not None
-        if begins or due or not self._trust.needless:
-            self._searched_gpus, self._searched_ns = free, view.now_ns
-            return not begins
-        return False
+        event = self._searched_gpus != free or (view.trigger in SEARCH_TRIGGERS and not self._trust.trusts)
+        if not event and view.now_ns - self._searched_ns < self._trust.interval_ns:
+            return False
+        self._searched_gpus, self._searched_ns = free, view.now_ns
+        return view.plan is not None or self._past.states is None
 
     def _running_is_legal(self, view: View) -> bool:
         """Whether the running plan is legal with the GPUs alive; cached."""
@@ -219,8 +222,8 @@ class HiPpo:
         self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool, searches: bool
     ) -> Decision:
         """The best of proposals, plans found before and their neighbours, and of a search where it
-        `searches`. At a periodic trigger (not `fresh`) plans are timed approximately, and exactly before a
-        move.
+        `searches`. Where what is known is trusted (not `fresh`) plans are timed approximately, and exactly
+        before a move.
         """
         view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
@@ -229,8 +232,8 @@ class HiPpo:
             searched = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
         past = self._past_codes(coordinator.problem) if self.config.search else None
-        familiar = [codes for codes in (proposed, base, self._known, past) if codes is not None]
-        known = familiar if searched is None else [*familiar, searched]
+        familiar = [codes for codes in (base, self._known, past) if codes is not None]
+        known = [*familiar, *(codes for codes in (proposed, searched) if codes is not None)]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
         finalists = coordinator.refine(
             moment.evaluator, concatenate(known), objective, may_hold=may_hold, wide=fresh
@@ -243,7 +246,7 @@ class HiPpo:
             decision = self._choose(moment, self._decoded(coordinator.problem, finalists), *outcomes)
         if decision is None or decision.plan is not None:
             every = finalists if past is None else concatenate([finalists, past])
-            unsearched = concatenate(familiar) if searched is not None else None
+            unsearched = concatenate(familiar) if searches and familiar else None
             decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold, unsearched)
         decision = replace(decision, mask=coordinator.problem.open_knobs)
         if proposal is None:
