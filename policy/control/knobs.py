@@ -28,7 +28,7 @@ from policy.control.relay_links import (
     message_bits,
 )
 from policy.control.relayed_times import time_ns
-from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from twin.core.domain import LinkState
@@ -75,7 +75,7 @@ class KnobTuner:
 
     def __init__(self, context: Context) -> None:
         self._estimator, self._context = context.estimator, context
-        self._relayed = speed_alone(context.weights)
+        self._relayed, self._fast = free_egress(context.weights), speed_alone(context.weights)
         self._forwarding_bps = forwarding_bps(context.cluster)
         self._rates = PlanRates(context.estimator, self._relayed)
         self._checked: tuple[Plan, tuple[int, ...]] | None = None
@@ -84,7 +84,7 @@ class KnobTuner:
 
     def planning_view(self, view: View) -> View:
         """Returns the view that plans are chosen by: the running plan with default knobs, and links over the
-        best relays. Direct links where more than speed has weight: relayed egress is paid twice."""
+        best relays. Direct links where money has weight: relayed egress is paid twice."""
         plan = None if view.plan is None else default_knobs(view.plan)
         if not self._relayed:
             return replace(view, plan=plan)
@@ -190,7 +190,7 @@ class KnobTuner:
         if iter_ns == DEAD:
             return PlanOutcome(float("inf"), 0.0, 0.0)
         iter_s = iter_ns / NS_PER_S
-        if self._relayed:
+        if self._fast:
             return PlanOutcome(iter_s, 0.0, 0.0)
         busy_s, usd = per_iteration(self._estimator, plan, slowdown)
         return PlanOutcome(iter_s, busy_s / iter_s, usd)
@@ -223,7 +223,7 @@ class KnobTuner:
 
     def _with_migration_relays(self, old: Plan, new: Plan, horizon: Horizon) -> Plan:
         """Returns the plan with relays for the layers that move, too, where that shortens the migration and
-        speed alone has weight: relayed egress is paid twice."""
+        money has no weight: relayed egress is paid twice."""
         if not (self._relayed and needs_restart(old, new)):
             return new
         estimator, links = self._estimator, horizon.migration_links

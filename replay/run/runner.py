@@ -210,6 +210,7 @@ def context_of(header: Header, setup: PreparedScenario, job: str = "") -> Contex
         weights=setup.scenario.weights.vector,
         rng=generator(header.seed, f"policy/{header.policy}" + (f"/{job}" if job else "")),
         history=setup.history,
+        adaptive=setup.scenario.weights.adaptive,
     )
 
 

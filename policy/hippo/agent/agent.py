@@ -9,6 +9,7 @@ import torch
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import NS_PER_S
+from policy.control.adaptive_weights import AdaptiveWeights
 from policy.control.break_even import BreakEvenRule
 from policy.control.candidate_search import CandidateSearch, DeadLinkTracker
 from policy.control.decision_rule import choose_plan
@@ -17,7 +18,7 @@ from policy.control.horizon import Horizon, PlanComparison, make_horizon
 from policy.control.knobs import KnobTuner
 from policy.control.long_run import PastPlans
 from policy.control.plan_rates import PlanRates
-from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
@@ -128,8 +129,9 @@ class HiPpo:
         self._legality: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
-        self._rates = PlanRates(context.estimator, speed_alone(context.weights))
+        self._rates = PlanRates(context.estimator, free_egress(context.weights))
         self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._weights = AdaptiveWeights(context, self._past, self._rates)
         self._trust = SearchTrust()
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
         self._knobs = KnobTuner(context)
@@ -147,18 +149,19 @@ class HiPpo:
             coordinator = self._coordinator(tuple(view.free_gpus))
         except InfeasibleError:  # too few GPUs are alive for any plan
             return nothing_runs(estimator, view)
-        legal = self._running_is_legal(view)
-        seen = situation(coordinator.features, view, self.context.weights, legal)
+        legal, weights = self._running_is_legal(view), self._weights.at(running)
+        seen = situation(coordinator.features, view, weights, legal)
         base = self._base_codes(view, coordinator.problem)
-        relayed = speed_alone(self.context.weights)
+        relayed = free_egress(self.context.weights)
         evaluator = coordinator.evaluator(seen, horizon, direct, self.context.restart_s, relayed=relayed)
-        objective = self._objective(evaluator, base)
+        objective = self._objective(evaluator, base, weights)
         if self.config.verify:
             decision = self._verified(_Moment(view, coordinator, evaluator, objective), seen)
         else:
             decision = self._network_decision(view, coordinator, self._propose(view, coordinator, seen, 1))
         deepen = view.trigger in SEARCH_TRIGGERS
-        return self._knobs.tune(decision, running, direct, objective, deepen=deepen)
+        decision = self._knobs.tune(decision, running, direct, objective, deepen=deepen)
+        return self._weights.record(decision, weights)
 
     def _propose(self, view: View, coordinator: Coordinator, seen: Situation, count: int) -> Proposal:
         return coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
@@ -334,7 +337,9 @@ class HiPpo:
         plan = self._base_plans[free]
         return problem.encode(plan) if plan is not None else None
 
-    def _objective(self, evaluator: PlanEvaluator, base: Codes | None) -> Objective:
+    def _objective(
+        self, evaluator: PlanEvaluator, base: Codes | None, weights: tuple[float, float, float]
+    ) -> Objective:
         """The objective relative to the static plan over the horizon; to the last such outcome while it
         cannot run.
 
@@ -348,7 +353,7 @@ class HiPpo:
             (found,) = alone.approximate(base)[0] if quick else alone.kept(base)
             if found.iter_s < float("inf"):
                 self._base = found
-        return Objective(self.context.weights, self._base or PlanOutcome(1.0, 0.0, 0.0))
+        return Objective(weights, self._base or PlanOutcome(1.0, 0.0, 0.0))
 
 
 def _network_record(proposal: Proposal, plan: Plan, view: View) -> dict[str, Any]:
