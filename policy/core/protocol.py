@@ -1,5 +1,6 @@
 """The contract of a policy: inputs from the past and present alone in, a decision out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ class Context:
     weights: tuple[float, float, float]  # w1 efficiency, w2 utilisation, w3 cost; they sum to 1
     rng: np.random.Generator
     history: LinkHistory | None = None  # of the links before the run; None where nothing is known
+    estimator_of: Callable[[str], Estimator] | None = None  # of the jobs in `View.others`, by name
 
     @property
     def cluster(self) -> Cluster:
