@@ -62,13 +62,16 @@ class Joint(Mpc):
         free, names = tuple(view.free_gpus), waiting_jobs(view)
         if view.plan is None or must_replan(self.estimator, view):
             waiting = [self._options_of(name, view, free) for name in names]
-            _, chosen = best_choice(free, [self._options(self.estimator, view, free), *waiting])
-            return free if chosen[0] is None else chosen[0].gpus
-        own = _held(view.plan, free)
-        if self._reconsidered_for == (free, names) or (not names and sum(own) == sum(free)):
-            return own
+            own = self._options(self.estimator, view, free)
+            _, chosen = best_choice(free, [own, *waiting])
+            # GPUs are not left idle for a job that is not asked now.
+            first = chosen[0] or next(iter(own), None)
+            return free if first is None else first.gpus
+        held = _held(view.plan, free)
+        if self._reconsidered_for == (free, names) or (not names and held == free):
+            return held
         self._reconsidered_for = free, names
-        return self._reconsidered(view, view.plan, own, names)
+        return self._reconsidered(view, view.plan, held, names)
 
     def _reconsidered(self, view: View, plan: Plan, own: Gpus, names: Sequence[str]) -> Gpus:
         """Returns the GPUs of a running job: those of its domains, `own`, or of an option that is better for
