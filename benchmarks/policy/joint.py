@@ -23,6 +23,7 @@ from scipy.optimize import linprog
 
 from ingest.core.units import NS_PER_S
 from policy.bound import capacity
+from policy.control.long_run import samples_of, typical_links
 from policy.search.plan_search import best_plans
 from replay.bench.load import next_jobs
 from replay.log.run_log import RunReader
@@ -34,6 +35,7 @@ from twin.core.job import JobSpec
 from twin.scenario.prepare import PreparedScenario, load, prepare
 
 POLICIES = ("static", "single", "greedy", "mpc", "hippo", "joint")
+ALL = 4000
 FIGURES = ("tokens", "work", "done", "mean_stay_s", "queued_s")
 
 
@@ -112,6 +114,22 @@ def _alone(setup: PreparedScenario, spec: JobSpec) -> float:
     return estimator.tokens(plan) * NS_PER_S / ns
 
 
+def times_by_regions(setup: PreparedScenario) -> list[str]:
+    """Returns a line a model: number of regions, seconds of the best plan found under typical past links."""
+    assert setup.history is not None
+    states = samples_of(setup.history)
+    links = typical_links(states, np.ones(len(states)))
+    gpus = [domain.gpus for domain in setup.cluster.domains]
+    lines = []
+    for spec in {job.spec.model.name: job.spec for job in setup.jobs}.values():
+        best: dict[int, float] = {}
+        for plan, ns in best_plans(setup.estimator(spec), links, free_gpus=gpus, top=ALL):
+            best.setdefault(len(plan.order), ns / NS_PER_S)
+        each = "  ".join(f"{count}: {seconds:.1f}" for count, seconds in sorted(best.items()))
+        lines.append(f"{spec.model.name}: {each}")
+    return lines
+
+
 def rows(keep: Path, cells: Sequence[tuple[str, int]], compute: Callable[[str, int], Row]) -> list[Row]:
     """Returns the row of each cell; new ones are added to the file `keep`."""
     known = [Row(**json.loads(line)) for line in keep.read_text().splitlines()] if keep.exists() else []
@@ -150,7 +168,8 @@ def paired(found: Sequence[Row], policies: Sequence[str], against: str) -> list[
         for figure in ("tokens", "work", "mean_stay_s"):
             both = [[getattr(of[name, w], figure) for w in worlds] for name in (against, policy)]
             change = student(figure, 100.0 * (np.array(both[0]) / np.array(both[1]) - 1.0))
-            cells.append(f"{change.mean:+.1f} [{change.low:+.1f}, {change.high:+.1f}]")
+            interval = f" [{change.low:+.1f}, {change.high:+.1f}]" if len(worlds) > 1 else ""
+            cells.append(f"{change.mean:+.1f}{interval}")
         lines.append(f"| `{policy}` | " + " | ".join(cells) + " |")
     return lines
 
@@ -171,6 +190,9 @@ def main() -> None:
     found = rows(arguments.keep, cells, lambda *cell: measured(store, arguments.scenario, *cell))
     if arguments.only_runs:
         return
+    for world in arguments.worlds:
+        chosen = next_jobs(load(arguments.scenario), world)
+        print(*times_by_regions(prepare(chosen, store, window="test", seed=world)), sep="\n")
     print("\n".join(table(found, policies)), "\n", *paired(found, policies, policies[-1]), sep="\n")
     print("\nworld: tokens of each policy, 1e6; reach; share of it that the last policy has")
     for world in arguments.worlds:
