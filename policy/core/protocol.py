@@ -1,5 +1,6 @@
 """The contract of a policy: inputs from the past and present alone in, a decision out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ class Context:
     rng: np.random.Generator
     history: LinkHistory | None = None  # of the links before the run; None where nothing is known
     adaptive: float = 0.0  # gain by which weights follow the network (`policy.control.adaptive_weights`)
+    estimator_of: Callable[[str], Estimator] | None = None  # of the jobs in `View.others`, by name
 
     @property
     def cluster(self) -> Cluster:
