@@ -156,7 +156,7 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
     why_not = options.left_out(str(path))
     if why_not is not None:
         return None, why_not
-    stated = options.reader or (Columns.name if options.table or options.columns else None)
+    stated = options.reader or (Columns.name if options.maps else None)
     if stated is not None:
         return _with(by_name(stated), options)
     if not head:
