@@ -2,8 +2,8 @@
 
 A row with a time that cannot be, or a value above its range, is rejected. A file is refused whole where most
 rows of a column are so, a measurement has one value in all rows, two columns are one column of the file,
-names of sites are numbers, or a column that is named one-way would become a round trip. Values that are too small reject no row, but the
-file where they are most. `accept = ["COLUMN.FAULT"]` in dataset.toml takes any of it.
+names of sites are numbers, or a column that is named one-way would become a round trip. Values that are too
+small reject no row, but the file where they are most. `accept = ["COLUMN.FAULT"]` in dataset.toml takes it.
 """
 
 import re

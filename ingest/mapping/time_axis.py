@@ -18,6 +18,7 @@ from ingest.parsing.csv_blocks import Texts
 from ingest.parsing.dataset import DatasetOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_S = 100 * 365.25 * 86_400
 _QUICK = set("dmYHMSybB%")
 """Directives that Arrow reads as Python does."""
 
@@ -102,6 +103,8 @@ def from_intervals(blocks: Iterable[Texts], name: str, unit_s: float, shown: str
         if not np.isfinite(steps).all() or (steps < 0).any():
             row = block.rows[int(np.flatnonzero(~(steps >= 0) | ~np.isfinite(steps))[0])].as_py()
             raise InputError(f"{shown}:{row} {name}: blank or negative; all later rows would have no time")
+        if steps.sum() * unit_s > _LONGEST_S:
+            raise InputError(f"{shown}: column {name} adds up to more than a century; are these intervals?")
         ticks = passed + np.cumsum(np.round(steps * unit_s * 1e9)).astype(np.int64)
         passed = int(ticks[-1]) if len(ticks) else passed
         yield replace(block, columns={**block.columns, name: pa.array(ticks).cast(pa.string())})

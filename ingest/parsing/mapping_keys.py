@@ -125,7 +125,7 @@ class Melt(Config):
 
 
 class MappingKeys(Config):
-    """The mapping of one table; these keys stand at the top of `dataset.toml`, or in one of its `[[tables]]`."""
+    """The mapping of one table: at the top of `dataset.toml`, or in one of its `[[tables]]`."""
 
     model_config = ConfigDict(strict=True)
 

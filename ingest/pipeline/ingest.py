@@ -16,7 +16,7 @@ from ingest.parsing import archive
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, identified
 from ingest.parsing.source import Source, file_of, from_file
-from ingest.pipeline import derived_datasets, discover
+from ingest.pipeline import derived_datasets, discover, refusal
 from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest_report import FileResult, IngestReport
 from ingest.pipeline.transaction import Taken, Transaction
@@ -78,10 +78,7 @@ def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult])
 
 
 def _nothing(report: IngestReport) -> str:
-    lines = [f"{result.path}: {result.skipped_reason}" for result in report.files[:10]]
-    more = len(report.files) - len(lines)
-    rest = [f"and {more} more"] if more else []
-    return "\n".join(["no file could be read", *lines, *rest, *report.plugin_problems])
+    return "\n".join(["no file could be read", *refusal.lines(report.skipped), *report.plugin_problems])
 
 
 class _Lake:

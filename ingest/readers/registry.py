@@ -12,6 +12,8 @@ from ingest.core import plugins
 from ingest.core.errors import UsageError
 from ingest.core.names import checked
 from ingest.lake.schema import SITES, TABLES
+from ingest.mapping.nearest import nearest
+from ingest.mapping.sniffing import look
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
 from ingest.readers.clusters.curve_pickle import CurvePickle
@@ -105,6 +107,8 @@ READERS: tuple[Reader, ...] = (
 )
 
 
+UNKNOWN = "no reader knows this format"
+"""Beginning of the reason for files that nobody claims."""
 PLUGINS = "twin.readers"
 """Group of the entry points that name readers of other distributions."""
 
@@ -165,9 +169,17 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
     if len(claims) == 1:
         return _with(claims[0], options)
     if not claims:
-        return None, "no reader knows this format; describe it in dataset.toml, see docs/guides/own-data.md"
+        return None, _described(head)
     names = ", ".join(reader.name for reader in claims)
     return None, f"several readers claim it ({names}); name one in dataset.toml"
+
+
+def _described(head: bytes) -> str:
+    """What a file of no known format is, and what to do."""
+    seen = look(head)
+    near = nearest(seen)
+    way = "describe it in dataset.toml, see docs/guides/own-data.md" if seen.names else "take it out"
+    return f"{UNKNOWN}: {seen.sentence()}{f'; {near}' if near else ''}; {way}"
 
 
 @cache
