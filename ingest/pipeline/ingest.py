@@ -131,8 +131,8 @@ class _Ingest:
         """Reads every file; returns the results in the order of the files."""
         progress.start(len(item.files), item.options.name)
         self._paths = {item.name_of(path): path for path in item.files}
-        for path in item.files:
-            for source in self._sources(path, item.name_of(path)):
+        for name, path in self._paths.items():
+            for source in self._sources(path, name):
                 self._one(source)
             progress.advance(1, path.name)
         return self._finish()
@@ -167,10 +167,11 @@ class _Ingest:
             self._skip(str(path), error)
 
     def _one(self, source: Source) -> None:
-        if archive.is_archive(Path(source.name)):
+        path = source.path
+        if archive.is_archive(path):
             self._skip(source.shown, "an archive inside an archive; take it out and give it by itself")
             return
-        reader, why_not = registry.find(source.path, source.head, self.options)
+        reader, why_not = registry.find(path, source.head, self.options)
         if reader is None:
             self._skip(source.shown, why_not)
             return

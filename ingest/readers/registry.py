@@ -14,6 +14,7 @@ from ingest.core.names import checked
 from ingest.lake.schema import SITES, TABLES
 from ingest.mapping.nearest import nearest
 from ingest.mapping.sniffing import look
+from ingest.mapping.text_rows import is_json
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
 from ingest.readers.clusters.curve_pickle import CurvePickle
@@ -165,7 +166,12 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
         return _with(by_name(stated), options)
     if not head:
         return None, "empty file"
-    claims = [reader for reader in readers() if reader.can_read(path, head)]
+    json = is_json(head)
+    claims = [
+        reader
+        for reader in readers()
+        if not (json and getattr(reader, "text_only", False)) and reader.can_read(path, head)
+    ]
     if len(claims) == 1:
         return _with(claims[0], options)
     if not claims:
