@@ -47,7 +47,7 @@ class Reader(Protocol):
 
     A reader with `by_name = True` takes facts from the name of the file; one with `text_only = True` reads no
     file that begins with a brace or a bracket, as JSON does, and is not asked about it. `settings` are the
-    parts of dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, or `values.COLUMN`;
+    parts of dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, `values.COLUMN`;
     what is stated there for a reader that does not name it is refused.
     """
 

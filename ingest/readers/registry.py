@@ -19,9 +19,11 @@ from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
 from ingest.readers.clusters.curve_pickle import CurvePickle
 from ingest.readers.clusters.gpu_capacity import GpuCapacity
+from ingest.readers.clusters.job_tables import JobTables
 from ingest.readers.clusters.node_faults import NodeFaults
 from ingest.readers.clusters.openb import Openb
 from ingest.readers.clusters.philly import Philly
+from ingest.readers.clusters.slurm import Slurm
 from ingest.readers.clusters.spot_availability import SpotAvailability
 from ingest.readers.clusters.swf import Swf
 from ingest.readers.columns import Columns
@@ -32,6 +34,7 @@ from ingest.readers.links.iperf3 import Iperf3
 from ingest.readers.links.labelled_rtt import LabelledRtt
 from ingest.readers.links.latency_slices import LatencySlices
 from ingest.readers.links.latency_tables import LatencyTables
+from ingest.readers.links.owamp import Owamp
 from ingest.readers.links.ping import Ping
 from ingest.readers.links.region_pairs import RegionPairs
 from ingest.readers.links.ripe_atlas import RipeAtlas
@@ -50,6 +53,7 @@ from ingest.readers.profiles.sailor_profile import SailorProfile
 from ingest.readers.profiles.vidur import Vidur
 from ingest.readers.telemetry.dcgm_long import DcgmLong
 from ingest.readers.telemetry.dcgm_wide import DcgmWide
+from ingest.readers.telemetry.dmon import Dmon
 from ingest.readers.telemetry.mllog import MlLog
 from ingest.readers.telemetry.nvidia_smi import NvidiaSmi
 from ingest.readers.telemetry.pod_series import PodSeries
@@ -57,8 +61,11 @@ from ingest.readers.telemetry.prometheus_json import PrometheusJson
 from ingest.readers.telemetry.prometheus_text import PrometheusText
 from ingest.readers.training.aceso_results import AcesoResults
 from ingest.readers.training.gavel import Gavel
+from ingest.readers.training.kineto import Kineto
 from ingest.readers.training.megatron_golden import MegatronGolden
 from ingest.readers.training.mini_batch import MiniBatch
+from ingest.readers.training.nsys_stats import NsysStats
+from ingest.readers.training.scalars import Scalars
 from ingest.readers.training.training_trace import TrainingTrace
 
 READERS: tuple[Reader, ...] = (
@@ -70,6 +77,7 @@ READERS: tuple[Reader, ...] = (
     CurvePickle(),
     DcgmLong(),
     DcgmWide(),
+    Dmon(),
     Esmond(),
     Fping(),
     Galvatron(),
@@ -77,6 +85,8 @@ READERS: tuple[Reader, ...] = (
     GpuCapacity(),
     Intercloud(),
     Iperf3(),
+    JobTables(),
+    Kineto(),
     LabelledRtt(),
     LatencySlices(),
     LatencyTables(),
@@ -86,8 +96,10 @@ READERS: tuple[Reader, ...] = (
     MlLog(),
     NcclTests(),
     NodeFaults(),
+    NsysStats(),
     NvidiaSmi(),
     Openb(),
+    Owamp(),
     Perseus(),
     Philly(),
     Ping(),
@@ -97,6 +109,8 @@ READERS: tuple[Reader, ...] = (
     RegionPairs(),
     RttMatrix(),
     SailorProfile(),
+    Scalars(),
+    Slurm(),
     SpotAvailability(),
     Swf(),
     Topology(),
