@@ -57,9 +57,11 @@ pages: $(READY)
 	for page in api commands estimate scenario; do $(BIN)/python -m tests.support.$${page}_page || exit 1; done
 	$(BIN)/python docs/draw_code_map.py
 
-# Every reader against damaged files, 5,000 each: ten minutes; 20,000 spoilt files of settings and cases: ten more.
+# Every reader against damaged files, 5,000 each: ten minutes; 2,000 random mappings;
+# 20,000 spoilt files of settings and cases: ten more.
 fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
+	TWIN_FUZZ=2000 $(BIN)/python -m pytest tests/contract/test_random_mappings.py -v --durations=0
 	TWIN_FUZZ=20000 $(BIN)/python -m pytest tests/hostile/test_documents.py -v --durations=0
 
 # Policies against each other and the bound, as docs/measured/results.md: an hour and three quarters the first time.

@@ -13,18 +13,25 @@ from ingest.core.errors import InputError, UsageError
 @command
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
+@click.option(
+    "--explain", "explaining", is_flag=True, help="Only say what the file is and how it would be read."
+)
 @with_output
-def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bool) -> None:
     """Read measurements of any known format into the lake.
 
     \b
     Examples:
       twin ingest traces/
+      twin ingest --explain measured/links.csv
       twin ingest --follow measured/
     """
     from commands.show import data
     from ingest.pipeline.ingest import ingest as read
 
+    if explaining:
+        explain(out, paths, following)
+        return
     if following:
         follow(out, paths)
         return
@@ -37,6 +44,17 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool) -> None:
         for name in report.rejected_sets:
             out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
         sys.exit(InputError.exit_code)
+
+
+def explain(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+    """`twin ingest --explain FILE`: what is known of one file; nothing is stored."""
+    from commands.show import data
+    from ingest.pipeline.explain import explain as look
+
+    if following or len(paths) != 1:
+        raise UsageError("--explain takes one FILE, and no --follow")
+    found = look(paths[0])
+    out.show(found.to_json(), lambda console: data.explained(console, found))
 
 
 def follow(out: Output, paths: tuple[Path, ...]) -> None:

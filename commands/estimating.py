@@ -21,13 +21,21 @@ SIZE = re.compile("[1-9][0-9]{0,4}")
 
 @command
 @scenario_option
+@click.option(
+    "--schema", type=click.Choice(["dataset"]), help="Print the JSON schema of dataset.toml instead."
+)
 @with_output
-def config(out: Output, scenario: str) -> None:
+def config(out: Output, scenario: str, schema: str | None) -> None:
     """Show a scenario with every default written out, as YAML.
 
     \b
-    Example: twin config --scenario quad-70b
+    Examples:
+      twin config --scenario quad-70b
+      twin config --schema dataset > dataset.schema.json
     """
+    if schema is not None:
+        described(out)
+        return
     from twin.scenario.prepare import load
 
     resolved = load(scenario).model_dump(mode="json")
@@ -38,6 +46,16 @@ def config(out: Output, scenario: str) -> None:
         console.line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).rstrip())
 
     out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
+
+
+def described(out: Output) -> None:
+    """`twin config --schema dataset`: the keys of dataset.toml for editors and other programs."""
+    import json
+
+    from ingest.parsing.dataset import DatasetOptions
+
+    found = DatasetOptions.model_json_schema()
+    out.show(found, lambda console: console.line(json.dumps(found, indent=2)))
 
 
 @command

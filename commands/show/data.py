@@ -8,6 +8,7 @@ from replay.metrics.formatting import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.lake.lake import DatasetInfo
+    from ingest.pipeline.explain import Explanation
     from ingest.pipeline.follow import Followed
     from ingest.pipeline.ingest_report import FileResult, IngestReport
     from ingest.public.fetch import Fetched
@@ -18,6 +19,8 @@ LISTED = 12
 
 def ingest(console: Console, report: "IngestReport") -> None:
     """Prints files, rows and rejects of an ingest by data set and reader, and the names of files not read."""
+    from ingest.pipeline import refusal
+
     groups: dict[tuple[str, str], list[FileResult]] = {}
     for result in report.files:
         if not result.skipped_reason:
@@ -26,10 +29,9 @@ def ingest(console: Console, report: "IngestReport") -> None:
     console.table("", ("data set", "reader", "files", "rows in", "stored", "rejected", "already"), rows)
     if report.skipped:
         console.line()
-        not_read = [(result.path, result.skipped_reason) for result in report.skipped]
-        console.table("not read", ("file", "why"), not_read[:LISTED])
-        if len(not_read) > LISTED:
-            console.line(f"... and {len(not_read) - LISTED:,} more; --json lists all")
+        console.line(f"not read: {counted(len(report.skipped), 'file')}")
+        for line in refusal.lines(report.skipped):
+            console.line(line)
     if report.empty:
         console.line()
         console.table("read, without a single row", ("file", "as"), [
@@ -43,6 +45,28 @@ def ingest(console: Console, report: "IngestReport") -> None:
     console.line(f"{counted(sum(report.rows.values()), 'row')} added in {report.seconds:.1f} s")
     if any(result.rejected for result in report.files):
         console.line('why rows were rejected: twin sql "select source_file, source_row, reason from rejects"')
+
+
+def explained(console: Console, found: "Explanation") -> None:
+    """Prints what is known of one file: its look, its reader, five rows, and a mapping to start from."""
+    console.line(f"{found.path} is {found.looks}")
+    console.line(f"read by: {found.reader}" if found.reader else f"not read: {found.why_not}")
+    if found.draft:
+        console.line()
+        console.line("a dataset.toml to start from, guessed by the names; correct it:")
+        for line in found.draft:
+            console.line(f"  {line}")
+        if found.unmapped:
+            console.line(f"not mapped: {', '.join(found.unmapped[:LISTED])}")
+    console.line()
+    if found.rows:
+        names = list(dict.fromkeys(name for row in found.rows for name in row))
+        rows = [[row.get(name) for name in names] for row in found.rows]
+        console.table(f"its first rows in {found.table}", names, rows)
+        if found.rejected:
+            console.line(f"{counted(found.rejected, 'row')} rejected")
+    elif found.refused:
+        console.line(f"no rows come of it: {found.refused}")
 
 
 def _ingested(dataset: str, reader: str, files: list["FileResult"]) -> tuple[Any, ...]:

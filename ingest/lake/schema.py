@@ -36,6 +36,7 @@ LINK_SAMPLES = _table(
     ("streams", pa.int32()),
     ("kind", pa.string()),  # one of LINK_KINDS; without one as tcp
     ("duration_s", pa.float64()),
+    ("one_way_s", pa.float64()),  # delay of one direction; no half of a round trip
 )
 GPU_SAMPLES = _table(
     ("ts", TS, REQUIRED),

@@ -18,7 +18,7 @@ LIMITS = {"latitude_deg": 90, "longitude_deg": 180}
 """Largest size of numbers that may be negative."""
 POSITIVE = frozenset({"streams", "micro_batch", "tp", "ranks", "nodes", "seq", "steps"})
 MEASURES = {
-    "link_samples": ("bandwidth_bps", "rtt_s", "loss"),
+    "link_samples": ("bandwidth_bps", "rtt_s", "loss", "one_way_s"),
     "gpu_samples": ("util", "power_w", "mem_used_bytes", "sm_active", "temp_c", "energy_j"),
     "layer_profiles": (
         *("forward_s", "backward_s", "update_s", "forward_backward_s"),

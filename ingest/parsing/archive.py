@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ingest.core.errors import InputError
@@ -53,7 +53,7 @@ class ArchiveIndex:
     skipped: tuple[Skip, ...]
 
 
-def is_archive(path: Path) -> bool:
+def is_archive(path: PurePath) -> bool:
     """Returns True if the name is that of an archive or a compressed file."""
     return path.name.lower().endswith(SUFFIXES)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -60,12 +60,19 @@ class Texts:
 
 def header(head: bytes, delimiter: str = ",") -> list[str]:
     """Names in the first line, trimmed; empty if it is not text."""
-    line = head.removeprefix(BOM).split(b"\n", 1)[0].rstrip(b"\r")
+    end = head.find(b"\n")
+    return list(_names(head if end < 0 else head[:end], delimiter))
+
+
+@lru_cache(maxsize=256)
+def _names(line: bytes, delimiter: str) -> tuple[str, ...]:
+    """The names in a line; a dozen readers ask for those of every file."""
+    line = line.removeprefix(BOM).rstrip(b"\r")
     try:
         names = next(csv.reader([line.decode()], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error):
-        return []
-    return [name.strip() for name in names]
+        return ()
+    return tuple(name.strip() for name in names)
 
 
 def blocks(source: Source, delimiter: str = ",") -> Iterator[Block]:

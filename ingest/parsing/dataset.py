@@ -10,6 +10,11 @@ synthetic = false
 start = 2024-03-01T00:00:00Z       # first instant of series without time stamps
 interval_s = 21.0                  # their spacing
 delimiter = ";"                    # between cells of a CSV; default a comma
+skip_lines = 3                     # lines of a CSV before its header
+decimal = ","                      # mark of fractions; default a point
+time_format = "%d.%m.%Y %H:%M"     # of time stamps that are not ISO 8601
+rows = "links[].samples[]"         # where the rows of a JSON document lie
+accept = ["util.constant"]         # what looks like a wrong mapping and is meant, COLUMN.FAULT
 timezone = "Europe/Berlin"         # of time stamps without a zone; default UTC
 streams = 1                        # TCP connections of a measurement, where a file does not say
 kind = "tcp"                       # of link samples, where a file does not say
@@ -25,10 +30,20 @@ bandwidth_bps = "mbps"
 bandwidth_bps = "Mb/s"
 [values]                           # canonical column -> one value for all rows, where no column holds it
 src = "paris"
+[time]                             # of a column that counts, where there are no dates
+mode = "elapsed"                   # since start, or "interval": since the row before
+unit = "s"
+start = 2024-03-01T00:00:00Z       # default: start above
+[melt]                             # of a wide table: columns whose names say what is in their cells
+columns = "(?P<src>[a-z]+)->(?P<dst>[a-z]+)"
+value = "bandwidth_bps"            # or [melt.values] for the words of a group (?P<measure>...)
 [leave_out]                        # files that are not read (pattern) -> why; a * crosses folders
 "results/*.json" = "computed from the measurements beside it"
 [derive.NAME]                      # a set computed from this one, see ingest/pipeline/derived_datasets.py
 method = "available"
+[[tables]]                         # of several tables in one file, each with its mapping over the keys above
+table = "gpu_samples"
+columns = {ts = "time", power_w = "watts"}
 ```
 """
 
@@ -46,21 +61,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from ingest.core import config, safe_toml
-from ingest.core.config import Config, Expected, suggestion
+from ingest.core.config import Config, Expected
 from ingest.core.names import RULE, Name
 from ingest.core.terminal import shown
-from ingest.lake.schema import LINK_KINDS, TABLES
+from ingest.lake.schema import LINK_KINDS
+from ingest.parsing.mapping_keys import Accepted, Instant, MappingKeys, TableMapping, Text, one_of, texts
 
 FILE_NAME = "dataset.toml"
 DEFAULT_START = datetime(2000, 1, 1, tzinfo=UTC)
 """First instant of series without time stamps and stated start: an obviously arbitrary one."""
+MAPPING_RULES = 2
+"""Raised with every change of what rows a mapping makes: files that are mapped are then read again."""
 Routing = Literal["shortest", "ecmp"]
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    if moment is None or moment.tzinfo is None:
-        return moment and moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
 
 
 def _zone(name: str) -> str:
@@ -71,30 +83,8 @@ def _zone(name: str) -> str:
     return name
 
 
-def _one_of(name: Any, known: tuple[str, ...] | Mapping[str, Any], what: str) -> Any:
-    """The name itself; ValueError with a suggestion if it is stated and not known."""
-    if name is not None and name not in known:
-        raise ValueError(f"unknown {what} {shown(name)}{suggestion(str(name).lower(), known)}")
-    return name
-
-
-def _column(name: str, info: ValidationInfo) -> str:
-    table = info.data.get("table")
-    names = TABLES[table].names if table else sorted({n for schema in TABLES.values() for n in schema.names})
-    if name not in names:
-        raise ValueError(f"unknown column{suggestion(name, names)}")
-    return name
-
-
 def _kind(kind: Any) -> Any:
-    return _one_of(kind, LINK_KINDS, "kind of link samples")
-
-
-def _kind_of_values(values: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Other tables than link samples have kinds of their own."""
-    if info.data.get("table") == "link_samples":
-        _kind(values.get("kind"))
-    return values
+    return one_of(kind, LINK_KINDS, "kind of link samples")
 
 
 def _not_itself(derive: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
@@ -103,13 +93,7 @@ def _not_itself(derive: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     return derive
 
 
-Text = Annotated[str | None, Expected("a text")]
 Count = Annotated[int | None, Field(gt=0, lt=1e9), Expected("a whole number above 0 and below 1e9")]
-Column = Annotated[str, AfterValidator(_column)]
-
-
-def _table(section: str, line: str) -> Expected:
-    return Expected(f"a table of texts: [{section}] and lines such as {line}")
 
 
 class DerivedSet(Config):
@@ -118,7 +102,7 @@ class DerivedSet(Config):
     model_config = ConfigDict(strict=True)
 
     method: Annotated[Literal["available"], Expected('"available"')]
-    routing: Annotated[Routing, BeforeValidator(lambda name: _one_of(name, get_args(Routing), "routing"))] = (
+    routing: Annotated[Routing, BeforeValidator(lambda name: one_of(name, get_args(Routing), "routing"))] = (
         "shortest"
     )
     nodes: Annotated[
@@ -126,22 +110,19 @@ class DerivedSet(Config):
     ] = ()
 
 
-class DatasetOptions(Config):
+class DatasetOptions(MappingKeys):
     """Everything stated about one data set; the keys of `dataset.toml`."""
 
     model_config = ConfigDict(strict=True)
 
     name: Annotated[Name, Expected(f"a name: {RULE}")]
     reader: Text = None
-    table: Annotated[Text, AfterValidator(lambda name: _one_of(name, TABLES, "table"))] = None
     title: Text = None
     licence: Text = None
     citation: Text = None
     url: Text = None
     synthetic: Annotated[bool, Expected("true or false")] = False
-    start: Annotated[
-        datetime | None, AfterValidator(_utc), Expected("a time, such as 2024-03-01T00:00:00Z")
-    ] = None
+    start: Instant = None
     interval_s: Annotated[
         int | float | None, Field(ge=1e-9, lt=1e9), Expected("a number of seconds, 1e-9 to 1e9")
     ] = None
@@ -149,6 +130,9 @@ class DatasetOptions(Config):
     delimiter: Annotated[
         str, Field(pattern=r'^[^\n\r"\x{80}-\x{10FFFF}]$'), Expected('one character, such as ";"')
     ] = ","
+    skip_lines: Annotated[int, Field(ge=0, le=1000), Expected("a number of lines, 0 to 1000")] = 0
+    decimal: Annotated[Literal[".", ","], Expected('"." or ","')] = "."
+    accept: Accepted = ()
     streams: Count = None
     kind: Annotated[Text, AfterValidator(_kind)] = None
     gpus_per_node: Count = None
@@ -157,22 +141,38 @@ class DatasetOptions(Config):
         tuple[str, ...], Field(strict=False), Expected('a list of sentences: ["...", "..."]')
     ] = ()
     derived: Text = None
-    sites: Annotated[dict[str, str], _table("sites", '"us-east-1" = "virginia"')] = Field(default={})
-    columns: Annotated[
-        dict[Column, str], _table("columns", 'bandwidth_bps = "mbps"; units go into [units]')
-    ] = Field(default={})
-    units: Annotated[dict[Column, str], _table("units", 'bandwidth_bps = "Mb/s"')] = Field(default={})
-    values: Annotated[
-        dict[Column, str | int | float],
-        AfterValidator(_kind_of_values),
-        Expected('a table of texts and numbers: [values] and lines such as src = "paris"'),
-    ] = Field(default={})
-    leave_out: Annotated[dict[str, str], _table("leave_out", '"*.json" = "why"')] = Field(default={})
+    sites: Annotated[dict[str, str], texts("sites", '"us-east-1" = "virginia"')] = Field(default={})
+    leave_out: Annotated[dict[str, str], texts("leave_out", '"*.json" = "why"')] = Field(default={})
     derive: Annotated[
         dict[Name, DerivedSet],
         AfterValidator(_not_itself),
         Expected(f"tables [derive.NAME]; {RULE}"),
     ] = Field(default={})
+    tables: Annotated[
+        tuple[TableMapping, ...],
+        Field(strict=False, max_length=16),
+        Expected("tables [[tables]], 16 at most"),
+    ] = ()
+
+    @property
+    def maps(self) -> bool:
+        """True if the files are tables that are described here, and not of a format that says all itself."""
+        return bool(self.table or self.columns) or self._turns
+
+    @property
+    def renames(self) -> bool:
+        """True if a table is not taken as it stands: then a mistake of the mapping must not pass."""
+        return bool(self.columns or self.units) or self._turns
+
+    @property
+    def _turns(self) -> bool:
+        form = self.rows or self.melt or self.time or self.time_format or self.tables
+        return bool(form or self.skip_lines or self.decimal != ".")
+
+    def each_table(self) -> tuple["DatasetOptions", ...]:
+        """Returns the options of every table in a file: these, or these under each of `[[tables]]`."""
+        given = ({name: getattr(one, name) for name in one.model_fields_set} for one in self.tables)
+        return tuple(self.model_copy(update=one | {"tables": ()}) for one in given) or (self,)
 
     def left_out(self, name: str) -> str | None:
         """Returns why the file of this name inside the data set is not read; None if it is."""
@@ -185,19 +185,26 @@ class DatasetOptions(Config):
     def to_json(self) -> dict[str, Any]:
         """Returns what is stated, as JSON values; keys left open are absent."""
         stated = self.model_dump(exclude_unset=True)
-        given = {k: v for k, v in stated.items() if v not in (None, (), {}, False)}
+        given = {k: _plain(v) for k, v in stated.items() if v not in (None, (), {}, False)}
         if self.delimiter == ",":
             given.pop("delimiter", None)
-        if self.start:
-            given["start"] = self.start.isoformat()
-        if self.assumptions:
-            given["assumptions"] = list(self.assumptions)
         return given | {"timezone": self.timezone}
 
     def digest(self) -> str:
         """Returns the identity of these options: under other options, files are read again."""
         stated = {key: value for key, value in self.to_json().items() if key not in ("leave_out", "derive")}
+        if self.renames:
+            stated["rules"] = MAPPING_RULES
         return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def options(folder: Path) -> DatasetOptions:

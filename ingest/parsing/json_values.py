@@ -24,6 +24,8 @@ def number(value: Any) -> float:
     """
     if type(value) is float:
         return value
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{shown(value)} is not a number")
     try:

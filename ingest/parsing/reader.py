@@ -45,8 +45,9 @@ class RowBatch:
 class Reader(Protocol):
     """Reads one format. `name` is stable; a change of `version` makes old files be read again.
 
-    A reader with `by_name = True` takes facts from the name of the file. `settings` are the parts of
-    dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, or single `values.COLUMN`;
+    A reader with `by_name = True` takes facts from the name of the file; one with `text_only = True` reads no
+    file that begins with a brace or a bracket, as JSON does, and is not asked about it. `settings` are the
+    parts of dataset.toml that only some readers use: `table`, `columns`, `units`, `values`, `values.COLUMN`;
     what is stated there for a reader that does not name it is refused.
     """
 

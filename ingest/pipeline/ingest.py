@@ -16,7 +16,7 @@ from ingest.parsing import archive
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, identified
 from ingest.parsing.source import Source, file_of, from_file
-from ingest.pipeline import derived_datasets, discover
+from ingest.pipeline import derived_datasets, discover, refusal
 from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest_report import FileResult, IngestReport
 from ingest.pipeline.transaction import Taken, Transaction
@@ -78,10 +78,7 @@ def _derive(target: "_Lake", options: DatasetOptions, results: list[FileResult])
 
 
 def _nothing(report: IngestReport) -> str:
-    lines = [f"{result.path}: {result.skipped_reason}" for result in report.files[:10]]
-    more = len(report.files) - len(lines)
-    rest = [f"and {more} more"] if more else []
-    return "\n".join(["no file could be read", *lines, *rest, *report.plugin_problems])
+    return "\n".join(["no file could be read", *refusal.lines(report.skipped), *report.plugin_problems])
 
 
 class _Lake:
@@ -134,8 +131,8 @@ class _Ingest:
         """Reads every file; returns the results in the order of the files."""
         progress.start(len(item.files), item.options.name)
         self._paths = {item.name_of(path): path for path in item.files}
-        for path in item.files:
-            for source in self._sources(path, item.name_of(path)):
+        for name, path in self._paths.items():
+            for source in self._sources(path, name):
                 self._one(source)
             progress.advance(1, path.name)
         return self._finish()
@@ -170,10 +167,11 @@ class _Ingest:
             self._skip(str(path), error)
 
     def _one(self, source: Source) -> None:
-        if archive.is_archive(Path(source.name)):
+        path = source.path
+        if archive.is_archive(path):
             self._skip(source.shown, "an archive inside an archive; take it out and give it by itself")
             return
-        reader, why_not = registry.find(source.path, source.head, self.options)
+        reader, why_not = registry.find(path, source.head, self.options)
         if reader is None:
             self._skip(source.shown, why_not)
             return

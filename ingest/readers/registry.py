@@ -12,13 +12,18 @@ from ingest.core import plugins
 from ingest.core.errors import UsageError
 from ingest.core.names import checked
 from ingest.lake.schema import SITES, TABLES
+from ingest.mapping.nearest import nearest
+from ingest.mapping.sniffing import look
+from ingest.mapping.text_rows import is_json
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
 from ingest.readers.clusters.curve_pickle import CurvePickle
 from ingest.readers.clusters.gpu_capacity import GpuCapacity
+from ingest.readers.clusters.job_tables import JobTables
 from ingest.readers.clusters.node_faults import NodeFaults
 from ingest.readers.clusters.openb import Openb
 from ingest.readers.clusters.philly import Philly
+from ingest.readers.clusters.slurm import Slurm
 from ingest.readers.clusters.spot_availability import SpotAvailability
 from ingest.readers.clusters.swf import Swf
 from ingest.readers.columns import Columns
@@ -29,6 +34,7 @@ from ingest.readers.links.iperf3 import Iperf3
 from ingest.readers.links.labelled_rtt import LabelledRtt
 from ingest.readers.links.latency_slices import LatencySlices
 from ingest.readers.links.latency_tables import LatencyTables
+from ingest.readers.links.owamp import Owamp
 from ingest.readers.links.ping import Ping
 from ingest.readers.links.region_pairs import RegionPairs
 from ingest.readers.links.ripe_atlas import RipeAtlas
@@ -47,6 +53,7 @@ from ingest.readers.profiles.sailor_profile import SailorProfile
 from ingest.readers.profiles.vidur import Vidur
 from ingest.readers.telemetry.dcgm_long import DcgmLong
 from ingest.readers.telemetry.dcgm_wide import DcgmWide
+from ingest.readers.telemetry.dmon import Dmon
 from ingest.readers.telemetry.mllog import MlLog
 from ingest.readers.telemetry.nvidia_smi import NvidiaSmi
 from ingest.readers.telemetry.pod_series import PodSeries
@@ -54,8 +61,11 @@ from ingest.readers.telemetry.prometheus_json import PrometheusJson
 from ingest.readers.telemetry.prometheus_text import PrometheusText
 from ingest.readers.training.aceso_results import AcesoResults
 from ingest.readers.training.gavel import Gavel
+from ingest.readers.training.kineto import Kineto
 from ingest.readers.training.megatron_golden import MegatronGolden
 from ingest.readers.training.mini_batch import MiniBatch
+from ingest.readers.training.nsys_stats import NsysStats
+from ingest.readers.training.scalars import Scalars
 from ingest.readers.training.training_trace import TrainingTrace
 
 READERS: tuple[Reader, ...] = (
@@ -67,6 +77,7 @@ READERS: tuple[Reader, ...] = (
     CurvePickle(),
     DcgmLong(),
     DcgmWide(),
+    Dmon(),
     Esmond(),
     Fping(),
     Galvatron(),
@@ -74,6 +85,8 @@ READERS: tuple[Reader, ...] = (
     GpuCapacity(),
     Intercloud(),
     Iperf3(),
+    JobTables(),
+    Kineto(),
     LabelledRtt(),
     LatencySlices(),
     LatencyTables(),
@@ -83,8 +96,10 @@ READERS: tuple[Reader, ...] = (
     MlLog(),
     NcclTests(),
     NodeFaults(),
+    NsysStats(),
     NvidiaSmi(),
     Openb(),
+    Owamp(),
     Perseus(),
     Philly(),
     Ping(),
@@ -94,6 +109,8 @@ READERS: tuple[Reader, ...] = (
     RegionPairs(),
     RttMatrix(),
     SailorProfile(),
+    Scalars(),
+    Slurm(),
     SpotAvailability(),
     Swf(),
     Topology(),
@@ -105,6 +122,8 @@ READERS: tuple[Reader, ...] = (
 )
 
 
+UNKNOWN = "no reader knows this format"
+"""Beginning of the reason for files that nobody claims."""
 PLUGINS = "twin.readers"
 """Group of the entry points that name readers of other distributions."""
 
@@ -156,18 +175,31 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
     why_not = options.left_out(str(path))
     if why_not is not None:
         return None, why_not
-    stated = options.reader or (Columns.name if options.table or options.columns else None)
+    stated = options.reader or (Columns.name if options.maps else None)
     if stated is not None:
         return _with(by_name(stated), options)
     if not head:
         return None, "empty file"
-    claims = [reader for reader in readers() if reader.can_read(path, head)]
+    json = is_json(head)
+    claims = [
+        reader
+        for reader in readers()
+        if not (json and getattr(reader, "text_only", False)) and reader.can_read(path, head)
+    ]
     if len(claims) == 1:
         return _with(claims[0], options)
     if not claims:
-        return None, "no reader knows this format; describe it in dataset.toml, see docs/guides/own-data.md"
+        return None, _described(head)
     names = ", ".join(reader.name for reader in claims)
     return None, f"several readers claim it ({names}); name one in dataset.toml"
+
+
+def _described(head: bytes) -> str:
+    """What a file of no known format is, and what to do."""
+    seen = look(head)
+    near = nearest(seen)
+    way = "describe it in dataset.toml, see docs/guides/own-data.md" if seen.names else "take it out"
+    return f"{UNKNOWN}: {seen.sentence()}{f'; {near}' if near else ''}; {way}"
 
 
 @cache

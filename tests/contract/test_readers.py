@@ -147,3 +147,9 @@ def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path) 
         read(tmp_path / name, kit, content, tmp_path / name / "store")
         for table in kit.stored:
             assert rows(tmp_path / name / "store", table) == rows(tmp_path / "plain" / "store", table), name
+
+
+@each
+def test_a_reader_of_text_alone_has_no_json(kit: Kit) -> None:
+    reader = registry.by_name(kit.reader)
+    assert not (getattr(reader, "text_only", False) and kit.content.lstrip()[:1] in (b"{", b"["))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support import kits_gpu, kits_links, kits_profiles
+from tests.support import kits_gpu, kits_links, kits_operators, kits_profiles
 from tests.support.kit import Bad, Kit, lines
 
 
@@ -253,6 +253,7 @@ KITS = (
     ),
     *kits_links.KITS,
     *kits_gpu.KITS,
+    *kits_operators.KITS,
     *kits_profiles.KITS,
 )
 

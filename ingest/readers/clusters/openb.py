@@ -22,6 +22,7 @@ class Openb:
 
     name = "openb"
     version = 1
+    text_only = True
     tables = ("jobs",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -27,6 +27,7 @@ class Philly:
 
     name = "philly"
     version = 1
+    text_only = True
     tables = ("jobs", "availability")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -29,6 +29,7 @@ class Swf:
 
     name = "swf"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

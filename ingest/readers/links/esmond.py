@@ -2,7 +2,8 @@
 
 The list does not say what it holds; the name does, as `esmond-ps-get-bulk` writes it:
 `<source>_<destination>_<event type>_<from>_<to>.json`. Read are `throughput` (b/s), `histogram-rtt` (RTT in
-ms to count; the mean is stored) and `packet-loss-rate` (share). `ts` is seconds since 1970, or an ISO 8601
+ms to count; the mean is stored), `histogram-owdelay` (delay of one direction alike) and `packet-loss-rate`
+(share). `ts` is seconds since 1970, or an ISO 8601
 text in UTC. `source_row` is the position in the list.
 """
 
@@ -19,34 +20,43 @@ from ingest.parsing.reader import RowBatch, rejected_file
 from ingest.parsing.row_builder import RowBuilder, from_document
 from ingest.parsing.source import BOM, Source
 
-Values = tuple[float | None, float | None, float | None]
-"""bandwidth_bps, rtt_s, loss."""
+Values = tuple[float | None, float | None, float | None, float | None]
+"""bandwidth_bps, rtt_s, loss, one_way_s."""
 
 
 def _throughput(value: Any) -> Values:
-    return amount(value), None, None  # b/s
+    return amount(value), None, None, None  # b/s
 
 
 def _histogram(value: Any) -> Values:
-    counts = [(amount(rtt), whole(count)) for rtt, count in value.items()]
+    return None, _mean_s(value), None, None
+
+
+def _delays(value: Any) -> Values:
+    return None, None, None, _mean_s(value)
+
+
+def _mean_s(value: Any) -> float:
+    counts = [(amount(delay), whole(count)) for delay, count in value.items()]
     total = sum(count for _, count in counts)
     if total < 1 or any(count < 0 for _, count in counts):
         raise ValueError("a histogram without counts")
-    return None, sum(rtt * count for rtt, count in counts) / total * MS, None  # ms
+    return sum(delay * count for delay, count in counts) / total * MS  # ms
 
 
 def _loss(value: Any) -> Values:
-    return None, None, amount(value)
+    return None, None, amount(value), None
 
 
 _EVENTS: dict[str, tuple[str, Callable[[Any], Values]]] = {
     "throughput": ("tcp", _throughput),
     "histogram-rtt": ("ping", _histogram),
+    "histogram-owdelay": ("ping", _delays),
     "packet-loss-rate": ("ping", _loss),
     "packet-loss-rate-bidir": ("ping", _loss),
 }
 _NAME = re.compile(rf"(?P<src>[^_]+)_(?P<dst>[^_]+)_(?P<event>{'|'.join(_EVENTS)})(?:_[^_]+)*\.json")
-_COLUMNS = ("ts", "bandwidth_bps", "rtt_s", "loss")
+_COLUMNS = ("ts", "bandwidth_bps", "rtt_s", "loss", "one_way_s")
 
 
 class Esmond:
@@ -73,7 +83,7 @@ class Esmond:
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Returns what the files do not say and the reader assumes, a sentence each."""
-        return ("esmond: ends and quantity are taken from the file's name; of an RTT histogram, the mean",)
+        return ("esmond: ends and quantity are taken from the file's name; of a histogram, the mean",)
 
 
 def _batch(series: Any, named: re.Match[str], options: DatasetOptions) -> RowBatch:
@@ -89,9 +99,7 @@ def _batch(series: Any, named: re.Match[str], options: DatasetOptions) -> RowBat
     return rows.batch()
 
 
-def _row(
-    entry: dict[str, Any], values: Callable[[Any], Values]
-) -> tuple[int, float | None, float | None, float | None]:
+def _row(entry: dict[str, Any], values: Callable[[Any], Values]) -> tuple[Any, ...]:
     return _ts_ns(entry["ts"]), *values(entry["val"])
 
 

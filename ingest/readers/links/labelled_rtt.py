@@ -51,6 +51,7 @@ class LabelledRtt:
 
     name = "labelled-rtt"
     version = 1
+    text_only = True
     by_name = True
     tables = ("link_samples",)
 

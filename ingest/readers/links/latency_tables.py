@@ -33,6 +33,7 @@ class LatencyTables:
 
     name = "latency-tables"
     version = 1
+    text_only = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

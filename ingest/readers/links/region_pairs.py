@@ -50,6 +50,7 @@ class RegionPairs:
 
     name = "region-pairs"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

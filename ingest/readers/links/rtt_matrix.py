@@ -28,6 +28,7 @@ class RttMatrix:
 
     name = "rtt-matrix"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -57,6 +57,7 @@ class AcesoCollectives:
 
     name = "aceso-collectives"
     version = 1
+    text_only = True
     by_name = True
     tables = (_TABLE,)
 

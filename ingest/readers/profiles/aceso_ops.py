@@ -34,6 +34,7 @@ class AcesoOps:
 
     name = "aceso-ops"
     version = 1
+    text_only = True
     by_name = True
     tables = (_TABLE,)
 

@@ -32,6 +32,7 @@ class Vidur:
 
     name = "vidur"
     version = 1
+    text_only = True
     by_name = True
     tables = ("collective_profiles", "layer_profiles")
 

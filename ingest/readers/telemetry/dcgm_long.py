@@ -32,6 +32,7 @@ class DcgmLong:
 
     name = "dcgm-long"
     version = 1
+    text_only = True
     tables = ("gpu_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

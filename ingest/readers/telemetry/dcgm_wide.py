@@ -54,6 +54,7 @@ class DcgmWide:
 
     name = "dcgm-wide"
     version = 1
+    text_only = True
     by_name = True
     tables = ("gpu_samples", "host_samples")
 

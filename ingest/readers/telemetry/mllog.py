@@ -2,7 +2,8 @@
 
 * `power_reading`: watts of a node at `time_ms` (`host_samples`; the file's name is the host).
 * `block_start`, `block_stop`: the mean time of the steps between them (`step_times`, kind `block`).
-  `epoch_count` counts tokens: the steps are epoch_count / sequence length / global batch.
+  `epoch_count` counts tokens: the steps are epoch_count / sequence length / global batch. Later rounds say
+  `samples_count` in both: the steps are the samples between them / global batch.
 * `tracked_stats` with `train_step_timing in s`: kind `smoothed`, because the logger smooths it.
 
 `:::SYSJSON` names the GPUs. `source_row` is the line, blank ones counted.
@@ -33,7 +34,7 @@ class MlLog:
     """Power readings and step times of MLPerf."""
 
     name = "mllog"
-    version = 1
+    version = 2
     by_name = True
     tables = ("host_samples", "step_times")
 
@@ -123,12 +124,26 @@ class _Log:
         if begun is None:
             raise ValueError("the block never starts")
         start = begun[2]
+        if "samples_count" in start["metadata"]:
+            return self._counted(start, stop)
         steps = self._count(start["metadata"]["epoch_count"])
         if not steps:
             raise ValueError("a block without steps")
         time_s = amount(stop["time_ms"]) - amount(start["time_ms"])  # ms
         first = self._count(start["metadata"]["first_epoch_num"]) + 1
         return first, time_s * MS / steps, "block", steps, *self._gpus
+
+    def _counted(self, start: dict[str, Any], stop: dict[str, Any]) -> tuple[Any, ...]:
+        """The row of a block that says how many samples were seen before and after it."""
+        batch = self._shape.get(_SHAPE[0])
+        if not batch:
+            raise ValueError(f"the log has not said {_SHAPE[0]}")
+        before, after = (whole(event["metadata"]["samples_count"]) for event in (start, stop))
+        steps, rest = divmod(after - before, batch)
+        if steps < 1 or rest:
+            raise ValueError(f"{after - before} samples are no whole number of steps of {batch}")
+        time_s = (amount(stop["time_ms"]) - amount(start["time_ms"])) * MS / steps
+        return before // batch + 1, time_s, "block", steps, *self._gpus
 
     def _count(self, tokens: Any) -> int:
         """Steps that process so many tokens."""

@@ -57,6 +57,7 @@ class NvidiaSmi:
 
     name = "nvidia-smi"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -45,6 +45,7 @@ class PodSeries:
 
     name = "pod-series"
     version = 1
+    text_only = True
     by_name = True
     tables = (_TABLE,)
 

@@ -28,9 +28,10 @@ class AcesoResults:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Returns True if the name says time or memory; the second line is `actual`."""
+        if not path.name.startswith(("perf_model_time", "perf_model_mem")):
+            return False
         lines = head.removeprefix(BOM).split(b"\n")
-        named = path.name.startswith(("perf_model_time", "perf_model_mem"))
-        return named and lines[0].startswith(b"size,") and any(x.startswith(b"actual,") for x in lines[1:])
+        return lines[0].startswith(b"size,") and any(x.startswith(b"actual,") for x in lines[1:])
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
         """Yields a row for each model."""

@@ -31,10 +31,10 @@ def test_what_a_reader_does_not_use_is_refused_by_name(put, toml: str, named: st
 
 @pytest.mark.parametrize("toml", ['table = "link_samples"\n', ""])
 def test_a_table_or_columns_imply_the_reader(put, toml: str) -> None:  # type: ignore[no-untyped-def]
-    held = pa.table({"t": ["2024-01-01T00:00:00Z"], "src": ["a"], "dst": ["b"], "bandwidth_bps": [1.0]})
+    held = pa.table({"t": ["2024-01-01T00:00:00Z"], "src": ["a"], "dst": ["b"], "bandwidth_bps": [1e6]})
     parquet, csv = (
         io.BytesIO(),
-        lines("t,src,dst,bandwidth_bps,kind,loss", "2024-01-01T00:00:01Z,a,b,1,tcp,0"),
+        lines("t,src,dst,bandwidth_bps,kind,loss", "2024-01-01T00:00:01Z,a,b,1e6,tcp,0"),
     )
     pq.write_table(held, parquet)
     columns = f'{toml}[columns]\nts = "t"\n'.encode()
