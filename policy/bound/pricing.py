@@ -225,10 +225,10 @@ class _Links:
         return RelayPaths(self._estimator.cluster, bits, share=1.0).best_routes(self._direct)[0]
 
     def _bits(self, dp: int, micro_batch: int) -> float:
-        """Returns the bits of a message where the best route is the one on which it arrives first: the sender
-        waits for it and sends nothing else. Else bandwidth and latency are bounded separately."""
+        """Returns the bits of a message where the best route is the one on which it arrives first: its sender,
+        or under rendezvous its receiver, waits for it alone. Else bandwidth and latency are bounded separately."""
         job = self._estimator.job
-        if job.p2p != "blocking" or job.model.tied:
+        if job.p2p == "overlapped" or job.model.tied:
             return UNLIMITED_BITS
         return float(dp * job.message_bytes(micro_batch) * BITS_PER_BYTE)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ingest.core.errors import UsageError
+from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.transformer import Transformer
 
@@ -13,7 +14,7 @@ class JobSpec:
 
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
-    with the interleaved schedule.
+    with the interleaved schedule, 2 with ZB-V.
     """
 
     model: Transformer
@@ -28,10 +29,8 @@ class JobSpec:
     chunks: int = 1
 
     def __post_init__(self) -> None:
-        if (self.schedule == "interleaved") != (self.chunks > 1) or self.chunks < 1:
-            raise UsageError(
-                f"schedule {self.schedule} with chunks {self.chunks}: interleaved needs 2 or more, others 1"
-            )
+        if self.chunks < 1 or (fault := schedules.chunk_fault(self.schedule, self.chunks)):
+            raise UsageError(f"chunks of the job: {fault}")
         if self.global_batch < 1:
             raise UsageError(f"global_batch is {self.global_batch}; it must be at least 1")
         if not self.micro_batches_allowed or min(self.micro_batches_allowed) < 1:

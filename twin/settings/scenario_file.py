@@ -8,6 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model
 from ingest.core.config import Config, suggestion
 from ingest.core.names import STORED, Label, Name, Text
 from ingest.core.terminal import shown
+from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
     FaultTrace,
@@ -69,14 +70,14 @@ class JobSettings(Config):
     p2p: PointToPoint = "blocking"
     recompute: Recompute = "full"
     zero: ZeroStage = 1
-    chunks: Chunks = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+    chunks: Chunks = (
+        1  # parts of the model in each stage; two or more with `schedule: interleaved`, 2 with `zb-v`
+    )
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
-        if (self.schedule == "interleaved") != (self.chunks > 1):
-            raise ValueError(
-                f"schedule {self.schedule} with chunks {self.chunks}: interleaved takes 2 or more, others 1"
-            )
+        if fault := schedules.chunk_fault(self.schedule, self.chunks):
+            raise ValueError(f"chunks: {fault}")
         return self
 
 

@@ -15,12 +15,13 @@ from twin.cases.answer import answer, explain
 from twin.cases.column_definitions import BadCellError
 from twin.cases.resolve import resolve
 from twin.core.plan import Plan, to_json
+from twin.core.schedules import SPLIT
 from twin.costs import memory, migration
 from twin.estimation.estimator import Estimator
 from twin.pipeline import critical_cycle, operation_order
 from twin.scenario.prepare import PreparedScenario
 
-Mode = Literal["blocking", "overlapped"]
+Mode = Literal["blocking", "overlapped", "rendezvous"]
 
 
 def estimator_of(setup: PreparedScenario, schedule: str, chunks: int = 1) -> Estimator:
@@ -32,9 +33,12 @@ def over(estimator: Estimator, order: tuple[int, ...], inner: tuple[int, int] = 
     return estimator.make(order, counts, 1, (inner,) * len(order), 1)
 
 
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 @pytest.mark.parametrize("order", [(0,), (1, 0), (0, 1)])
-@pytest.mark.parametrize(("schedule", "chunks"), [("interleaved", 2), ("interleaved", 3), ("crosspipe", 1)])
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("crosspipe", 1), ("zb-h1", 1), ("zb-v", 2)],
+)
 def test_both_engines_run_every_schedule_in_the_same_nanoseconds(
     schedule: str, chunks: int, order: tuple[int, ...], p2p: Mode
 ) -> None:
@@ -61,7 +65,7 @@ def test_chunks_shorten_the_bubble_and_hold_more_activations() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "chunks", "most"),
-    [("1f1b", 1, 1), ("interleaved", 2, 1), ("gpipe", 1, 32), ("crosspipe", 1, 4)],
+    [("1f1b", 1, 1), ("interleaved", 2, 1), ("gpipe", 1, 32), ("crosspipe", 1, 4), ("zb-h1", 1, 4)],
 )
 def test_logits_are_held_from_the_last_forward_to_the_end_of_its_backward(
     schedule: str, chunks: int, most: int
@@ -71,7 +75,7 @@ def test_logits_are_held_from_the_last_forward_to_the_end_of_its_backward(
     plan = over(estimator, (0,), (1, 4))
     pipeline = estimator.pipeline(plan, setup.wan.at(0))
     assert pipeline is not None
-    done = operation_order.WEIGHT if schedule == "crosspipe" else operation_order.BACKWARD
+    done = operation_order.WEIGHT if schedule in SPLIT else operation_order.BACKWARD
     steps = [
         (kind == operation_order.FORWARD) - (kind == done)
         for kind, chunk, _ in operation_order.operations(pipeline)[-1]
