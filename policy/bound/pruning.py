@@ -75,8 +75,8 @@ def _least_ns(
         T >= (all other stages) + (links) + m (f + b) - w f          for 1F1B, the least of its depths,
         T >= m (f + b)                                               for both it and GPipe,
 
-    with f and b including the waits of a stage for its messages (`_waits`, in the second line only for GPipe).
-    Embedding and head are free.
+    with f and b including the waits of a stage for its messages (`_waits`; in the second line only for
+    GPipe). Embedding and head are free.
     """
     n, layers = len(shape.order), estimator.n_layers
     plan = build(estimator, shape, _even_cuts(shape, layers))

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.control.knobs import default_knobs, warmup_variants
+from policy.control.knobs import default_knobs, free_variants
 from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.core.objective import speed_alone
@@ -84,8 +84,8 @@ class LongRunRates:
     def turned_in_each(self, plan: Plan) -> tuple[Plan, Float]:
         """Returns the plan with the warm-up depth that is best on average, and its rate in every state (T,)
         with the depth turned there."""
-        plan = default_knobs(plan)
-        variants = [plan, *warmup_variants(self.estimator, plan)]
+        plan = default_knobs(self.estimator.job, plan)
+        variants = [plan, *free_variants(self.estimator, plan)]
         rates = [self.in_each(one) for one in variants]
         best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
         return variants[best], np.maximum.reduce(rates)
@@ -101,7 +101,7 @@ class LongRunRates:
 def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
     """Returns the plans by falling mean rate, those that never run left out; the depths of the best
     `DEEPENED` are turned, so that the rates of the others are lower bounds."""
-    distinct = list(dict.fromkeys(default_knobs(plan) for plan in plans))
+    distinct = list(dict.fromkeys(default_knobs(rates.estimator.job, plan) for plan in plans))
     shallow = sorted(distinct, key=lambda plan: -rates.rate(plan))
     deepened = [plan for plan in shallow[:DEEPENED] if rates.rate(plan) >= CLOSE * rates.rate(shallow[0])]
     deep = sorted((rates.turned(plan) for plan in deepened), key=lambda one: -one.rate)
@@ -138,7 +138,8 @@ class PastPlans:
     def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default
         knobs."""
-        plans = dict.fromkeys(default_knobs(one.plan) for found in self._known.values() for one in found)
+        job = self.estimator.job
+        plans = dict.fromkeys(default_knobs(job, one.plan) for found in self._known.values() for one in found)
         fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
         return list(islice(fit, most))
 

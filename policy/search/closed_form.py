@@ -3,8 +3,9 @@
 1F1B with m micro-batches takes about T = U + (m - 1) max_i p_i: U is one micro-batch through all stages and
 back, p_i the forward and backward of stage i plus its waits for its own messages. (A cycle over several
 stages waits once for each message inside it, so it never exceeds the mean of its stages.) With blocking sends
-a stage waits for what it sends, under rendezvous for what it receives; with overlapped ones the two stages at a
-boundary share its round trip; GPipe is close. Half of all splits are within 0.5 % of the exact time, nearly all within 3 %.
+a stage waits for what it sends, under rendezvous for what it receives; with overlapped ones the two stages at
+a boundary share its round trip; GPipe is close. Half of all splits are within 0.5 % of the exact time, nearly
+all within 3 %.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the schedules of a pipeline need to know of each other: chunks, split backwards, the way through stages.
+"""What all must know of the schedules of a pipeline: chunks, split backwards, the way through the stages.
 
 A micro-batch passes the parts of the model in order. With one part a stage that is the order of the stages.
 Interleaved, stages hold v chunks and the way leads from the last stage back to the first. ZB-V has two chunks
@@ -6,6 +6,8 @@ a stage in the shape of a V (Qi et al. 2024, "Pipeline Parallelism with Controll
 with the first chunk and up again with the second, so that the last stage turns round at once and the first
 one holds the embedding and the head.
 """
+
+from collections.abc import Sequence
 
 CHUNKED = ("interleaved", "zb-v")
 """Schedules whose stages hold two or more chunks."""
@@ -27,6 +29,16 @@ def chunk_fault(schedule: str, chunks: int) -> str | None:
     if (schedule == "interleaved") == (chunks > 1):
         return None
     return f"{chunks} with {schedule}: interleaved has 2 or more, zb-v 2, the others 1"
+
+
+def choice_fault(schedule: str, allowed: Sequence[str]) -> str | None:
+    """What is wrong with these schedules to choose from; None: nothing. Empty: there is no choice."""
+    for name in allowed:
+        if name in CHUNKED:
+            return f"plans cannot switch to {name}, which keeps other layers in a stage; set schedule alone"
+    if allowed and schedule not in allowed:
+        return f"{schedule}, which plans begin with, is not one of {', '.join(allowed)}"
+    return None
 
 
 def turns(schedule: str) -> bool:

@@ -102,8 +102,8 @@ def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot,
 def stage_spans(
     cuts: Int, positions: Sequence[Slot], layers: int, chunks: int = 1, schedule: Schedule = "1f1b"
 ) -> Spans:
-    """First layer and past the last (P,) of every part, chunk c of stage i at c S + i, from cuts (P, n + 1) of
-    a model of `layers` layers.
+    """First layer and past the last (P,) of every part, chunk c of stage i at c S + i, from cuts (P, n + 1)
+    of a model of `layers` layers.
 
     A share splits its layers over the chunks of its stages, in the order in which a micro-batch passes them.
     Where that leads up the stages again the first share has the head as well.

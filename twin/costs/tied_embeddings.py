@@ -17,8 +17,8 @@ STEPS = 2
 
 
 def spread(plan: Plan) -> int:
-    """Stages from the embedding to the head: all of them, or the first one alone, which has both where the way
-    of a micro-batch leads back up the stages."""
+    """Stages from the embedding to the head: all of them, or the first one alone, which has both where the
+    way of a micro-batch leads back up the stages."""
     return 1 if schedules.turns(plan.schedule) else plan.stages
 
 

@@ -32,9 +32,9 @@ def crossings(job: JobSpec, plan: Plan) -> list[Pair]:
 def iteration_bytes(job: JobSpec, plan: Plan) -> float:
     """Bytes of the busiest crossing in one iteration.
 
-    Every boundary is crossed once a chunk, interleaved the way back from the last stage to the first once less; with two
-    shares the latter shares a crossing with the former. The exchange of a tied embedding goes between the
-    ends, over a crossing of messages where there are two shares or the way back is taken.
+    Every boundary is crossed once a chunk, interleaved the way back from the last stage to the first once
+    less; with two shares the latter shares a crossing with the former. The exchange of a tied embedding goes
+    between the ends, over a crossing of messages where there are two shares or the way back is taken.
     """
     returns = schedules.returns(plan.schedule, plan.chunks)
     back = plan.chunks - 1 if returns and plan.stages > 1 and len(plan.shares) == 2 else 0

@@ -85,9 +85,9 @@ def _held(cluster: Cluster, plan: Plan, compute_s: tuple[float, ...], iter_s: fl
 def wan_bytes(job: JobSpec, plan: Plan, size: int) -> Matrix:
     """Bytes per directed link (K, K) of one iteration over `size` domains.
 
-    A dp m each way over each boundary between domains, once a chunk, and interleaved once less back from the last domain
-    to the first, and the gradient of a tied embedding, on every link of its route; of replicas what an
-    iteration's share of their exchange sends.
+    A dp m each way over each boundary between domains, once a chunk, and interleaved once less back from the
+    last domain to the first, and the gradient of a tied embedding, on every link of its route; of replicas
+    what an iteration's share of their exchange sends.
     """
     if plan.sync is not None:
         return replica_sync.wan_bytes(job, plan, size)

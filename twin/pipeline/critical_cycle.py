@@ -18,8 +18,8 @@ its forward's (+ Lf_{i-1} unless first) and its backward's (+ Lb_i unless last).
 GPipe has one cycle per phase: P = max_i f_i + max_i g_i with f_i = max(tf_i, of_i), or tf_i + Lf_i when
 blocking.
 
-Interleaved, CrossPipe and the zero-bubble schedules have no closed form here: the busiest stage or direction of a link is named, whose
-busy time per micro-batch is a lower bound of P.
+Interleaved, CrossPipe and the zero-bubble schedules have no closed form here: the busiest stage or direction
+of a link is named, whose busy time per micro-batch is a lower bound of P.
 """
 
 from dataclasses import dataclass, replace

@@ -63,8 +63,8 @@ class Pipeline:
     chunk, and boundary S - 1 joins the last stage to the first (S rows). `shared` names the boundary whose
     link it shares, each direction with the other one's reverse, as between two domains; -1: it has its own.
 
-    ZB-V's two chunks need no such boundary: the way leads down the stages and up again, forwards of the second
-    chunk upstream and their gradients downstream, and the last stage turns round without a message.
+    ZB-V's two chunks need no such boundary: the way leads down the stages and up again, forwards of the
+    second chunk upstream and their gradients downstream, and the last stage turns round without a message.
 
     `tw`, as `tb`: the part of `tb` that is the weight gradient, where the schedule runs it on its own.
     `order` (S, n): operations as `twin.pipeline.operation_order` codes them, instead of those that the

@@ -51,7 +51,8 @@ def receive(depth, lane, t):  # type: ignore[no-untyped-def]
 def run(depth, m, gpipe, folded, t, s, saved, total):  # type: ignore[no-untyped-def]
     """Iteration times (LANES,) of pipelines of `depth` stages with `m` micro-batches into `total`.
 
-    `t` as above; `folded`: by `fold` or `receive`, stages do one thing at a time; `s` and `saved`, of one shape, need not be cleared.
+    `t` as above; `folded`: by `fold` or `receive`, so that stages do one thing at a time. `s` and `saved`, of
+    one shape, need not be cleared.
     """
     size = depth * LANES
     s[:, : size + LANES] = 0

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from twin.core.layer_split import stage_layers, stage_start, stage_start_compiled
 from twin.core.plan import Plan, Share
-from twin.costs import migration
 from twin.core.schedules import default_chunks, way
+from twin.costs import migration
 from twin.costs.stage_costs import slots, stage_spans
 
 

@@ -66,7 +66,8 @@ def test_the_largest_shape_equals_the_event_simulation(schedule: str, p2p: str) 
     sizes = (16 * chunks, 16 * chunks, joints, joints, joints, joints, 16)
     rows = [rng.integers(1, 10**9, n).tolist() for n in sizes]
     pipeline = Pipeline.single(
-        *rows, micro_batches=128, schedule=schedule, p2p=p2p, chunks=chunks, shared=7 if schedule == "interleaved" else -1,
+        *rows, micro_batches=128, schedule=schedule, p2p=p2p, chunks=chunks,
+        shared=7 if schedule == "interleaved" else -1,
         tw=[t // 2 for t in rows[1]] if schedule in SPLIT else None,
     )  # fmt: skip
     assert kernel.iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns
