@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ingest.core.errors import UsageError
 from policy.control.horizon import Outages, make_horizon
 from policy.control.knobs import WARMUP_DEPTHS, KnobTuner, default_knobs, free_variants
 from policy.core.objective import Objective, PlanOutcome
@@ -11,7 +12,7 @@ from tests.support.plays import plan_over
 from tests.support.views import flat, view
 from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
-from twin.core.plan import Plan, Sync
+from twin.core.plan import Plan, Schedule, Sync
 from twin.estimation.estimator import Estimator
 
 SPEED = (1.0, 0.0, 0.0)
@@ -184,3 +185,31 @@ def test_replicas_and_plans_that_cannot_run_are_left_alone() -> None:
     horizon = make_horizon(few.forecast, 600.0, Outages(none, none))
     worth = Objective(SPEED, PlanOutcome(10.0, 0.5, 1.0))
     assert knobs(estimator).tune(Decision(None, "held"), few, horizon, worth) == Decision(None, "held")
+
+
+def test_schedules_that_the_job_allows_are_free_knobs() -> None:
+    estimator, links, plan = case()
+    assert not [one for one in free_variants(estimator, plan) if one.schedule != "1f1b"]
+    allowed = replace(estimator.job, schedules=("1f1b", "gpipe", "zb-h1"))
+    free = Estimator(estimator.cluster, allowed)
+    found = list(free_variants(free, plan))
+    assert {one.schedule for one in found} == {"1f1b", "gpipe", "zb-h1"}
+    assert [one.extra_warmup for one in found if one.schedule != "1f1b"] == [0, 0]
+    best = min([plan, *found], key=lambda one: free.iter_ns(one, links))
+    turned = asked(free, links, Decision(None, "held"), plan=plan).plan
+    assert turned is not None and free.iter_ns(turned, links) <= free.iter_ns(best, links)
+    assert free.iter_ns(turned, links) < free.iter_ns(plan, links)
+    assert default_knobs(allowed, replace(turned, schedule="zb-h1")) == plan
+    changed = asked(free, links, Decision(None, "held"), plan=replace(plan, schedule="gpipe"))
+    assert changed.plan is not None and "turns" in changed.reason
+    assert f"to schedule {changed.plan.schedule}" in changed.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(("1f1b", "zb-v"), "cannot switch to zb-v"), (("gpipe", "zb-h1"), "1f1b, which plans begin with")],
+)
+def test_what_plans_cannot_choose_is_refused(given: tuple[Schedule, ...], said: str) -> None:
+    estimator, _, _ = case()
+    with pytest.raises(UsageError, match=said):
+        replace(estimator.job, schedules=given)
