@@ -159,6 +159,52 @@ def test_estimate_with_measured_stage_times_and_chunks() -> None:
     assert split.answer.iter_s < 57.0
 
 
+def test_estimate_with_measured_stage_times_and_zero_bubbles() -> None:
+    # F = B = W = 1 s, m = 16, S = 4: 48 s of work, then 3 (F + B - W) of ZB-H1 and 3 F of ZB-V's half stages
+    measured = {"stage_forward_s": "1", "stage_backward_s": "2", "micro_batches": "16", "pp": "4"}
+    for schedule, seconds in (("1f1b", 57.0), ("zb-h1", 51.0), ("zb-v", 49.5)):
+        cells = {**measured, "schedule": schedule}
+        assert answer(resolve(table_reader.parse(cells))).iter_s == pytest.approx(seconds)
+
+
+def test_a_v_crosses_every_boundary_twice_each_way_and_ties_its_embedding_at_home() -> None:
+    wide = {"wan_bps": "5e9", "wan_latency_s": "0.02", "p2p": "rendezvous"}
+    case = resolve(table_reader.parse({**ROW, **wide}))
+    assert case.message_bytes is not None
+    found = ask(schedule="zb-v", **wide)
+    assert found.wan_bytes == 2 * 2 * case.message_bytes * case.dp * case.micro_batches
+    assert "link" in found.binding
+
+
+def test_zero_bubbles_store_as_much_as_the_first_stage_of_1f1b_and_inputs_that_wait_for_weights() -> None:
+    setup = toy_setup()
+    selective = replace(setup.job, recompute="selective")
+    peaks = {}
+    for job in (selective, setup.job):
+        for schedule, chunks in (("1f1b", 1), ("zb-h1", 1), ("zb-v", 2)):
+            estimator = estimator_of(replace(setup, job=job), schedule, chunks)
+            peaks[job.recompute, schedule] = estimator.peak_mem_bytes(over(estimator, (0,), (1, 4)))
+    first = {key: peak[1] for key, peak in peaks.items()}  # a stage without embedding and head
+    block = memory.block_activation_bytes(setup.job.model, 1, "selective", False)
+    # stage 1 of 4 holds three micro-batches of eight blocks in 1F1B, four in ZB-H1
+    assert first["selective", "zb-h1"] - first["selective", "1f1b"] == pytest.approx(8 * block, abs=2)
+    assert first["selective", "zb-v"] == first["selective", "zb-h1"]
+    kept = memory.block_activation_bytes(setup.job.model, 1, "full", False)
+    # with full recompute one of the four keeps the inputs of its products instead of the blocks' inputs
+    assert first["full", "zb-h1"] - first["full", "1f1b"] == pytest.approx(8 * block, abs=2)
+    assert kept < block
+
+
+def test_a_change_of_schedule_restarts_only_where_layers_move() -> None:
+    setup = toy_setup()
+    half, whole = (over(estimator_of(setup, *how), (0, 1)) for how in (("interleaved", 2), ("1f1b", 1)))
+    vee = over(estimator_of(setup, "zb-v", 2), (0, 1))
+    assert not migration.needs_restart(whole, replace(whole, schedule="zb-h1", p2p="rendezvous"))
+    assert migration.needs_restart(whole, vee) and migration.needs_restart(half, vee)
+    homes = [domain for domain, _, _ in migration.owners(vee)]
+    assert homes[0] == homes[-1] == 0 and homes[17] == 1
+
+
 def test_estimate_charges_the_way_back_over_the_wide_area() -> None:
     wide = {"wan_bps": "5e9", "wan_latency_s": "0.02"}
     plain, parts = ask(**wide), ask(chunks="2", p2p="blocking", **wide)
