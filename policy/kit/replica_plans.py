@@ -18,7 +18,8 @@ def replica_plan(
     """Returns the plan with a replica in each of `domains` with its own (tp, pp); one replica is a pipeline
     plan.
 
-    None where the batch does not divide, or a domain has too few GPUs or layers, or cannot run the job's chunks.
+    None where the batch does not divide, or a domain has too few GPUs or layers, or cannot run the job's
+    chunks.
     """
     job = estimator.job
     count, rest = divmod(job.global_batch, dp * micro_batch * len(domains))
