@@ -50,7 +50,7 @@ def kernel_table() -> None:
     print("  S    m  schedule  p2p          evaluations/s   ns per stage operation")
     for stages, m in ((2, 16), (4, 16), (4, 64), (4, 256), (8, 16), (8, 64), (16, 64), (16, 128)):
         for schedule in ("1f1b", "gpipe"):
-            for p2p in ("blocking", "overlapped"):
+            for p2p in ("blocking", "overlapped", "rendezvous"):
                 plans = max(64, 2_000_000 // (stages * m * 8))
                 pipeline = make(stages, m, plans, schedule, p2p)
                 iteration_ns(pipeline)

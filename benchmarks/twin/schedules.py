@@ -1,12 +1,13 @@
 """Schedules over wide-area links: python -m benchmarks.twin.schedules
 
 Llama-2 70B over four domains of one 8 x A100 node, one stage each, 32 micro-batches of one sequence:
-iteration time of every schedule over one-way latency x bandwidth, with blocking and overlapped
-point-to-point, and what the memory of its fullest GPU holds; the best of a row is marked. A second table
-gives the speed of the kernel of orders beside that of the recurrences.
+iteration time of every schedule over one-way latency x bandwidth, with every point-to-point mode, and what
+the memory of its fullest GPU holds; the best of a row is marked. A second table gives the speed of the kernel
+of orders beside that of the recurrences.
 """
 
 from timeit import repeat
+from typing import get_args
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.gpu_models import fabric, preset
 from twin.core.job import JobSpec
 from twin.core.plan import Plan, PointToPoint, Schedule
+from twin.core.schedules import SPLIT, default_chunks, turns
 from twin.core.transformer import preset as model
 from twin.estimation.estimator import Estimator
 from twin.pipeline import fixed_order_kernel, kernel, operation_order
@@ -32,6 +34,8 @@ SCHEDULES: dict[str, tuple[Schedule, int, int]] = {
     "interleaved 4": ("interleaved", 4, 0),
     "crosspipe": ("crosspipe", 1, 0),
     "crosspipe +3": ("crosspipe", 1, 3),
+    "zb-h1": ("zb-h1", 1, 0),
+    "zb-v": ("zb-v", 2, 0),
 }
 """Name -> schedule, chunks, extra warm-up in front of each wide-area boundary."""
 
@@ -46,7 +50,8 @@ def plan_of(name: str, p2p: PointToPoint) -> tuple[Estimator, Plan]:
         model("llama2-70b"), MICRO_BATCHES, (1,), schedule, p2p, zero=0, chunks=chunks, extra_warmup=extra
     )
     estimator = Estimator(cluster, job)
-    return estimator, estimator.make(range(DOMAINS), (21, 20, 20, 21), 1, ((8, 1),) * DOMAINS, 1)
+    layers = (22, 20, 20, 20) if turns(schedule) else (21, 20, 20, 21)  # with embedding and head
+    return estimator, estimator.make(range(DOMAINS), layers, 1, ((8, 1),) * DOMAINS, 1)
 
 
 def links(gbps: float, latency_s: float) -> LinkState:
@@ -72,10 +77,10 @@ def times_table(p2p: PointToPoint) -> None:
 def made(stages: int, m: int, plans: int, schedule: Schedule, chunks: int) -> Pipeline:
     """Random durations."""
     rng = np.random.default_rng(7)
-    joints = boundary_count(stages, chunks)
+    joints = boundary_count(stages, chunks, schedule)
     compute = [rng.integers(1, 10**9, (stages * chunks, plans)) for _ in range(2)]
     across = [rng.integers(1, 10**8, (joints, plans)) for _ in range(4)]
-    weight = compute[1] // 2 if schedule == "crosspipe" else None
+    weight = compute[1] // 2 if schedule in SPLIT else None
     tail, depths = np.zeros((stages, plans), np.int64), warmup_depths(stages, m)
     return Pipeline(*compute, *across, tail, depths, m, schedule, "overlapped", chunks, tw=weight)
 
@@ -84,8 +89,8 @@ def speed_table() -> None:
     """Evaluations a second of one core."""
     print("\n  S    m  schedule       recurrences/s      orders/s   ns per operation")
     for stages, m in ((4, 16), (8, 64), (16, 128)):
-        for schedule, chunks in (("1f1b", 1), ("interleaved", 2), ("crosspipe", 1)):
-            some = made(stages, m, 200, schedule, chunks)  # type: ignore[arg-type]
+        for schedule in get_args(Schedule)[1:]:
+            some = made(stages, m, 200, schedule, default_chunks(schedule))
             fixed_order_kernel.iteration_ns(some)
             seconds = min(repeat(lambda some=some: fixed_order_kernel.iteration_ns(some), number=1))
             quick = ""
@@ -98,7 +103,7 @@ def speed_table() -> None:
 
 
 def main() -> None:
-    for p2p in ("blocking", "overlapped"):
+    for p2p in ("blocking", "overlapped", "rendezvous"):
         times_table(p2p)  # type: ignore[arg-type]
     speed_table()
 

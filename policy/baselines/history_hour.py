@@ -28,6 +28,7 @@ class HistoryHour(History):
     def reset(self, context: Context) -> None:
         """Starts a run."""
         super().reset(context)
+        self._job = context.estimator.job
         self._history, self._day = context.history, self._schedule(context)
         self._followed: Plan | None = None
         self.kept = History.kept if self._day is None else "the day's schedule keeps the plan"
@@ -39,7 +40,8 @@ class HistoryHour(History):
             self._followed = plan
         elif plan != self._followed and self._can_run(plan, view):
             self._followed = plan
-            if default_knobs(view.plan) != default_knobs(plan):
+            job = self._job
+            if default_knobs(job, view.plan) != default_knobs(job, plan):
                 self._stands_since_ns = None
                 return Decision(plan, f"{self._merit(plan, view)}: {plan}")
         return super().decide(view)

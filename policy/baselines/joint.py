@@ -98,7 +98,9 @@ class Joint(Mpc):
 
     def _worth_of_running(self, view: View, plan: Plan, best: Option) -> float:
         """Returns the worth of keeping the plan, on the scale of the job's options."""
-        ns = self.estimator.iter_ns(default_knobs(plan), view.forecast.links(), view.slowdown)
+        ns = self.estimator.iter_ns(
+            default_knobs(self.estimator.job, plan), view.forecast.links(), view.slowdown
+        )
         gpus = sum(len(share.gpus) for share in plan.shares)
         price = self.sharing.price * domains_worth(self.estimator.cluster, gpus)
         return NS_PER_S / ns * best.share / best.rate - price

@@ -3,7 +3,8 @@
 Dynamic bound: the best path through (time, plan) over a set of plans: all of `used_plans` (so no policy that
 uses them alone can exceed it), and the best plans found by search for the whole window, for its parts, and
 around the path itself until that no longer helps. Each plan has the best free knobs at every instant: relays
-as `policy.control.best_relay_times` chooses them, and the warm-up depths of `policy.control.knobs`.
+as `policy.control.best_relay_times` chooses them, and the warm-up depths and allowed schedules of
+`policy.control.knobs`.
 Point-to-point mode, schedule and H of local SGD are those of the job and of `used_plans`: on tri-7b the
 bound's own plan would be 2.6 to 3.6 % faster with overlapped messages. Over the set the path is exact
 (`policy.bound.best_path`), under assumptions that favour the bound:
@@ -211,7 +212,7 @@ class _Paths:
         """Adds plans that could improve the path, of a space of up to `most_plans`. Returns the ceiling in
         iterations, None where it is not proven."""
         shapes = space_of(self.pool.estimator, most_plans)
-        if not shapes:
+        if not shapes or self.pool.estimator.job.schedules:  # its bounds know the times of one schedule
             return None
         self._add_default_knobs()
         rate = np.stack([family.rate for family in self._chosen()])

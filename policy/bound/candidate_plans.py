@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from policy.bound.time_grid import Grid
 from policy.control.best_relay_times import best_relay_rates
-from policy.control.knobs import warmup_variants
+from policy.control.knobs import free_variants
 from policy.control.long_run import typical_links
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.search.plan_search import best_plans
@@ -74,7 +74,7 @@ class CandidatePool:
         key_of = {id(family): key for key, family in self._families.items()}
         for family in families:
             if not family.deep:
-                variants = (other for plan in family.plans for other in warmup_variants(self.estimator, plan))
+                variants = (other for plan in family.plans for other in free_variants(self.estimator, plan))
                 distinct = dict.fromkeys(variants)
                 rates = [self._with_relays(p, self.window.rate(self.estimator, p)) for p in distinct]
                 rate = np.maximum.reduce([family.rate, *rates])

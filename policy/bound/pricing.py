@@ -36,7 +36,7 @@ from ingest.core.units import BITS_PER_BYTE
 from policy.bound.best_fixed_plan import enumerable, every_shape
 from policy.bound.pruning import BlockTimes, plans_of, unpruned_cuts
 from policy.bound.time_grid import Grid, best_links, optimistic
-from policy.control.knobs import WARMUP_DEPTHS, WARMUP_SCHEDULES, warmup_variants
+from policy.control.knobs import WARMUP_DEPTHS, WARMUP_SCHEDULES, free_variants
 from policy.control.relay_links import UNLIMITED_BITS, RelayPaths
 from policy.search.plan_search import build
 from policy.search.plan_shapes import Cuts, Shape
@@ -225,10 +225,11 @@ class _Links:
         return RelayPaths(self._estimator.cluster, bits, share=1.0).best_routes(self._direct)[0]
 
     def _bits(self, dp: int, micro_batch: int) -> float:
-        """Returns the bits of a message where the best route is the one on which it arrives first: the sender
-        waits for it and sends nothing else. Else bandwidth and latency are bounded separately."""
+        """Returns the bits of a message where the best route is the one on which it arrives first: its
+        sender, or under rendezvous its receiver, waits for it alone. Else bandwidth and latency are bounded
+        separately."""
         job = self._estimator.job
-        if job.p2p != "blocking" or job.model.tied:
+        if job.p2p == "overlapped" or job.model.tied:
             return UNLIMITED_BITS
         return float(dp * job.message_bytes(micro_batch) * BITS_PER_BYTE)
 
@@ -295,7 +296,7 @@ class _Space:
     def _rate(self, plan: Plan) -> Float:
         """Returns iterations per second under the links of each distinct cell with the best depth there."""
         states = self._links.states(plan.dp, plan.micro_batch, None)
-        variants = [plan, *warmup_variants(self._estimator, plan)]
+        variants = [plan, *free_variants(self._estimator, plan)]
         best: Float = np.maximum.reduce(
             [per_second(iteration_ns(self._estimator, one, states)) for one in variants]
         )

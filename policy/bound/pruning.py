@@ -7,6 +7,7 @@ It is the first step of both searches of whole spaces, for the best fixed plan
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from ingest.core.units import NS_PER_S
 from policy.search.plan_search import build
 from policy.search.plan_shapes import Cuts, Shape
 from twin.core.layer_split import stage_start
+from twin.core.plan import PointToPoint
 from twin.costs.stage_costs import slots, warmup_of
 from twin.estimation.estimator import Estimator
 from twin.estimation.link_state_times import States, crossings
@@ -73,8 +75,8 @@ def _least_ns(
         T >= (all other stages) + (links) + m (f + b) - w f          for 1F1B, the least of its depths,
         T >= m (f + b)                                               for both it and GPipe,
 
-    with f and b including the waits of a blocking stage for its sends (in the second line only for GPipe).
-    Embedding and head are free.
+    with f and b including the waits of a stage for its messages (`_waits`; in the second line only for
+    GPipe). Embedding and head are free.
     """
     n, layers = len(shape.order), estimator.n_layers
     plan = build(estimator, shape, _even_cuts(shape, layers))
@@ -87,8 +89,7 @@ def _least_ns(
     warmups = [warmup_of(slots(shape.order, shape.inner), m, depth) for depth in depths]
     for k, (forward, backward) in enumerate(times):
         pp, last = shape.inner[k][1], sum(pp for _, pp in shape.inner[: k + 1]) - 1
-        down = sends[2 * k] if timing.blocking and k < n - 1 else 0
-        up = sends[2 * k - 1] if timing.blocking and k > 0 and pp == 1 else 0
+        down, up = _waits(timing.p2p, sends, k, pp)
         fixed, each = (m - 1) * (down + up) + np.zeros(len(best)), m * (forward + backward)
         many, ends = np.arange(layers + 1), (k == 0, k == n - 1)
         longest = many - stage_start(pp - 1, pp, many, *ends)
@@ -102,6 +103,18 @@ def _least_ns(
             needed = fixed + held * each
         found.append(np.where(across.alive, np.maximum(needed, 1.0), np.inf))
     return found
+
+
+def _waits(p2p: PointToPoint, sends: NDArray[np.int64], k: int, pp: int) -> tuple[Any, Any]:
+    """Returns what the last stage of share k of `pp` stages waits for in each forward and backward: for its
+    own sends if blocking, for what it receives under rendezvous; `sends` (2 (n - 1), G) as boundaries lie,
+    downstream and upstream in turn."""
+    ahead, behind = 2 * k if 2 * k < len(sends) else None, 2 * k - 2 if k > 0 and pp == 1 else None
+    if p2p == "blocking":
+        return (0 if ahead is None else sends[ahead], 0 if behind is None else sends[behind + 1])
+    if p2p == "rendezvous":
+        return (0 if behind is None else sends[behind], 0 if ahead is None else sends[ahead + 1])
+    return 0, 0
 
 
 def _holds(caps: Sequence[int], shape: Shape, layers: int) -> bool:

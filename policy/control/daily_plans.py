@@ -38,8 +38,9 @@ def daily_plans(
     if chosen is None:
         return None
     states = States(history.bandwidth_bps[chosen.ravel()], history.latency_s[chosen.ravel()])
+    job = estimator.job
     rates = LongRunRates(estimator, states)  # of the samples of hour 0, then of hour 1, ...
-    plans = list(dict.fromkeys([*(default_knobs(one.plan) for one in found[:BEST]), *_of_hours(rates)]))
+    plans = list(dict.fromkeys([*(default_knobs(job, one.plan) for one in found[:BEST]), *_of_hours(rates)]))
     if not plans:
         return None
     turned = [rates.turned_in_each(plan) for plan in plans]

@@ -39,7 +39,7 @@ def first_plan(
 
 def _candidate(one: PastPlan, view: View, rates: PlanRates, objective: Objective) -> Candidate:
     """Returns a plan with default knobs and its mean outcome over the past."""
-    plan, iter_s = default_knobs(one.plan), 1.0 / one.rate
+    plan, iter_s = default_knobs(rates.estimator.job, one.plan), 1.0 / one.rate
     busy_s, usd = per_iteration(rates.estimator, plan, np.ones_like(view.slowdown))
     outcome = PlanOutcome(iter_s, busy_s / iter_s, usd)
     return Candidate(plan, objective.value(outcome), iter_s, outcome.utilisation, usd)

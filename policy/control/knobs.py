@@ -1,7 +1,8 @@
-"""Free knobs of a plan, relay routes and warm-up depth, set for a plan that runs or is migrated to.
+"""Free knobs of a plan, relay routes, schedule and warm-up depth, set for a plan that runs or is migrated to.
 
 Plans are chosen first, under links that include relays (`policy.control.relay_links`); then the routes of the
-plan's messages and its warm-up depth are set. Changing them stops nothing, so they are set for the present
+plan's messages, its schedule, where the job allows several (`job.schedules`), and its warm-up depth are set.
+Changing them stops nothing, so they are set for the present
 links at every decision. On training windows of mpc that is better than setting them for the scenarios until
 the next decision: planet-405b by 2.2 %, octo-175b by 0.9 %; storm, quad-70b and geant-70b differ by less than
 0.1 %. Plans are timed exactly, with the links that their messages share.
@@ -32,7 +33,8 @@ from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alo
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from twin.core.domain import LinkState
-from twin.core.plan import Plan
+from twin.core.job import JobSpec
+from twin.core.plan import Plan, Schedule
 from twin.core.view import View
 from twin.costs.migration import move_bytes, needs_restart
 from twin.costs.wan_traffic import crossings
@@ -52,22 +54,29 @@ MIN_ROUTE_GAIN = 0.03
 MIN_GAIN = 0.002
 """Share that a change of knobs must gain: estimates vary, and people read every change."""
 PLANS_KEPT = 256
-"""Plans whose warm-up depths are kept."""
+"""Plans whose schedules and warm-up depths are kept."""
 
 
-def default_knobs(plan: Plan) -> Plan:
-    """Returns the plan with the knobs that searches assume: direct routes, no extra warm-up."""
-    return replace(plan, routes=(), extra_warmup=0)
+def default_knobs(job: JobSpec, plan: Plan) -> Plan:
+    """Returns the plan with the knobs that searches assume: direct routes, no extra warm-up, and of several
+    schedules that the job allows its first choice."""
+    schedule = job.schedule if plan.schedule in job.schedules else plan.schedule
+    return replace(plan, routes=(), extra_warmup=0, schedule=schedule)
 
 
-def warmup_variants(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
-    """Yields the plan with every other warm-up depth that fits in memory."""
-    if plan.schedule not in WARMUP_SCHEDULES or plan.sync is not None or len(plan.shares) < 2:
+def free_variants(estimator: Estimator, plan: Plan) -> Iterator[Plan]:
+    """Yields the plan with every other warm-up depth that fits in memory, under its own schedule and under
+    every other one that the job allows."""
+    if plan.sync is not None:
         return
-    for depth in WARMUP_DEPTHS:
-        other = replace(plan, extra_warmup=depth)
-        if depth != plan.extra_warmup and not estimator.problems(other):
-            yield other
+    allowed = estimator.job.schedules if plan.schedule in estimator.job.schedules else ()
+    for schedule in dict.fromkeys((plan.schedule, *allowed)):
+        deepens = schedule in WARMUP_SCHEDULES and len(plan.shares) > 1
+        depths = WARMUP_DEPTHS if deepens else (0,) if schedule != plan.schedule else ()
+        for depth in depths:
+            other = replace(plan, schedule=schedule, extra_warmup=depth)
+            if other != plan and not estimator.problems(other):
+                yield other
 
 
 class KnobTuner:
@@ -79,13 +88,13 @@ class KnobTuner:
         self._forwarding_bps = forwarding_bps(context.cluster)
         self._rates = PlanRates(context.estimator, self._relayed)
         self._checked: tuple[Plan, tuple[int, ...]] | None = None
-        self._deeper: dict[Plan, tuple[int, ...]] = {}
+        self._known_variants: dict[Plan, tuple[tuple[Schedule, int], ...]] = {}
         self._is_legal = False
 
     def planning_view(self, view: View) -> View:
         """Returns the view that plans are chosen by: the running plan with default knobs, and links over the
         best relays. Direct links where money has weight: relayed egress is paid twice."""
-        plan = None if view.plan is None else default_knobs(view.plan)
+        plan = None if view.plan is None else default_knobs(self._estimator.job, view.plan)
         if not self._relayed:
             return replace(view, plan=plan)
         return replace(view, plan=plan, forecast=self._relays(view).forecast(view.forecast))
@@ -115,7 +124,8 @@ class KnobTuner:
 
         A hold becomes a change of knobs where that gains. `horizon` has the direct links; without `deepen`
         the warm-up depth of a plan that is held stays. The prediction is that of the plan as it will run."""
-        held = view.plan is not None and decision.plan in (None, default_knobs(view.plan))
+        job = self._estimator.job
+        held = view.plan is not None and decision.plan in (None, default_knobs(job, view.plan))
         plan = view.plan if held else decision.plan
         if plan is None or plan.sync is not None or not self._legal(plan, view.free_gpus):
             return decision
@@ -126,8 +136,8 @@ class KnobTuner:
             if stay is not None:
                 why = f"the running plan is worth no less with its knobs turned: {decision.reason}"
                 kept = replace(decision, plan=None, reason=why, extra=decision.extra | {"gain": None})
-                return _with_knobs(kept, view, view.plan, *stay)
-        return _with_knobs(decision, view, plan, best, iter_s)
+                return _with_knobs(job, kept, view, view.plan, *stay)
+        return _with_knobs(job, decision, view, plan, best, iter_s)
 
     def _worth_staying(
         self, running: Plan, new: Plan, view: View, horizon: Horizon, objective: Objective
@@ -166,23 +176,23 @@ class KnobTuner:
         best = plan
         for variant in self._routed(plan, States.of([links]), widely=deepen):
             best = max(best, variant, key=value)
-        for depth in self._depths(best) if deepen else ():
-            best = max(best, replace(best, extra_warmup=depth), key=value)
+        for schedule, depth in self._variants(best) if deepen else ():
+            variant = replace(best, schedule=schedule, extra_warmup=depth)
+            best = max(best, variant, key=value)
         before = outcome(plan).iter_s / objective.base.iter_s
         if best is not plan and value(best) <= value(plan) + MIN_GAIN * min(before, 1.0):
             best = plan
         return best, outcome(best).iter_s
 
-    def _depths(self, plan: Plan) -> tuple[int, ...]:
-        """Returns the other warm-up depths that fit in memory (`warmup_variants`), which no route changes;
-        cached."""
+    def _variants(self, plan: Plan) -> tuple[tuple[Schedule, int], ...]:
+        """Returns the other schedules and warm-up depths (`free_variants`), which no route changes; cached."""
         placed = replace(plan, routes=())
-        if placed not in self._deeper:
-            if len(self._deeper) >= PLANS_KEPT:
-                self._deeper.clear()
-            variants = warmup_variants(self._estimator, placed)
-            self._deeper[placed] = tuple(variant.extra_warmup for variant in variants)
-        return self._deeper[placed]
+        if placed not in self._known_variants:
+            if len(self._known_variants) >= PLANS_KEPT:
+                self._known_variants.clear()
+            found = free_variants(self._estimator, placed)
+            self._known_variants[placed] = tuple((one.schedule, one.extra_warmup) for one in found)
+        return self._known_variants[placed]
 
     def _outcome(self, plan: Plan, links: LinkState, slowdown: Float) -> PlanOutcome:
         """Returns the outcome of a plan under these links."""
@@ -242,10 +252,12 @@ class KnobTuner:
         return relayed if more and relayed_s < direct_s else new
 
 
-def _with_knobs(decision: Decision, view: View, candidate: Plan, tuned: Plan, iter_s: float) -> Decision:
+def _with_knobs(
+    job: JobSpec, decision: Decision, view: View, candidate: Plan, tuned: Plan, iter_s: float
+) -> Decision:
     """Returns the decision for the tuned plan, which also replaces its candidate."""
     plan = None if tuned == view.plan else tuned
-    tuned_of = {default_knobs(plan): plan for plan in (view.plan, tuned) if plan is not None}
+    tuned_of = {default_knobs(job, plan): plan for plan in (view.plan, tuned) if plan is not None}
     candidates = tuple(replace(one, plan=tuned_of.get(one.plan, one.plan)) for one in decision.candidates)
     reason = decision.reason
     if plan is not None and decision.plan is None:
@@ -260,6 +272,8 @@ def _knob_changes(old: Plan, new: Plan) -> str:
     if old.routes != new.routes:
         via = ", ".join("-".join(map(str, route)) for route in new.routes)
         parts.append(f" to routes {via}" if via else " to direct routes")
+    if old.schedule != new.schedule:
+        parts.append(f" to schedule {new.schedule}")
     if old.extra_warmup != new.extra_warmup:
         parts.append(f" to a warm-up of {new.extra_warmup} more")
     return " and".join(parts)

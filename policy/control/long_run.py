@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ingest.core.errors import InfeasibleError
 from policy.control.horizon import per_iteration
-from policy.control.knobs import default_knobs, warmup_variants
+from policy.control.knobs import default_knobs, free_variants
 from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.control.weighted_orders import add_weighted
@@ -108,8 +108,8 @@ class LongRunRates:
     def turned_in_each(self, plan: Plan) -> tuple[Plan, Float]:
         """Returns the plan with the warm-up depth that is best on average, and its rate in every state (T,)
         with the depth turned there."""
-        plan = default_knobs(plan)
-        variants = [plan, *warmup_variants(self.estimator, plan)]
+        plan = default_knobs(self.estimator.job, plan)
+        variants = [plan, *free_variants(self.estimator, plan)]
         rates = [self.in_each(one) for one in variants]
         best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
         return variants[best], np.maximum.reduce(rates)
@@ -129,7 +129,7 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan], objective: Objective | No
     def worth(plan: Plan, rate: float) -> float:
         return rate if objective is None else objective.value(mean_outcome(rates.estimator, plan, rate))
 
-    distinct = list(dict.fromkeys(default_knobs(plan) for plan in plans))
+    distinct = list(dict.fromkeys(default_knobs(rates.estimator.job, plan) for plan in plans))
     shallow = sorted(distinct, key=lambda plan: -worth(plan, rates.rate(plan)))
     tried = sorted(shallow[:TRIED], key=lambda plan: -worth(plan, rates.thinned.turned(plan).rate))
     deep = sorted(
@@ -174,7 +174,8 @@ class PastPlans:
     def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default
         knobs."""
-        plans = dict.fromkeys(default_knobs(one.plan) for found in self._known.values() for one in found)
+        job = self.estimator.job
+        plans = dict.fromkeys(default_knobs(job, one.plan) for found in self._known.values() for one in found)
         fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
         return list(islice(fit, most))
 

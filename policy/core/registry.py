@@ -29,7 +29,7 @@ GROUP = "twin.policies"
 OPERATIONS = ("train", "retrain", "bench")
 """Logs in which no policy decided have one of these in place of a policy's name."""
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-UNCHUNKED: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe")
+UNCHUNKED: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe", "zb-h1")
 """Schedules whose stages are not divided into chunks."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from twin.core.plan import Plan, Share, Sync
 from twin.estimation.estimator import Estimator
+from twin.estimation.feasibility import chunk_problem
 
 
 def replica_plan(
@@ -17,7 +18,8 @@ def replica_plan(
     """Returns the plan with a replica in each of `domains` with its own (tp, pp); one replica is a pipeline
     plan.
 
-    None where the batch does not divide, or a domain has too few GPUs or layers.
+    None where the batch does not divide, or a domain has too few GPUs or layers, or cannot run the job's
+    chunks.
     """
     job = estimator.job
     count, rest = divmod(job.global_batch, dp * micro_batch * len(domains))
@@ -28,9 +30,11 @@ def replica_plan(
         if dp * tp * pp > estimator.cluster.domains[k].gpus or pp > estimator.n_layers:
             return None
         shares.append(Share(k, estimator.n_layers, tp, pp, estimator.place(k, dp, tp, pp)))
+    if job.chunks > 1 and any(chunk_problem(job, [share], count) for share in shares):
+        return None
     return Plan(
         tuple(shares), dp, micro_batch, count, job.schedule, job.extra_warmup, job.p2p, job.recompute,
-        job.zero, sync=sync if len(shares) > 1 else None,
+        job.zero, sync=sync if len(shares) > 1 else None, chunks=job.chunks,
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ for a new profile of the network.
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import get_args
 
 import numpy as np
 
@@ -31,6 +30,8 @@ from twin.costs import replica_sync
 
 DEEPER = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 """Extra warm-up depths that are tried."""
+DEEPENED: tuple[Schedule, ...] = ("1f1b", "crosspipe")
+"""Schedules that are tried with each of them."""
 GRADIENTS = Sync(1, 4.0)
 Class = tuple[int, ...]
 
@@ -93,12 +94,10 @@ class CrossPipe(Planner):
 
 def _schedules(placed: Plan) -> Iterator[Plan]:
     """Yields the plan under every schedule of its placement; warm-up depth matters to all but GPipe's."""
-    for schedule in get_args(Schedule):
-        if schedule == "gpipe":
-            yield replace(placed, schedule="gpipe", extra_warmup=0)
-        elif schedule != "interleaved":
-            for extra in DEEPER if len(placed.shares) > 1 else DEEPER[:1]:
-                yield replace(placed, schedule=schedule, extra_warmup=extra)
+    yield replace(placed, schedule="gpipe", extra_warmup=0)
+    for schedule in DEEPENED:
+        for extra in DEEPER if len(placed.shares) > 1 else DEEPER[:1]:
+            yield replace(placed, schedule=schedule, extra_warmup=extra)
 
 
 def link_class(plan: Plan, links: LinkState) -> Class:

@@ -31,6 +31,7 @@ from twin.costs.boundary_terms import ends_ns, terms
 from twin.estimation.estimator import Estimator
 from twin.estimation.mixed_shapes_kernel import Lines, empty, exact_ns
 from twin.pipeline.kernel import DEAD, LONGEST_NS
+from twin.pipeline.pipeline import MODES
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -216,7 +217,7 @@ class Scorer:
             stages, options.micro_batches[rows.size], *times, *between, options.message_bytes[rows.size],
             options.tied_bytes[rows.size],
         ).take(fits)  # fmt: skip
-        exact_ns(lines, *links, gpipe, job.p2p == "blocking", out)
+        exact_ns(lines, *links, gpipe, MODES[job.p2p], out)
         total[fits] = out[:, 0]
         return total
 

@@ -166,7 +166,7 @@ class TraceFold(Fold):
         self.stretched += whole_ns != length_ns
         stretching = {} if whole_ns == length_ns else {"stretched": round(ratio, 4)}
         domains, crossings = stage_domains(state.plan), boundaries(state.plan)
-        for name, what, where, begin, end in name_operations(operations, state.plan.chunks):
+        for name, what, where, begin, end in name_operations(operations, state.plan):
             track = self._operation_track(what, where, job, domains, crossings)
             if track is not None:
                 begin_ns, end_ns = start_ns + round(begin * ratio), start_ns + round(end * ratio)

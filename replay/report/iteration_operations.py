@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from twin.core import schedules
 from twin.core.plan import Plan
 from twin.estimation.estimator import Estimator
 from twin.pipeline import reference_simulator
@@ -38,17 +39,21 @@ MESSAGES = {"down": "activations", "up": "gradients"}
 """Direction of a message -> its content."""
 
 
-def name_operations(operations: Sequence[Slice], chunks: int) -> Iterator[tuple[str, str, int, int, int]]:
+def name_operations(operations: Sequence[Slice], plan: Plan) -> Iterator[tuple[str, str, int, int, int]]:
     """Yields (name, operation, stage or boundary, start_ns, end_ns) in order of time.
 
-    A stage of an interleaved pipeline runs every micro-batch once for each of its chunks, forward passes from
-    the first chunk, backward passes from the last.
+    A stage with chunks runs every micro-batch once for each of them, forward passes from the first chunk, all
+    others from the last. Where the way of a micro-batch leads down the stages and up again, each direction of
+    a link takes its activations first and then its gradients.
     """
+    chunks = plan.chunks
     counts: Counter[tuple[str, int, int]] = Counter()
     for what, where, k, begin, end in sorted(operations, key=lambda one: (one[3], one[1])):
         name = MESSAGES.get(what, what) + (f" {k}" if k >= 0 else "")
-        if chunks > 1 and what in ("forward", "backward"):
-            before = counts[what, where, k]
-            counts[what, where, k] += 1
+        before = counts[what, where, k]
+        counts[what, where, k] += 1
+        if schedules.turns(plan.schedule) and what in MESSAGES:
+            name = f"{('activations', 'gradients')[before]} {k}"
+        if chunks > 1 and what in ("forward", "backward", "weight"):
             name += f" chunk {before if what == 'forward' else chunks - 1 - before}"
         yield name, what, where, begin, end

@@ -52,5 +52,7 @@ def test_no_planner_starts_with_a_faster_synchronous_plan(store: Path, scenario:
         assert plan is not None and not estimator.problems(plan), name
         answered += 1
         if plan.sync is None:
-            assert estimator.iter_ns(default_knobs(plan), links) >= ns, f"{name}: {plan} beats {best}"
+            assert estimator.iter_ns(default_knobs(estimator.job, plan), links) >= ns, (
+                f"{name}: {plan} beats {best}"
+            )
     assert answered >= 6

@@ -13,6 +13,7 @@ from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
 from twin.core.facts import Trigger
 from twin.core.plan import Schedule
+from twin.core.schedules import default_chunks
 from twin.core.seeds import generator
 from twin.core.view import Forecast, View
 from twin.estimation.estimator import Estimator
@@ -177,14 +178,14 @@ def test_a_model_that_fits_nowhere_is_said_with_its_name(name: str) -> None:
 @pytest.mark.parametrize("schedule", registry.SCHEDULES)
 def test_a_schedule_is_planned_or_refused_in_words(name: str, schedule: Schedule) -> None:
     job = toy_setup(3).scenario.job.model_copy(
-        update={"schedule": schedule, "chunks": 2 if schedule == "interleaved" else 1}
+        update={"schedule": schedule, "chunks": default_chunks(schedule)}
     )
     setup = toy_setup(3, job=job.model_dump())
     try:
         registry.check_schedule(name, schedule)
         plan = created(name, setup).decide(first_view(setup)).plan
     except InfeasibleError as refused:
-        assert schedule in ("interleaved", "crosspipe") and schedule in str(refused)
+        assert schedule in ("interleaved", "crosspipe", "zb-h1", "zb-v") and schedule in str(refused)
     else:
         assert plan is not None and Estimator(setup.cluster, setup.job).problems(plan) == ()
 

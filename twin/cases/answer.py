@@ -11,6 +11,7 @@ from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
+from twin.core import schedules
 from twin.core.domain import Domain
 from twin.costs import energy, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
@@ -144,17 +145,19 @@ def _mfu(case: Case, iter_s: float) -> float | None:
 
 
 def _wan_bytes(case: Case) -> float | None:
-    """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and once
-    less from the last stage back to the first; and what these two exchange for a tied embedding."""
+    """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and
+    interleaved once less from the last stage back to the first; and what these two exchange for a tied
+    embedding."""
     across = case.chunks * sum(wan is not None for wan in case.wan)
-    across += (case.chunks - 1) * (case.around is not None)
+    across += (case.chunks - 1) * (case.returns and case.around is not None)
     if not across:
         return 0.0
     if case.message_bytes is None:
         return None
     tied_bytes = 0
     if case.job is not None and case.around is not None and not case.measured.schedule_only:
-        tied_bytes = tied_embeddings.iteration_bytes(case.job, case.pp)
+        together = schedules.turns(case.schedule)  # the first stage has embedding and head
+        tied_bytes = tied_embeddings.iteration_bytes(case.job, 1 if together else case.pp)
     return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.core.units import BITS_PER_BYTE
+from twin.core import schedules
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.plan import PointToPoint, Schedule
@@ -56,6 +57,11 @@ class Case:
     p2p: PointToPoint
     measured: Measured
     defaults: tuple[str, ...]
+
+    @property
+    def returns(self) -> bool:
+        """True where the last stage sends micro-batches to the first."""
+        return schedules.returns(self.schedule, self.chunks)
 
     @property
     def around(self) -> tuple[float, float] | None:

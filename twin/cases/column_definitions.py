@@ -203,17 +203,20 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),
     CaseColumn(
         "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
-        "greedy order for the latencies at hand, weight gradients on their own",
+        "greedy order for the latencies at hand, weight gradients on their own; zb-h1, zb-v: zero-bubble "
+        "orders of split backwards, zb-v with two chunks a stage in the shape of a V",
         "1f1b; interleaved with more than one chunk", one_of(*_SCHEDULES),
     ),
     CaseColumn(
         "chunks", "", "interleaved: parts of the model in each stage; the way back from the last stage to "
         "the first takes the reverse of the wide-area link between two domains, of the slowest between more",
-        "2 with interleaved, else 1", count(LAYERS),
+        "2 with interleaved and zb-v, else 1", count(LAYERS),
     ),
     CaseColumn(
         "p2p", "", "blocking: the sender computes again when its message has arrived; overlapped: sends run "
-        "beside compute", "blocking for gpipe and 1f1b, else overlapped", one_of(*get_args(PointToPoint)),
+        "beside compute; rendezvous: a message starts when its receiver waits for it, as "
+        "torch.distributed.pipelining over gloo", "blocking for gpipe and 1f1b, else overlapped",
+        one_of(*get_args(PointToPoint)),
     ),
     CaseColumn(
         "cuts", "", "layers of every stage, `7-7-6-10`; the sum is `layers` (the embedding joins the first "

@@ -10,7 +10,7 @@ from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.resolve_wan import domains_of, wan_of
-from twin.core import gpu_models
+from twin.core import gpu_models, schedules
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_layers
@@ -25,7 +25,7 @@ WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
-LOOKING = ("crosspipe", "interleaved")
+LOOKING = ("crosspipe", "interleaved", "zb-h1", "zb-v")
 MOST_OPERATIONS, MOST_LOOKS = 4_000_000, 50_000_000
 """Of an iteration, in a second or two; 96 stages with the largest published batches make 1 million."""
 
@@ -62,7 +62,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         dp=dp,
         micro_batch=micro_batch,
         micro_batches=micro_batches,
-        counts=_counts(cells, model, pp, chunks),
+        counts=_counts(cells, model, pp, schedule, chunks),
         domains=domains,
         wan=wan_of(cells, domains, measured),
         job=job,
@@ -109,10 +109,10 @@ def _check_operations(schedule: Schedule, pp: int, passes: int) -> None:
 def _schedule(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> tuple[Schedule, int]:
     """The schedule and its chunks; each implies the other."""
     schedule: Schedule = cells.get("schedule", "interleaved" if cells.get("chunks", 1) > 1 else "1f1b")
-    chunks: int = cells.get("chunks", 2 if schedule == "interleaved" else 1)
-    if (schedule == "interleaved") != (chunks > 1):
-        raise BadCellError("chunks", f"{chunks} with {schedule}: interleaved has 2 or more, the others 1")
-    if chunks > 1 and (pp < 2 or micro_batches % pp):
+    chunks: int = cells.get("chunks", schedules.default_chunks(schedule))
+    if fault := schedules.chunk_fault(schedule, chunks):
+        raise BadCellError("chunks", fault)
+    if schedule == "interleaved" and (pp < 2 or micro_batches % pp):
         raise BadCellError(
             "schedule", f"interleaved runs a multiple of pp micro-batches over two or more stages, not "
             f"{micro_batches} over {pp}; change pp or the batch",
@@ -224,7 +224,9 @@ def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
     return replace(site, intra_node_bps=min(intra, inter), intra_node_latency_s=usual.inter_node_latency_s)
 
 
-def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunks: int) -> tuple[int, ...]:
+def _counts(
+    cells: Mapping[str, Cell], model: Transformer | None, pp: int, schedule: Schedule, chunks: int
+) -> tuple[int, ...]:
     """Layers per stage, with embedding and head."""
     cuts: tuple[int, ...] | None = cells.get("cuts")
     if cuts is not None and len(cuts) != pp:
@@ -242,9 +244,7 @@ def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunk
         raise BadCellError("pp", f"{model.blocks} layers cannot fill {pp} stages")
     if chunks > 1 and min(cuts or (model.blocks // pp,)) < chunks:
         raise BadCellError("chunks", f"{chunks} chunks in every stage are more than it has layers")
-    if cuts is None:
-        return stage_layers(pp, model.blocks + 2, True, True)
-    counts = list(cuts)
+    counts = list(cuts or stage_layers(pp, model.blocks, False, False))
     counts[0] += 1
-    counts[-1] += 1
+    counts[0 if schedules.turns(schedule) else -1] += 1
     return tuple(counts)

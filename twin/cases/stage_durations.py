@@ -17,6 +17,7 @@ from twin.cases.case import Case, Times
 from twin.cases.column_definitions import BadCellError
 from twin.core.domain import Cluster, LinkState
 from twin.core.plan import Plan, Share
+from twin.core.schedules import SPLIT
 from twin.costs.layer_compute import ComputeModel
 from twin.costs.stage_boundaries import shared_boundary
 from twin.estimation.estimator import Estimator
@@ -115,7 +116,7 @@ def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:
     if measured.latency_s is not None:
         delay = _measured_ns("boundary_latency_s", measured.latency_s)
         pieces["lf"] = pieces["lb"] = _crossing(case, delay, timing.lf)
-    if case.chunks > 1:
+    if case.returns:
         pieces["shared"] = shared_boundary(case.domains)
     update = nothing if modelled is None or measured.schedule_only else modelled.update
     timing = replace(timing, **pieces)
@@ -137,7 +138,7 @@ def _check_length(timing: Pipeline) -> None:
 def _makespan(case: Case) -> Pipeline:
     """Durations of wide-area messages alone, all others 0."""
     size = 0 if case.message_bytes is None else case.message_bytes * case.dp
-    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
+    joints = (*case.wan, case.around) if case.returns else case.wan
     across = [(0.0, 0.0) if wan is None else (transmission_s(size, wan[0]), wan[1]) for wan in joints]
     occupied = _measured_ns("wan_bps", tuple(transfer for transfer, _ in across))
     delay = _measured_ns("wan_latency_s", tuple(latency for _, latency in across))
@@ -145,7 +146,7 @@ def _makespan(case: Case) -> Pipeline:
     return Pipeline(
         parts, parts, occupied, delay, occupied, delay, zero, warmup_depths(case.pp, case.micro_batches),
         case.micro_batches, case.schedule, case.p2p, case.chunks,
-        tw=zero if case.schedule == "crosspipe" else None,
+        tw=parts if case.schedule in SPLIT else None,
     )  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def _of_chunks(case: Case, stages: Int) -> Int:
 
 
 def _weight_share(timing: Pipeline) -> NDArray[np.float64]:
-    """Weight gradient over backward (S, 1); half without a model."""
+    """Weight gradient over backward (v S, 1); half without a model."""
     assert timing.tw is not None
     share: NDArray[np.float64] = np.where(timing.tb > 0, timing.tw / np.maximum(timing.tb, 1), 0.5)
     return share
@@ -164,8 +165,8 @@ def _weight_share(timing: Pipeline) -> NDArray[np.float64]:
 def _crossing(case: Case, measured: Int, otherwise: Int) -> Int:
     """Measured boundaries; a 0 where there is no WAN leaves the boundary as it is. The way back from the
     last stage to the first is as slow as the slowest boundary between domains."""
-    joints = (*case.wan, case.around) if case.chunks > 1 else case.wan
-    if case.chunks > 1:
+    joints = (*case.wan, case.around) if case.returns else case.wan
+    if case.returns:
         measured = np.vstack([measured, [[0 if case.around is None else int(measured.max())]]])
     kept = (measured == 0) & np.array([[wan is None] for wan in joints], dtype=np.bool_).reshape(-1, 1)
     chosen: Int = np.where(kept, otherwise, measured)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ingest.core.errors import UsageError
+from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.transformer import Transformer
 
@@ -13,7 +14,8 @@ class JobSpec:
 
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
-    with the interleaved schedule.
+    with the interleaved schedule, 2 with ZB-V. `schedules`: those that a plan may choose from, if
+    not `schedule` alone.
     """
 
     model: Transformer
@@ -26,12 +28,13 @@ class JobSpec:
     bytes_per_moved_parameter: float = 14.0
     extra_warmup: int = 0
     chunks: int = 1
+    schedules: tuple[Schedule, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.schedule == "interleaved") != (self.chunks > 1) or self.chunks < 1:
-            raise UsageError(
-                f"schedule {self.schedule} with chunks {self.chunks}: interleaved needs 2 or more, others 1"
-            )
+        if self.chunks < 1 or (fault := schedules.chunk_fault(self.schedule, self.chunks)):
+            raise UsageError(f"chunks of the job: {fault}")
+        if fault := schedules.choice_fault(self.schedule, self.schedules):
+            raise UsageError(f"schedules of the job: {fault}")
         if self.global_batch < 1:
             raise UsageError(f"global_batch is {self.global_batch}; it must be at least 1")
         if not self.micro_batches_allowed or min(self.micro_batches_allowed) < 1:

@@ -4,8 +4,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-Schedule = Literal["gpipe", "1f1b", "interleaved", "crosspipe"]
-PointToPoint = Literal["blocking", "overlapped"]
+from twin.core import schedules
+
+Schedule = Literal["gpipe", "1f1b", "interleaved", "crosspipe", "zb-h1", "zb-v"]
+PointToPoint = Literal["blocking", "overlapped", "rendezvous"]
 Recompute = Literal["none", "selective", "full"]
 
 
@@ -53,7 +55,8 @@ class Plan:
     relays: (i, k, j) sends messages from domain i to j through k; pairs not listed use their own link.
 
     `chunks` v belongs to the interleaved schedule: every stage holds v parts of the model instead of one, and
-    the pipeline passes all stages v times, back from the last to the first in between.
+    the pipeline passes all stages v times, back from the last to the first in between. ZB-V has two, in the
+    shape of a V (`twin.core.schedules`).
     """
 
     shares: tuple[Share, ...]
@@ -92,13 +95,11 @@ class Plan:
         self._check_chunks()
 
     def _check_chunks(self) -> None:
-        if (self.schedule == "interleaved") != (self.chunks > 1):
-            raise ValueError(
-                f"{self.chunks} chunks, {self.schedule}: two or more go with interleaved, one else"
-            )
+        if fault := schedules.chunk_fault(self.schedule, self.chunks):
+            raise ValueError(f"chunks: {fault}")
         pipeline = self.replicas == 1
         stages = self.stages if pipeline else max(share.pp for share in self.shares)
-        if self.chunks > 1 and (stages < 2 or self.micro_batches % stages):
+        if self.schedule == "interleaved" and (stages < 2 or self.micro_batches % stages):
             raise ValueError(
                 f"interleaved: {self.micro_batches} micro-batches are no multiple of two or more stages, "
                 f"here {stages}"

@@ -14,6 +14,7 @@ from math import inf
 import numpy as np
 
 from ingest.core.units import BITS_PER_BYTE, transmission_s
+from twin.core import schedules
 from twin.core.domain import Cluster, LinkState, Matrix
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_layers
@@ -43,12 +44,15 @@ def owners(plan: Plan) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
         width = plan.dp * share.tp
         for stage in range(share.pp):
             stages.append((share.domain, share.tp, share.gpus[stage * width : (stage + 1) * width]))
-    counts, last = [], len(plan.shares) - 1
+    counts, last = [], 0 if schedules.turns(plan.schedule) else len(plan.shares) - 1
     for n, share in enumerate(plan.shares):
         parts = stage_layers(share.pp * plan.chunks, share.layers, n == 0, n == last)
-        counts.append([parts[c * share.pp : (c + 1) * share.pp] for c in range(plan.chunks)])
-    met = [layers for c in range(plan.chunks) for of_share in counts for layers in of_share[c]]
-    return tuple(stages[part % len(stages)] for part, layers in enumerate(met) for _ in range(layers))
+        dealt = schedules.way(share.pp, plan.chunks, plan.schedule)
+        of_part = dict(zip(dealt, parts, strict=True))
+        counts.append([[of_part[c * share.pp + q] for q in range(share.pp)] for c in range(plan.chunks)])
+    layers = [some for c in range(plan.chunks) for of_share in counts for some in of_share[c]]
+    way = schedules.way(len(stages), plan.chunks, plan.schedule)
+    return tuple(stages[part % len(stages)] for part in way for _ in range(layers[part]))
 
 
 @lru_cache(maxsize=4096)
@@ -61,9 +65,11 @@ def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], .
 
 def needs_restart(old: Plan | None, new: Plan) -> bool:
     """True where going from `old` to `new` stops the job. Changes that move no state do not: schedule (not
-    its chunks), warm-up depth, point-to-point mode, routes, inner steps of replicas."""
+    where its chunks lie), warm-up depth, point-to-point mode, routes, inner steps of replicas."""
     if old is None:
         return False
+    if schedules.turns(old.schedule) != schedules.turns(new.schedule):
+        return True
     return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None, old.chunks) != (
         new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None, new.chunks,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
+from twin.core import schedules
 from twin.core.domain import Cluster, LinkState
 from twin.core.job import JobSpec
 from twin.core.placement import Layout
@@ -23,7 +24,7 @@ Int = NDArray[np.int64]
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundaryCosts:
     """Occupancy and latency of each boundary, downstream (`of`, `lf`) and upstream (`ob`, `lb`): (S - 1, 1)
-    ns; with chunks (S, 1), the last one joining the last stage to the first. `tied_ns`: nanoseconds that
+    ns; interleaved (S, 1), the last one joining the last stage to the first. `tied_ns`: nanoseconds that
     the first and the last stage take for the gradient of a tied embedding."""
 
     of: Int
@@ -33,9 +34,9 @@ class BoundaryCosts:
     tied_ns: int = 0
 
     @classmethod
-    def none(cls, stages: int, chunks: int = 1) -> "BoundaryCosts":
+    def none(cls, plan: Plan) -> "BoundaryCosts":
         """Boundaries that cost nothing."""
-        zero = np.zeros((boundary_count(stages, chunks), 1), np.int64)
+        zero = np.zeros((boundary_count(plan.stages, plan.chunks, plan.schedule), 1), np.int64)
         return cls(zero, zero, zero, zero)
 
 
@@ -48,7 +49,7 @@ def crossings(
     Inside a domain every GPU sends its own tensor slice, A/tp, over its own port.
     """
     message_bytes = job.message_bytes(plan.micro_batch)
-    tied_bytes = tied_embeddings.step_bytes(job, plan.stages)
+    tied_bytes = tied_embeddings.step_bytes(job, tied_embeddings.spread(plan))
 
     def one_way(i: int, j: int, message: int, tied: int) -> Terms:
         route = plan.route(i, j)
@@ -74,9 +75,10 @@ def crossings(
         if n:
             rows.append(wide(plan.shares[n - 1].domain, share.domain, message_bytes))
         rows += [inside(share, crosses, message_bytes) for crosses in shape.crosses]
-    joints = len(rows) + (plan.chunks > 1)
-    if plan.chunks > 1 or tied_bytes:
-        rows.append(around(message_bytes if plan.chunks > 1 else 0))
+    returns = schedules.returns(plan.schedule, plan.chunks)
+    joints = len(rows) + returns
+    if returns or tied_bytes:
+        rows.append(around(message_bytes if returns else 0))
     ns = np.array([(*down, *up) for down, up in rows]).reshape(-1, 6)
     if not np.all(ns < LONGEST_NS):
         return None

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from twin.core import schedules
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_start
 from twin.core.placement import Layout
-from twin.core.plan import Plan, Recompute
+from twin.core.plan import Plan, Recompute, Schedule
 from twin.core.transformer import Transformer
 from twin.costs import memory
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.costs.layer_compute import ComputeModel
-from twin.pipeline import operation_order
+from twin.pipeline import operation_order, zero_bubble_order
 from twin.pipeline.pipeline import warmup_depths
 
 Float = NDArray[np.float64]
@@ -98,21 +99,27 @@ def slots(order: Sequence[int], inner: Sequence[tuple[int, int]]) -> tuple[Slot,
     )
 
 
-def stage_bounds(cuts: Int, positions: Sequence[Slot], layers: int, chunks: int = 1) -> Int:
-    """First layer of every stage in pipeline order, and past the last at the end (v S + 1, P), from cuts
-    (P, n + 1) of a model of `layers` layers.
+def stage_spans(
+    cuts: Int, positions: Sequence[Slot], layers: int, chunks: int = 1, schedule: Schedule = "1f1b"
+) -> Spans:
+    """First layer and past the last (P,) of every part, chunk c of stage i at c S + i, from cuts (P, n + 1)
+    of a model of `layers` layers.
 
-    With chunks, in the order in which a micro-batch passes them: chunk c of stage i is row c S + i, and a
-    share splits its layers over the chunks of its stages.
+    A share splits its layers over the chunks of its stages, in the order in which a micro-batch passes them.
+    Where that leads up the stages again the first share has the head as well.
     """
-    dealt = []
+    turns, dealt = schedules.turns(schedule), []
     for slot in positions:
         if slot.inner == 0:  # once a share
             first, past, parts = cuts[:, slot.share], cuts[:, slot.share + 1], slot.pp * chunks
-            part = np.arange(parts + 1)[:, None]
-            dealt.append(np.diff(stage_start(part, parts, past - first, first == 0, past == layers), axis=0))
-    counts = [dealt[s.share][chunk * s.pp + s.inner] for chunk in range(chunks) for s in positions]
-    return np.concatenate([cuts[:, :1].T, cuts[:, 0] + np.cumsum(counts, axis=0)])
+            part, head = np.arange(parts + 1)[:, None], first == 0 if turns else past == layers
+            counts = np.diff(stage_start(part, parts, past - first, first == 0, head), axis=0)
+            dealt.append(counts[np.argsort(schedules.way(slot.pp, chunks, schedule))])
+    held = np.array([dealt[s.share][chunk * s.pp + s.inner] for chunk in range(chunks) for s in positions])
+    way = np.array(schedules.way(len(positions), chunks, schedule))
+    past_all = np.empty_like(held)
+    past_all[way] = cuts[:, 0] + np.cumsum(held[way], axis=0)
+    return list(zip(past_all - held, past_all, strict=True))
 
 
 def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
@@ -146,6 +153,8 @@ def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
         chunks, m = sketch.chunks, sketch.micro_batches
         depth = operation_order.interleaved_warmup(len(warmup), chunks, m, stage)
         return memory.in_flight(depth, chunks * m, "interleaved") / chunks
+    if sketch.schedule in schedules.ZERO_BUBBLE:
+        return min(len(warmup), sketch.micro_batches)
     depth = int(warmup[0 if sketch.schedule == "crosspipe" else stage])
     return memory.in_flight(depth, sketch.micro_batches, sketch.schedule)
 
@@ -153,7 +162,7 @@ def _in_flight(sketch: Plan, warmup: Int, stage: int) -> float:
 def _logits_in_flight(sketch: Plan, warmup: Int) -> float:
     """Micro-batches whose logits the last stage holds at the peak: those of its activations, one where chunks
     interleave, since there a forward of the last chunk is followed by its own backward."""
-    return 1 if sketch.schedule == "interleaved" else _in_flight(sketch, warmup, len(warmup) - 1)
+    return 1 if sketch.schedule in schedules.CHUNKED else _in_flight(sketch, warmup, len(warmup) - 1)
 
 
 def _of_layers(prefix: Float, held: Spans) -> Float:
@@ -203,18 +212,18 @@ class StageModel:
 
         `layouts` (n,): one per share.
         """
-        chunks, count = sketch.chunks, len(positions)
-        bounds = stage_bounds(cuts, positions, len(self._parameters) - 1, chunks)
-        parts, shape = (chunks * count, len(cuts)), (count, len(cuts))
+        count, layers = len(positions), len(self._parameters) - 1
+        spans = stage_spans(cuts, positions, layers, sketch.chunks, sketch.schedule)
+        parts, shape = (len(spans), len(cuts)), (count, len(cuts))
         forward, backward, weight = (np.empty(parts) for _ in range(3))
         sync, update, peak, flight_bytes = (np.empty(shape) for _ in range(4))
         warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
-        for part in range(len(forward)):
+        for part, (start, past) in enumerate(spans):
             times = self._layer_prefix(positions[part % count], sketch)
             for row, prefix in zip((forward, backward, weight), times, strict=True):
-                row[part] = prefix[bounds[part + 1]] - prefix[bounds[part]]
+                row[part] = prefix[past] - prefix[start]
         for i, slot in enumerate(positions):
-            held = [(bounds[part], bounds[part + 1]) for part in range(i, len(forward), count)]
+            held = spans[i::count]
             parameters = _of_layers(self._parameters, held) / slot.tp
             if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
                 for part, span in zip(range(i, len(forward), count), held, strict=True):
@@ -227,8 +236,10 @@ class StageModel:
             update[i] = self._update_s(parameters, slot, sketch)
             flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
             peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
-        filled = np.all(np.diff(bounds, axis=0) > 0, axis=0)
-        split = weight if sketch.schedule == "crosspipe" else None
+            if sketch.schedule in schedules.ZERO_BUBBLE:
+                peak[i] += self._delayed_bytes(held, slot, sketch, i)
+        filled = np.all([past > start for start, past in spans], axis=0)
+        split = weight if sketch.schedule in schedules.SPLIT else None
         return StageCosts(
             positions, forward, backward, sync, update, peak, flight_bytes, warmup, filled, split
         )
@@ -307,3 +318,12 @@ class StageModel:
         activations = sketch.micro_batch * stored * flight + waiting
         peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
         return peak, sketch.micro_batch * stored + last * each
+
+    def _delayed_bytes(self, held: Spans, slot: Slot, sketch: Plan, stage: int) -> Float:
+        """Bytes (P,) that micro-batches between input and weight gradient store beyond those in flight: with
+        full recompute the inputs of the products, which were made again for the input gradient."""
+        model, sharded = self._job.model, slot.tp > 1
+        kept = memory.block_activation_bytes(model, slot.tp, "selective", sharded)
+        more = kept - memory.block_activation_bytes(model, slot.tp, sketch.recompute, sharded)
+        count = zero_bubble_order.delayed(sketch.micro_batches, stage) * sketch.micro_batch
+        return _of_layers(self._blocks, held) * max(more, 0.0) * count

@@ -9,9 +9,17 @@ Both stages wait for each other and then update, so that the exchange adds to wh
 of the later one.
 """
 
+from twin.core import schedules
 from twin.core.job import JobSpec
+from twin.core.plan import Plan
 
 STEPS = 2
+
+
+def spread(plan: Plan) -> int:
+    """Stages from the embedding to the head: all of them, or the first one alone, which has both where the
+    way of a micro-batch leads back up the stages."""
+    return 1 if schedules.turns(plan.schedule) else plan.stages
 
 
 def step_bytes(job: JobSpec, stages: int) -> int:

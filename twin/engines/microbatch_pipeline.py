@@ -5,6 +5,7 @@ one direction arrive in the order in which they were sent, so that counters repl
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from twin.pipeline.operation_order import BACKWARD, FORWARD, WEIGHT, Operation, 
 
 Factors = NDArray[np.float64] | None
 """(K,) compute time of an iteration over the usual, by domain; None: as usual."""
-Send = tuple[SiteChannel, Callable[[], None]]
-"""A direction of a boundary, and what to call when a message has arrived there."""
+Send = Callable[[], None]
+"""Puts a message on its way; under rendezvous only its receiver does."""
 
 
 class StageProcess:
@@ -33,12 +34,13 @@ class StageProcess:
         pipeline = run.timing.pipeline
         self._run = run
         self._env = run.env
-        self._blocking = pipeline.blocking
+        self._blocking, self._meets = pipeline.p2p == "blocking", pipeline.p2p == "rendezvous"
         self.on_tail_done: Callable[[Event], None] = run.stage_done
         self._micro_batches = pipeline.micro_batches
         self._chunks = pipeline.chunks
         self.operations = [kind * self._chunks + chunk for kind, chunk, _ in of_stage]
         self.sends: list[Send | None] = []
+        self.receives: dict[int, Send] = {}  # under rendezvous: what each slot waits for
         self._durations_ns: list[int] = []
         self._tail_ns = 0
 
@@ -58,12 +60,20 @@ class StageProcess:
             self._waiting[FORWARD] = self._micro_batches
         if last:
             self._waiting[(BACKWARD + 1) * self._chunks - 1] = self._micro_batches
+        self._offered = [0] * len(self._waiting)
+        self._receiving = False
         self._free = True
+        self.advance()
+
+    def offer(self, slot: int) -> None:
+        """Under rendezvous: a message for a slot is ready at its sender."""
+        self._offered[slot] += 1
         self.advance()
 
     def receive(self, slot: int) -> None:
         """Take in the next micro-batch, or its gradient, of a chunk."""
         self._waiting[slot] += 1
+        self._receiving = False
         self.advance()
 
     def delivered(self) -> None:
@@ -83,6 +93,10 @@ class StageProcess:
             self._free = False
             self.busy_ns += duration
             self._env.timeout(duration).callbacks.append(self._ended)
+        elif self._offered[slot] and not self._receiving:
+            self._offered[slot] -= 1
+            self._receiving = True
+            self.receives[slot]()
 
     def _ended(self, _: Event) -> None:
         send = self.sends[self.operations[self.done]]
@@ -91,7 +105,7 @@ class StageProcess:
             self._env.timeout(self._tail_ns).callbacks.append(self.on_tail_done)
         self._free = send is None or not self._blocking
         if send is not None:
-            send[0].send(send[1])
+            send()
         self.advance()
 
 
@@ -127,10 +141,11 @@ class PipelineRun:
         """Start an iteration, in which domain k computes `factors[k]` times slower than usual."""
         self._factors = factors
         self.set_durations(self.timing)
-        self._open = last = len(self.stages)
+        self._open = len(self.stages)
+        last = self.timing.pipeline.way[-1] % len(self.stages)
         self._exchanges = 0  # end stages that are done, then messages between them
         for i, stage in enumerate(self.stages):
-            stage.begin(i == 0, i == last - 1)
+            stage.begin(i == 0, i == last)
 
     def set_durations(self, timing: PlanTiming) -> None:
         """Use the compute durations of `timing` from the next operation on."""
@@ -186,21 +201,26 @@ class PipelineRun:
         return sum(stage.done for stage in self.stages), sum(len(stage.operations) for stage in self.stages)
 
     def _sending(self, i: int, kind: int, chunk: int) -> Send | None:
-        """Channel and arrival callback of what stage i sends after an operation; None at the ends of the
-        pipeline."""
-        count, chunks = len(self.stages), self.timing.pipeline.chunks
-        part = chunk * count + i
-        target = part + 1 if kind == FORWARD else part - 1
-        if not 0 <= target < count * chunks:
+        """What stage i does with the result of an operation; None at the ends of the pipeline."""
+        count, pipeline = len(self.stages), self.timing.pipeline
+        hop = pipeline.hop(chunk * count + i, forward=kind == FORWARD)
+        if hop is None:
             return None
-        sender, receiver, slot = self.stages[i], self.stages[target % count], kind * chunks + target // count
+        sender, receiver = self.stages[i], self.stages[hop.target % count]
+        slot = kind * pipeline.chunks + hop.target // count
 
         def arrived() -> None:
             if self.live:
                 receiver.receive(slot)
                 sender.delivered()
 
-        return (self._down if kind == FORWARD else self._up)[min(part, target) % count], arrived
+        if hop.boundary is None:
+            return arrived
+        channel = (self._down if hop.downstream else self._up)[hop.boundary]
+        if pipeline.p2p != "rendezvous":
+            return partial(channel.send, arrived)
+        receiver.receives[slot] = partial(channel.send, arrived)
+        return partial(receiver.offer, slot)
 
     def _direction(
         self, network: Network, wires: dict[Pair, WanChannel], pair: Pair | None, boundary: int,

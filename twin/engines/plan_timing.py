@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from twin.core.domain import Pair
 from twin.core.plan import Plan
 from twin.costs.boundary_terms import ends_ns, terms_compiled, wide_area_bytes
+from twin.costs.tied_embeddings import spread
 from twin.costs.wan_traffic import boundaries, iteration_bytes, stage_domains
 from twin.estimation.estimator import Estimator
 from twin.estimation.link_state_times import costs_by_state, with_links
@@ -42,7 +43,7 @@ class PlanTiming:
         self.boundaries = boundaries(plan)
         self.bytes_per_iteration = iteration_bytes(estimator.job, plan)
         self.message_bytes, self.tied_bytes = wide_area_bytes(
-            estimator.job, plan.dp, plan.micro_batch, plan.stages
+            estimator.job, plan.dp, plan.micro_batch, spread(plan)
         )
         self.routes: dict[Pair, Route] = {}
         self._network = network

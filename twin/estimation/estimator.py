@@ -175,7 +175,7 @@ class Estimator:
         if plan.sync is not None:
             return self._replicas(plan, links, slowdown)
         costs = self._plan_costs(plan)
-        nothing = BoundaryCosts.none(len(costs.slots), plan.chunks)
+        nothing = BoundaryCosts.none(plan)
         free = pipeline_durations.pipeline(plan, costs, nothing, slowdown, sync=False)
         busy_s = (free.busy_ns + free.tail)[:, 0] / NS_PER_S
         across = self._crossings(plan, links)

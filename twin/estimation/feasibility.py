@@ -32,9 +32,12 @@ def shape_problems(
     return tuple(found)
 
 
-def chunk_problem(shares: Sequence[Share], micro_batches: int, chunks: int) -> str | None:
-    """Reason why these shares cannot run interleaved with `chunks` a stage; None if they can."""
-    stages = sum(share.pp for share in shares)
+def chunk_problem(job: JobSpec, shares: Sequence[Share], micro_batches: int) -> str | None:
+    """Reason why these shares cannot run the chunks of the job; None if they can."""
+    stages, schedule, chunks = sum(share.pp for share in shares), job.schedule, job.chunks
+    if schedule != "interleaved":
+        few = any(share.layers < share.pp * chunks for share in shares)
+        return f"{schedule}: a share has fewer layers than chunks, {chunks} in each stage" if few else None
     if stages < 2:
         return "interleaved: one stage is no pipeline"
     if micro_batches % stages:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from ingest.core.units import GB, to_s
+from twin.core import schedules
 from twin.core.domain import Cluster, Matrix
 from twin.core.job import JobSpec
 from twin.core.plan import Plan
@@ -84,9 +85,9 @@ def _held(cluster: Cluster, plan: Plan, compute_s: tuple[float, ...], iter_s: fl
 def wan_bytes(job: JobSpec, plan: Plan, size: int) -> Matrix:
     """Bytes per directed link (K, K) of one iteration over `size` domains.
 
-    A dp m each way over each boundary between domains, once a chunk, and once less back from the last domain
-    to the first, and the gradient of a tied embedding, on every link of its route; of replicas what an
-    iteration's share of their exchange sends.
+    A dp m each way over each boundary between domains, once a chunk, and interleaved once less back from the
+    last domain to the first, and the gradient of a tied embedding, on every link of its route; of replicas
+    what an iteration's share of their exchange sends.
     """
     if plan.sync is not None:
         return replica_sync.wan_bytes(job, plan, size)
@@ -94,8 +95,9 @@ def wan_bytes(job: JobSpec, plan: Plan, size: int) -> Matrix:
     message = job.message_bytes(plan.micro_batch) * plan.dp * plan.micro_batches
     passes = [(i, j, message * plan.chunks) for i, j in pairwise(plan.order)]
     if len(plan.shares) > 1:
-        tied_bytes = tied_embeddings.iteration_bytes(job, plan.stages) * plan.dp
-        passes.append((plan.order[-1], plan.order[0], message * (plan.chunks - 1) + tied_bytes))
+        tied_bytes = tied_embeddings.iteration_bytes(job, tied_embeddings.spread(plan)) * plan.dp
+        back = plan.chunks - 1 if schedules.returns(plan.schedule, plan.chunks) else 0
+        passes.append((plan.order[-1], plan.order[0], message * back + tied_bytes))
     for i, j, both in passes:
         for link in (*plan.route(i, j), *plan.route(j, i)):
             sent[link] += both

@@ -12,6 +12,7 @@ from twin.core.domain import Cluster, LinkState, Pair
 from twin.core.plan import Plan
 from twin.costs import replica_sync
 from twin.costs.boundary_terms import ends_ns, terms, wide_area_bytes
+from twin.costs.tied_embeddings import spread
 from twin.costs.wan_traffic import boundaries
 from twin.estimation.estimator import Estimator
 from twin.estimation.resource_use import open_links
@@ -69,7 +70,7 @@ def sent(estimator: Estimator, plan: Plan) -> tuple[tuple[int, int], list[Pair]]
     """Bytes of a message and of a step of the tied embedding's exchange, and the pairs of domains between
     which a pipeline sends: boundary after boundary, downstream then upstream, then those of the exchange."""
     joined = [pair for pair in boundaries(plan) if pair is not None]
-    sizes = wide_area_bytes(estimator.job, plan.dp, plan.micro_batch, plan.stages)
+    sizes = wide_area_bytes(estimator.job, plan.dp, plan.micro_batch, spread(plan))
     if sizes[1]:
         joined.append((plan.order[-1], plan.order[0]))
     return sizes, [pair for a, b in joined for pair in ((a, b), (b, a))]

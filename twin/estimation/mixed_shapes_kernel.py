@@ -14,7 +14,8 @@ from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.costs.boundary_terms import ends_ns_compiled, terms_compiled
 from twin.pipeline.kernel import DEAD, LONGEST_NS
-from twin.pipeline.round_recurrence import LANES, LB, LF, OB, OF, TAIL, TB, TF, fold, run
+from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
+from twin.pipeline.round_recurrence import LANES, LB, LF, OB, OF, TAIL, TB, TF, fold, receive, run
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -60,10 +61,10 @@ def empty(plans: int, stages: int) -> tuple[tuple[Int, Int, Int], tuple[Int, Int
 
 
 @njit(cache=True, nogil=True)
-def exact_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # type: ignore[no-untyped-def]
+def exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
     """Iteration times of P plans under X link states into `out` (P, X); `DEAD` where a used link is.
 
-    `bandwidth_bps` and `latency_s` are (P, X, K, K).
+    `bandwidth_bps` and `latency_s` are (P, X, K, K); `mode` as in `twin.pipeline.pipeline`.
     """
     width = lines.forward.shape[1]
     room = Room(
@@ -76,7 +77,7 @@ def exact_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # type: ig
     alike = (lines.stages << 32) + lines.micro_batches
     for p in np.argsort(alike, kind="mergesort"):
         if filled and (lines.stages[p] != depth or lines.micro_batches[p] != m):
-            _run(filled, depth, m, gpipe, blocking, room, waiting, out)
+            _run(filled, depth, m, gpipe, mode, room, waiting, out)
             filled = 0
         depth, m, ends = lines.stages[p], lines.micro_batches[p], both_ends(p, lines)
         for x in range(out.shape[1]):
@@ -88,26 +89,28 @@ def exact_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # type: ig
             t[TAIL, filled] += tied
             if depth > 1:
                 t[TAIL, (depth - 1) * LANES + filled] += tied
-            if blocking:
+            if mode == BLOCKING:
                 fold(depth, filled, t)
+            elif mode == RENDEZVOUS:
+                receive(depth, filled, t)
             waiting[filled, 0], waiting[filled, 1] = p, x
             filled += 1
             if filled == LANES:
-                _run(filled, depth, m, gpipe, blocking, room, waiting, out)
+                _run(filled, depth, m, gpipe, mode, room, waiting, out)
                 filled = 0
     if filled:
-        _run(filled, depth, m, gpipe, blocking, room, waiting, out)
+        _run(filled, depth, m, gpipe, mode, room, waiting, out)
 
 
 @njit(cache=True, nogil=True)
-def _run(filled, depth, m, gpipe, blocking, room, waiting, out):  # type: ignore[no-untyped-def]
+def _run(filled, depth, m, gpipe, mode, room, waiting, out):  # type: ignore[no-untyped-def]
     """Time the lanes that are `filled`; the others repeat the first one."""
     t = room.t
     for x in range(filled, LANES):
         for r in range(7):
             for f in range(0, depth * LANES, LANES):
                 t[r, f + x] = t[r, f]
-    run(depth, m, gpipe, blocking, t, room.s, room.saved, room.total)
+    run(depth, m, gpipe, mode != OVERLAPPED, t, room.s, room.saved, room.total)
     for x in range(filled):
         out[waiting[x, 0], waiting[x, 1]] = room.total[x]
 

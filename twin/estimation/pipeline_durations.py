@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
+from twin.core import schedules
 from twin.core.plan import Plan
 from twin.costs.stage_boundaries import BoundaryCosts, shared_boundary
 from twin.costs.stage_costs import StageCosts
@@ -31,7 +32,7 @@ def pipeline(
         _ns(costs.forward_s * slow), _ns(costs.backward_s * slow),
         crossings.of, crossings.lf, crossings.ob, crossings.lb, tail,
         costs.warmup, plan.micro_batches, plan.schedule, plan.p2p, plan.chunks,
-        shared_boundary(domains) if plan.chunks > 1 else -1,
+        shared_boundary(domains) if schedules.returns(plan.schedule, plan.chunks) else -1,
         None if costs.weight_s is None else _ns(costs.weight_s * slow),
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def make(
         Share(domain, int(layers), tp, pp, place(cluster, domain, dp, tp, pp))
         for domain, layers, (tp, pp) in zip(order, layer_counts, inner, strict=True)
     )
-    if job.chunks > 1 and (trouble := feasibility.chunk_problem(shares, count, job.chunks)):
+    if job.chunks > 1 and (trouble := feasibility.chunk_problem(job, shares, count)):
         raise InfeasibleError(trouble)
     return Plan(
         shares, dp, micro_batch, count, job.schedule, extra_warmup, job.p2p, job.recompute, job.zero,
@@ -59,7 +59,8 @@ def sketch(
     fits = all(dp * tp * pp <= cluster.domains[k].gpus for k, (tp, pp) in zip(order, inner, strict=True))
     count, chunks = job.micro_batches(dp, micro_batch), job.chunks
     stages = sum(pp for _, pp in inner)
-    if not fits or count is None or (chunks > 1 and (stages < 2 or count % stages)):
+    uneven = job.schedule == "interleaved" and (stages < 2 or count is None or count % stages)
+    if not fits or count is None or uneven:
         return None
     least = [pp * chunks for _, pp in inner]
     return make(cluster, job, order, least, dp, inner, micro_batch, job.extra_warmup)

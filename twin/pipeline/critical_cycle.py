@@ -12,11 +12,14 @@ Blocking adds the waits of the first and the last stage of the cycle for their o
 forward on before it can start the backward (+ Lf_j unless last), stage i its backward before the next forward
 (+ Lb_{i-1} unless first).
 
+Rendezvous is the overlapped form of stages whose operations contain the messages that they are for: stage i
+its forward's (+ Lf_{i-1} unless first) and its backward's (+ Lb_i unless last).
+
 GPipe has one cycle per phase: P = max_i f_i + max_i g_i with f_i = max(tf_i, of_i), or tf_i + Lf_i when
 blocking.
 
-Interleaved and CrossPipe have no closed form here: the busiest stage or direction of a link is named, whose
-busy time per micro-batch is a lower bound of P.
+Interleaved, CrossPipe and the zero-bubble schedules have no closed form here: the busiest stage or direction
+of a link is named, whose busy time per micro-batch is a lower bound of P.
 """
 
 from dataclasses import dataclass, replace
@@ -55,11 +58,14 @@ def binding(pipeline: Pipeline, plan: int = 0) -> Cycle:
     """The critical cycle of plan `plan`; of schedules without a closed form the busiest stage or link."""
     if pipeline.schedule not in ("gpipe", "1f1b"):
         return _busiest(pipeline.column(plan))
+    if pipeline.p2p == "rendezvous":
+        pipeline = pipeline.received()
+    blocking = pipeline.p2p == "blocking"
     rows = (pipeline.tf, pipeline.tb, pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb)
     one = _Rows(*(_column(row, plan) for row in rows))
     if pipeline.schedule == "gpipe":
-        return _gpipe(one, pipeline.blocking)
-    return _one_f_one_b(one, pipeline.warmup.tolist(), pipeline.blocking)
+        return _gpipe(one, blocking)
+    return _one_f_one_b(one, pipeline.warmup.tolist(), blocking)
 
 
 def iteration_ns(pipeline: Pipeline, plan: int = 0) -> Fraction:

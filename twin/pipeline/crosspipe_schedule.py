@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ingest.core.compiled import njit
-from twin.pipeline.pipeline import Durations, Int, Pipeline, Rules
+from twin.pipeline.pipeline import BLOCKING, Durations, Int, Pipeline, Rules
 
 NEVER = int(np.iinfo(np.int64).max)
 """Start of an operation that cannot start yet."""
@@ -24,8 +24,14 @@ NEVER = int(np.iinfo(np.int64).max)
 def order(pipeline: Pipeline, plan: int = 0) -> Int:
     """Operations (S, 3 m) of every stage of plan `plan`, as `twin.pipeline.operation_order` codes them."""
     assert pipeline.tw is not None and pipeline.chunks == 1, "weight gradients are blocks of their own"
-    made: Int = place(one_plan(pipeline.durations, plan), pipeline.rules)
+    one = placed_by(pipeline)
+    made: Int = place(one_plan(one.durations, plan), one.rules)
     return made
+
+
+def placed_by(pipeline: Pipeline) -> Pipeline:
+    """The durations that blocks are placed by: under rendezvous a block begins with the message it is for."""
+    return pipeline.received() if pipeline.p2p == "rendezvous" else pipeline
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -83,12 +89,12 @@ def place(durations: Durations, rules: Rules) -> Any:
             down[stage] = max(end, down[stage]) + boundaries[0, stage]
             arrived = down[stage] + boundaries[1, stage]
             arrival[stage + 1, 0, k] = arrived
-            if rules.blocking:
+            if rules.mode == BLOCKING:
                 free[stage] = arrived
         elif kind == 1 and stage > 0:
             up[stage] = max(end, up[stage]) + boundaries[2, stage - 1]
             arrived = up[stage] + boundaries[3, stage - 1]
             arrival[stage - 1, 1, k] = arrived
-            if rules.blocking:
+            if rules.mode == BLOCKING:
                 free[stage] = arrived
     return made

@@ -5,7 +5,8 @@ order. GPipe: all forwards, then all backwards. 1F1B: `warmup[i]` forwards, then
 then the remaining backwards. An operation starts when its stage is free and its message has arrived. A
 message starts when its operation ended and the direction of the link is free, occupies it for `occupancy`,
 and arrives `latency` after that. Overlapped: the stage goes on at once. Blocking: it computes again only when
-its message has arrived. T = max over stages of (end of the last backward + tail).
+its message has arrived. Rendezvous: the stage goes on at once, but the message starts only when its receiver
+has ended all that it does before and waits for it. T = max over stages of (end of the last backward + tail).
 
 One pass suffices. Warm-up depths never grow along the pipeline, so in round j the forward `warmup[i] + j`
 needs only forwards of this round or before (sweep downstream), and backward j only backwards of this round
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from twin.pipeline import fixed_order_kernel, round_recurrence
-from twin.pipeline.pipeline import Pipeline, warmup_depths
+from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS, Pipeline, warmup_depths
 
 Int = NDArray[np.int64]
 
@@ -84,8 +85,19 @@ def _load(rows, first, n, t):  # type: ignore[no-untyped-def]
                 t[r, i + shift, x] = row[i, first + x] if row.shape[1] > 1 else row[i, 0]
 
 
+@njit(inline="always")
+def _receive(t):  # type: ignore[no-untyped-def]
+    """Fold the messages that a stage receives into its operations; nobody waits for a send."""
+    last = t.shape[1] - 1
+    for i in range(last + 1):
+        for x in range(LANES):
+            t[TF, i, x] += t[OF, i - 1, x] + t[LF, i - 1, x] if i > 0 else 0
+            t[TB, i, x] += t[OB, i + 1, x] + t[LB, i + 1, x] if i < last else 0
+    t[OF : LB + 1] = 0
+
+
 @njit(cache=True, nogil=True)
-def _warmed(rows, warmup, m, blocking, totals):  # type: ignore[no-untyped-def]
+def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
     """1F1B with any warm-up depths: iteration times of all plans into `totals`; `rows` is (tf, tb, of, lf,
     ob, lb, tail)."""
     stages = rows[0].shape[0]
@@ -98,33 +110,36 @@ def _warmed(rows, warmup, m, blocking, totals):  # type: ignore[no-untyped-def]
     activations = np.zeros((stages, slots, LANES), np.int64)
     gradients = np.zeros((stages, slots, LANES), np.int64)
     total = np.empty(LANES, np.int64)
+    held = mode != OVERLAPPED
     for first in range(0, len(totals), LANES):
         n = min(LANES, len(totals) - first)
         _load(rows, first, n, t)
+        if mode == RENDEZVOUS:
+            _receive(t)
         free[:] = 0
         down[:] = 0
         up[:] = 0
         total[:] = 0
         for i in range(stages):
             for k in range(warmup[i]):
-                _forward(i, k % slots, last, blocking, t, free, down, activations)
+                _forward(i, k % slots, last, held, t, free, down, activations)
         for j in range(m):
             for i in range(stages):
                 k = warmup[i] + j
                 if k < m:
-                    _forward(i, k % slots, last, blocking, t, free, down, activations)
+                    _forward(i, k % slots, last, held, t, free, down, activations)
             for i in range(last, -1, -1):
                 if j == m - 1:
                     for x in range(LANES):
                         end = max(free[i, x], gradients[i, j % slots, x]) + t[TB, i, x]
                         total[x] = max(total[x], end + t[TAIL, i, x])
-                _backward(i, j % slots, blocking, t, free, up, gradients)
+                _backward(i, j % slots, held, t, free, up, gradients)
         for x in range(n):
             totals[first + x] = total[x]
 
 
 @njit(cache=True, nogil=True)
-def _standard(rows, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
+def _standard(rows, m, gpipe, mode, totals):  # type: ignore[no-untyped-def]
     """As `_warmed`, with the standard depths, or GPipe."""
     stages, side = rows[0].shape[0], round_recurrence.LANES
     t = np.zeros((len(rows), stages * side), np.int64)
@@ -140,9 +155,11 @@ def _standard(rows, m, gpipe, blocking, totals):  # type: ignore[no-untyped-def]
                     t[r, column + x] = row[i, plan]
         for x in range(side):  # the last stage sends nothing on, the first one nothing back
             t[OF, x] = t[LF, x] = t[OB, (stages - 1) * side + x] = t[LB, (stages - 1) * side + x] = 0
-            if blocking:
+            if mode == BLOCKING:
                 round_recurrence.fold(stages, x, t)
-        round_recurrence.run(stages, m, gpipe, blocking, t, s, saved, total)
+            elif mode == RENDEZVOUS:
+                round_recurrence.receive(stages, x, t)
+        round_recurrence.run(stages, m, gpipe, mode != OVERLAPPED, t, s, saved, total)
         for x in range(min(side, len(totals) - first)):
             totals[first + x] = total[x]
 
@@ -158,7 +175,7 @@ def iteration_ns(pipeline: Pipeline) -> Int:
     contiguous = tuple(np.ascontiguousarray(row, dtype=np.int64) for row in rows)
     gpipe, depths = one.schedule == "gpipe", warmup_depths(one.stages, one.micro_batches)
     if gpipe or np.array_equal(one.warmup, depths):
-        _standard(contiguous, one.micro_batches, gpipe, one.blocking, totals)
+        _standard(contiguous, one.micro_batches, gpipe, one.mode, totals)
     else:
-        _warmed(contiguous, one.warmup, one.micro_batches, one.blocking, totals)
+        _warmed(contiguous, one.warmup, one.micro_batches, one.mode, totals)
     return totals

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from twin.pipeline import crosspipe_schedule
+from twin.core.schedules import ZERO_BUBBLE
+from twin.pipeline import crosspipe_schedule, zero_bubble_order
 from twin.pipeline.pipeline import Int, Pipeline
+from twin.pipeline.zero_bubble_order import BACKWARD, FORWARD, WEIGHT, Operation
 
-FORWARD, BACKWARD, WEIGHT = range(3)
+__all__ = ["BACKWARD", "FORWARD", "KINDS", "WEIGHT", "Operation", "of", "operations"]
+
 KINDS = ("forward", "backward", "weight")
 """Names of the kinds."""
-Operation = tuple[int, int, int]
-"""(kind, chunk, micro-batch)."""
 
 
 def of(pipeline: Pipeline, plan: int = 0) -> Int:
@@ -41,8 +42,10 @@ def _encoded(pipeline: Pipeline, run: Iterable[Operation]) -> list[int]:
     return [(kind * v + chunk) * m + k for kind, chunk, k in run]
 
 
-def _stage(pipeline: Pipeline, stage: int) -> Iterator[Operation]:
+def _stage(pipeline: Pipeline, stage: int) -> Iterable[Operation]:
     m = pipeline.micro_batches
+    if pipeline.schedule in ZERO_BUBBLE:
+        return zero_bubble_order.order(pipeline.schedule, pipeline.stages, m, stage)
     if pipeline.schedule == "interleaved":
         forwards = list(_round_robin(pipeline.stages, pipeline.chunks, m))
         warmup = interleaved_warmup(pipeline.stages, pipeline.chunks, m, stage)

@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from twin.core import schedules
 from twin.core.plan import PointToPoint, Schedule
 
 Int = NDArray[np.int64]
+
+OVERLAPPED, BLOCKING, RENDEZVOUS = range(3)
+"""Point-to-point modes as compiled code takes them: who waits while a message is on its way, nobody, its
+sender or its receiver."""
+MODES: dict[PointToPoint, int] = {"overlapped": OVERLAPPED, "blocking": BLOCKING, "rendezvous": RENDEZVOUS}
 
 
 class Durations(NamedTuple):
@@ -32,8 +38,17 @@ class Rules(NamedTuple):
     micro_batches: int
     chunks: int
     shared: int  # `Pipeline.shared`
-    blocking: bool
+    mode: int  # `OVERLAPPED`, `BLOCKING` or `RENDEZVOUS`
     budget: int  # micro-batches whose activations a stage may hold at once
+    turns: bool  # `Pipeline.turns`
+
+
+class Hop(NamedTuple):
+    """Where the result of an operation goes."""
+
+    target: int  # part of the model
+    boundary: int | None  # that the message crosses; None: the stage passes it on to itself
+    downstream: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +63,10 @@ class Pipeline:
     chunk, and boundary S - 1 joins the last stage to the first (S rows). `shared` names the boundary whose
     link it shares, each direction with the other one's reverse, as between two domains; -1: it has its own.
 
-    `tw` (S, P): the part of `tb` that is the weight gradient, where the schedule runs it on its own.
+    ZB-V's two chunks need no such boundary: the way leads down the stages and up again, forwards of the
+    second chunk upstream and their gradients downstream, and the last stage turns round without a message.
+
+    `tw`, as `tb`: the part of `tb` that is the weight gradient, where the schedule runs it on its own.
     `order` (S, n): operations as `twin.pipeline.operation_order` codes them, instead of those that the
     schedule would choose.
     """
@@ -72,10 +90,10 @@ class Pipeline:
     def __post_init__(self) -> None:
         stages, plans = self.tail.shape
         assert self.tf.shape == self.tb.shape == (stages * self.chunks, plans)
-        joints = boundary_count(stages, self.chunks)
+        joints = boundary_count(stages, self.chunks, self.schedule)
         for boundary in (self.of, self.lf, self.ob, self.lb):
             assert boundary.shape in ((joints, plans), (joints, 1))
-        assert self.tw is None or (self.chunks == 1 and bool(np.all(self.tw <= self.tb)))
+        assert self.tw is None or (self.tw.shape == self.tb.shape and bool(np.all(self.tw <= self.tb)))
         assert self.warmup.shape == (stages,) and np.all(np.diff(self.warmup) <= 0)
         assert self.warmup[-1] >= 0 and self.warmup[0] <= self.micro_batches
 
@@ -108,9 +126,30 @@ class Pipeline:
         return int(self.tail.shape[1])
 
     @property
-    def blocking(self) -> bool:
-        """True where a stage waits for the arrival of what it sent."""
-        return self.p2p == "blocking"
+    def mode(self) -> int:
+        """Point-to-point mode as compiled code takes it."""
+        return MODES[self.p2p]
+
+    @property
+    def turns(self) -> bool:
+        """True where the way of a micro-batch leads down the stages and up again."""
+        return schedules.turns(self.schedule)
+
+    @property
+    def way(self) -> tuple[int, ...]:
+        """Parts in the order in which a micro-batch passes them; part c S + i is chunk c of stage i."""
+        return schedules.way(self.stages, self.chunks, self.schedule)
+
+    def hop(self, part: int, *, forward: bool) -> Hop | None:
+        """Where the activation, or else the gradient, of a part goes; None at the end of the way."""
+        at = self.way.index(part) + (1 if forward else -1)
+        if not 0 <= at < len(self.way):
+            return None
+        target = self.way[at]
+        if not self.turns:
+            return Hop(target, min(part, target) % self.stages, forward)
+        source, goal = part % self.stages, target % self.stages
+        return Hop(target, None if source == goal else min(source, goal), goal > source)
 
     @property
     def busy_ns(self) -> Int:
@@ -133,7 +172,21 @@ class Pipeline:
     @property
     def rules(self) -> Rules:
         """Parameters that all plans share."""
-        return Rules(self.micro_batches, self.chunks, self.shared, self.blocking, int(self.warmup[0]) + 1)
+        return Rules(
+            self.micro_batches, self.chunks, self.shared, self.mode, int(self.warmup[0]) + 1, self.turns
+        )
+
+    def received(self) -> "Pipeline":
+        """The same pipeline under rendezvous, with every message as a part of the operation that it is for.
+
+        Exact for pipelines without chunks: no two messages meet on a link, as a stage waits for one at a
+        time.
+        """
+        assert self.p2p == "rendezvous" and self.chunks == 1
+        nothing, tf, tb = np.zeros_like(self.of), self.tf.copy(), self.tb.copy()
+        tf[1:] += self.of + self.lf
+        tb[:-1] += self.ob + self.lb
+        return replace(self, tf=tf, tb=tb, of=nothing, lf=nothing, ob=nothing, lb=nothing, p2p="overlapped")
 
     def column(self, plan: int) -> "Pipeline":
         """Pipeline `plan` alone, P = 1."""
@@ -147,9 +200,9 @@ class Pipeline:
         )  # fmt: skip
 
 
-def boundary_count(stages: int, chunks: int) -> int:
-    """Boundaries between stages: one more, from the last back to the first, where stages hold chunks."""
-    return stages if chunks > 1 else stages - 1
+def boundary_count(stages: int, chunks: int, schedule: Schedule = "interleaved") -> int:
+    """Boundaries between stages: one more, from the last back to the first, where chunks interleave."""
+    return stages if schedules.returns(schedule, chunks) else stages - 1
 
 
 def warmup_depths(stages: int, micro_batches: int, extra: ArrayLike = 0) -> Int:

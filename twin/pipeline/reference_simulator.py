@@ -3,7 +3,13 @@ equal to it.
 
 No recurrences: a stage is a process that runs its operations in order
 (`twin.pipeline.operation_order`), a direction of a link is a queue that serves one message at a time, a
-message is an event that triggers when it arrives.
+message is an event that triggers when it arrives. Under rendezvous a message queues once its sender has it
+and its receiver waits for it; neither event occupies anything.
+
+That is what `torch.distributed.pipelining` does over gloo, as we read it: sends and receives are batched
+`isend` and `irecv`, one receive is posted at a time, when the operation before it is done, and gloo moves no
+data before the receive is posted. The sender goes on; that it waits for an earlier send before it ends the
+next batch costs nothing more where the receiver is the slower of the two.
 """
 
 from collections.abc import Callable, Generator
@@ -56,8 +62,11 @@ class _Direction:
     occupancy_ns: int
     latency_ns: int
 
-    def carry(self, arrival: Event, sent: Callable[[int, int], None]) -> Process:
-        """Carry one message: calls `sent` when it has left the wire, triggers `arrival` when it arrives."""
+    def carry(self, posted: Event | None, arrival: Event, sent: Callable[[int, int], None]) -> Process:
+        """Carry one message, not before `posted`: calls `sent` when it has left the wire, triggers `arrival`
+        when it arrives."""
+        if posted is not None:
+            yield posted
         with self.wire.request() as turn:
             yield turn
             start_ns = self.env.now
@@ -80,11 +89,9 @@ class _Iteration:
         self.up = self._directions("ob", "lb")
         if one.shared >= 0:
             self.down[-1].wire, self.up[-1].wire = self.up[one.shared].wire, self.down[one.shared].wire
-        parts = one.stages * one.chunks
-        self.inboxes = {
-            FORWARD: [self._inbox(part > 0) for part in range(parts)],
-            BACKWARD: [self._inbox(part < parts - 1) for part in range(parts)],
-        }
+        parts, ends = range(len(one.way)), {FORWARD: one.way[0], BACKWARD: one.way[-1]}
+        self.inboxes = {kind: [self._inbox(part != end) for part in parts] for kind, end in ends.items()}
+        self.posted = {kind: [self._events() for _ in parts] for kind in ends}
 
     def _directions(self, occupancy: str, latency: str) -> list[_Direction]:
         rows = zip(
@@ -94,10 +101,14 @@ class _Iteration:
 
     def _inbox(self, receives: bool) -> list[Event]:
         """One arrival event per micro-batch; at the ends of the pipeline all have happened."""
-        inbox = [self.env.event() for _ in range(self.pipeline.micro_batches)]
+        inbox = self._events()
         for message in inbox if not receives else ():
             message.succeed()
         return inbox
+
+    def _events(self) -> list[Event]:
+        """One event per micro-batch."""
+        return [self.env.event() for _ in range(self.pipeline.micro_batches)]
 
     def _duration_ns(self, kind: int, part: int) -> int:
         one = self.pipeline
@@ -110,6 +121,8 @@ class _Iteration:
         for kind, chunk, k in self.operations[i]:
             part = chunk * one.stages + i
             if kind != WEIGHT:
+                if one.p2p == "rendezvous":
+                    self.posted[kind][part][k].succeed()
                 yield self.inboxes[kind][part][k]
             duration = self._duration_ns(kind, part)
             yield self.env.timeout(duration)
@@ -119,18 +132,25 @@ class _Iteration:
             if one.shared >= 0:  # two stages may use one wire at one instant: the first in the pipeline first
                 yield At(self.env, 0, LAST + i)
             sent = None if kind == WEIGHT else self._send(kind, part, k)
-            if sent is not None and one.blocking:
+            if sent is not None and one.p2p == "blocking":
                 yield sent
 
     def _send(self, kind: int, part: int, k: int) -> Event | None:
         """Start the message of an operation; its arrival, or None at the ends of the pipeline."""
-        target = part + 1 if kind == FORWARD else part - 1
-        if not 0 <= target < len(self.inboxes[kind]):
+        hop = self.pipeline.hop(part, forward=kind == FORWARD)
+        if hop is None:
             return None
-        where = min(part, target) % self.pipeline.stages
-        what, link = ("down", self.down[where]) if kind == FORWARD else ("up", self.up[where])
-        arrival = self.inboxes[kind][target][k]
-        self.env.process(link.carry(arrival, lambda start, end: self.on_end(what, where, k, start, end)))
+        arrival = self.inboxes[kind][hop.target][k]
+        if hop.boundary is None:
+            return arrival.succeed()
+        where = hop.boundary
+        what, link = ("down", self.down[where]) if hop.downstream else ("up", self.up[where])
+        posted = self.posted[kind][hop.target][k] if self.pipeline.p2p == "rendezvous" else None
+
+        def sent(start_ns: int, end_ns: int) -> None:
+            self.on_end(what, where, k, start_ns, end_ns)
+
+        self.env.process(link.carry(posted, arrival, sent))
         return arrival
 
 

@@ -31,15 +31,33 @@ def fold(depth, lane, t):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def run(depth, m, gpipe, blocking, t, s, saved, total):  # type: ignore[no-untyped-def]
+def receive(depth, lane, t):  # type: ignore[no-untyped-def]
+    """Fold computing and receiving of a stage under rendezvous into one duration.
+
+    A message then starts when its sender has it and its receiver waits for it, so that it is a part of the
+    operation that it is for: the same recurrences as those of blocking stages, whose messages are parts of
+    the operations that send them.
+    """
+    first = (depth - 1) * LANES + lane
+    for f in range(lane, first, LANES):
+        t[OF, f] = t[TF, f] + t[OF, f + LANES] + t[LF, f + LANES]
+    t[OF, first] = t[TF, first]
+    for f in range(first, lane, -LANES):
+        t[OB, f] = t[TB, f] + t[OB, f - LANES] + t[LB, f - LANES]
+    t[OB, lane] = t[TB, lane]
+
+
+@njit(cache=True, nogil=True)
+def run(depth, m, gpipe, folded, t, s, saved, total):  # type: ignore[no-untyped-def]
     """Iteration times (LANES,) of pipelines of `depth` stages with `m` micro-batches into `total`.
 
-    `t` as above, folded if `blocking`; `s` and `saved`, of one shape, need not be cleared.
+    `t` as above; `folded`: by `fold` or `receive`, so that stages do one thing at a time. `s` and `saved`, of
+    one shape, need not be cleared.
     """
     size = depth * LANES
     s[:, : size + LANES] = 0
-    if blocking:
-        _blocking(depth, m, gpipe, t, s, saved)
+    if folded:
+        _folded(depth, m, gpipe, t, s, saved)
     else:
         _overlapped(depth, m, gpipe, t, s, saved)
     total[:] = 0
@@ -48,7 +66,7 @@ def run(depth, m, gpipe, blocking, t, s, saved, total):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _blocking(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
+def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
     of, ob, free, wait = t[OF], t[OB], s[FREE], s[WAIT]
     size, ahead = depth * LANES, m if gpipe else min(m, depth - 1)
     for k in range(ahead):  # one micro-batch after the other, from stage to stage

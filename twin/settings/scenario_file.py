@@ -8,6 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model
 from ingest.core.config import Config, suggestion
 from ingest.core.names import STORED, Label, Name, Text
 from ingest.core.terminal import shown
+from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
     FaultTrace,
@@ -70,15 +71,22 @@ class JobSettings(Config):
     p2p: PointToPoint = "blocking"
     recompute: Recompute = "full"
     zero: ZeroStage = 1
-    chunks: Chunks = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+    chunks: Chunks = 1  # parts of the model in each stage; two or more with `interleaved`, 2 with `zb-v`
+    schedules: tuple[Schedule, ...] = ()  # those that plans may choose from; without them `schedule` alone
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
-        if (self.schedule == "interleaved") != (self.chunks > 1):
-            raise ValueError(
-                f"schedule {self.schedule} with chunks {self.chunks}: interleaved takes 2 or more, others 1"
-            )
+        if fault := schedules.chunk_fault(self.schedule, self.chunks):
+            raise ValueError(f"chunks: {fault}")
+        if fault := schedules.choice_fault(self.schedule, self.schedules):
+            raise ValueError(f"schedules: {fault}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits empty `schedules`: scenarios without them keep the digest that their runs have recorded."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "schedules" or value}
 
 
 class HardwareSettings(Config):

@@ -21,6 +21,7 @@ from twin.core.layer_split import stage_start_compiled
 from twin.costs.stage_costs import BUCKETS
 from twin.estimation.mixed_shapes_kernel import Lines, empty, exact_ns
 from twin.pipeline.kernel import DEAD
+from twin.pipeline.pipeline import MODES
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Timer:
     def __init__(self, problem: PlanningTables):
         self.problem = problem
         job, cluster = problem.estimator.job, problem.estimator.cluster
-        self._gpipe, self._blocking, self._zero = job.schedule == "gpipe", job.p2p == "blocking", job.zero
+        self._gpipe, self._mode, self._zero = job.schedule == "gpipe", MODES[job.p2p], job.zero
         self._limits_bps = np.array([(d.egress_bps, d.ingress_bps) for d in cluster.domains]).T.copy()
         self._forwarding_bps = forwarding_bps(cluster)
         self._move_costs = MoveCosts(
@@ -73,7 +74,7 @@ class Timer:
         bandwidth.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        exact_ns(rows.lines, self._capped(bandwidth_bps), latency_s, self._gpipe, self._blocking, total)
+        exact_ns(rows.lines, self._capped(bandwidth_bps), latency_s, self._gpipe, self._mode, total)
         return total
 
     def best_relay_ns(self, rows: PipelineBatch, bandwidth_bps: Float, latency_s: Float) -> tuple[Int, Float]:
@@ -117,7 +118,7 @@ class Timer:
         percent.
         """
         total = np.empty(bandwidth_bps.shape[:2], np.int64)
-        closed_form_ns(rows.lines, self._capped(bandwidth_bps), latency_s, self._gpipe, self._blocking, total)
+        closed_form_ns(rows.lines, self._capped(bandwidth_bps), latency_s, self._gpipe, self._mode, total)
         return total
 
     def _capped(self, bandwidth_bps: Float) -> Float:

@@ -9,13 +9,14 @@ import numpy as np
 from ingest.core.compiled import njit
 from twin.estimation.mixed_shapes_kernel import both_ends, exchange_ns
 from twin.pipeline.kernel import DEAD, LONGEST_NS
+from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
 
 THERE, BACK, DOWN, UP = range(4)
 """Rows of `path`, ns of a boundary: occupancy by a message downstream and upstream, and both with latency."""
 
 
 @njit(cache=True, nogil=True)
-def closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # type: ignore[no-untyped-def]
+def closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
     """Approximates `twin.estimation.mixed_shapes_kernel.exact_ns`; fills `out` (P, X)."""
     width = lines.forward.shape[1]
     own, path = np.empty(width), np.empty((4, width))
@@ -27,8 +28,8 @@ def closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # ty
             own[i] = tf[i] + tb[i]
         wan = _fill_inner_boundaries(p, lines, path, boundaries)
         beside_wan, others = _stages_beside(wan, depth, stages)
-        one_stage = blocking and m >= depth and not gpipe
-        steady = _longest_turn(others, depth, own, path) if one_stage else 0.0
+        one_stage = mode != OVERLAPPED and m >= depth and not gpipe
+        steady = _longest_turn(others, depth, own, path, mode) if one_stage else 0.0
         longest, outer = tail[:depth].max(), both_ends(p, lines)
         for x in range(out.shape[1]):
             tied = exchange_ns(p, x, outer, lines, bandwidth_bps, latency_s)
@@ -43,11 +44,11 @@ def closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, blocking, out):  # ty
             for i in range(depth):
                 first_ns += own[i]
             if gpipe:
-                period = _period_gpipe(depth, tf, tb, path, blocking)
+                period = _period_gpipe(depth, tf, tb, path, mode)
             elif one_stage:
-                period = max(steady, _longest_turn(beside_wan, depth, own, path))
+                period = max(steady, _longest_turn(beside_wan, depth, own, path, mode))
             else:
-                period = _period_1f1b(depth, m, own, path, blocking)
+                period = _period_1f1b(depth, m, own, path, mode)
             ends = max(longest, max(tail[0], tail[depth - 1]) + tied)
             out[p, x] = np.int64(first_ns + (m - 1) * period + ends)
 
@@ -103,18 +104,28 @@ def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # t
 
 
 @njit(cache=True, nogil=True)
-def _longest_turn(stages, depth, own, path):  # type: ignore[no-untyped-def]
-    """Longest turn of `stages`, their sends included: the period of 1F1B with blocking sends and m >= depth,
-    where a cycle over several stages is the mean of theirs."""
+def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
+    """What a cycle over stages i to j waits for at its ends: for its sends if blocking, for what it receives
+    under rendezvous."""
+    if mode == BLOCKING:
+        return (path[DOWN, j] if j < depth - 1 else 0.0) + (path[UP, i - 1] if i > 0 else 0.0)
+    if mode == RENDEZVOUS:
+        return (path[DOWN, i - 1] if i > 0 else 0.0) + (path[UP, j] if j < depth - 1 else 0.0)
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-def]
+    """Longest turn of `stages`, their waits included: the period of 1F1B with m >= depth and messages that
+    someone waits for, where a cycle over several stages is the mean of theirs."""
     period = 0.0
     for i in stages:
-        turns = (path[DOWN, i] if i < depth - 1 else 0.0) + (path[UP, i - 1] if i > 0 else 0.0)
-        period = max(period, own[i] + turns)
+        period = max(period, own[i] + _waits(i, i, depth, path, mode))
     return period
 
 
 @njit(cache=True, nogil=True)
-def _period_1f1b(depth, m, own, path, blocking):  # type: ignore[no-untyped-def]
+def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     """Largest cycle mean of 1F1B per micro-batch; warm-up depths are min(m, depth - 1 - i)."""
     period = 0.0
     for i in range(depth):
@@ -123,25 +134,26 @@ def _period_1f1b(depth, m, own, path, blocking):  # type: ignore[no-untyped-def]
             length += own[j]
             if j > i:
                 length += path[DOWN, j - 1] + path[UP, j - 1]
-            turns = 0.0
-            if blocking:
-                turns = (path[DOWN, j] if j < depth - 1 else 0.0) + (path[UP, i - 1] if i > 0 else 0.0)
-            period = max(period, (length + turns) / (min(m, depth - 1 - i) - min(m, depth - 1 - j) + 1))
-    if not blocking:
+            turns = length + _waits(i, j, depth, path, mode)
+            period = max(period, turns / (min(m, depth - 1 - i) - min(m, depth - 1 - j) + 1))
+    if mode == OVERLAPPED:
         for b in range(depth - 1):
             period = max(period, path[THERE, b], path[BACK, b])
     return period
 
 
 @njit(cache=True, nogil=True)
-def _period_gpipe(depth, tf, tb, path, blocking):  # type: ignore[no-untyped-def]
+def _period_gpipe(depth, tf, tb, path, mode):  # type: ignore[no-untyped-def]
     """Slowest forward step plus slowest backward step."""
     ahead, behind = 0.0, 0.0
     for i in range(depth):
         out, home = i < depth - 1, i > 0
-        if blocking:
+        if mode == BLOCKING:
             ahead = max(ahead, tf[i] + (path[DOWN, i] if out else 0.0))
             behind = max(behind, tb[i] + (path[UP, i - 1] if home else 0.0))
+        elif mode == RENDEZVOUS:
+            ahead = max(ahead, tf[i] + (path[DOWN, i - 1] if home else 0.0))
+            behind = max(behind, tb[i] + (path[UP, i] if out else 0.0))
         else:
             ahead = max(ahead, tf[i], path[THERE, i] if out else 0.0)
             behind = max(behind, tb[i], path[BACK, i - 1] if home else 0.0)

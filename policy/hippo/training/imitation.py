@@ -102,7 +102,7 @@ def logged_demonstrations(
     for one in decisions:
         view = knobs.planning_view(one.view)
         running = view.plan  # without routes and warm-up, which the network does not choose
-        target = running if one.plan is None else default_knobs(one.plan)
+        target = running if one.plan is None else default_knobs(problem.estimator.job, one.plan)
         codes = problem.encode(target) if target is not None else None
         if codes is None or tuple(one.view.free_gpus) != problem.free:
             continue
@@ -137,7 +137,7 @@ def _query_sequence(
             break
         decision = teacher.decide(_view(task, trace, index, plan, since))
         # Routes and warm-up are not the network's choice.
-        target = plan if decision.plan is None else default_knobs(decision.plan)
+        target = plan if decision.plan is None else default_knobs(problem.estimator.job, decision.plan)
         codes = problem.encode(target) if target is not None else None
         if codes is None:
             break

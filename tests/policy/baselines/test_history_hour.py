@@ -44,7 +44,9 @@ def placements(setup: PreparedScenario, policy: History) -> list[tuple[float, Pl
     def answer(trigger: Trigger) -> Plan | None:
         assert trigger.view is not None
         plan = policy.decide(trigger.view).plan
-        if plan is not None and (not used or default_knobs(used[-1][1]) != default_knobs(plan)):
+        if plan is not None and (
+            not used or default_knobs(setup.job, used[-1][1]) != default_knobs(setup.job, plan)
+        ):
             used.append((trigger.view.now_ns / 1e9 / HOUR_S, plan))
         return plan
 
@@ -65,7 +67,7 @@ def test_it_stays_where_moving_does_not_pay() -> None:
     setup = world(hourly[:5])
     (stays,) = placements(setup, started(HistoryHour(), setup, days(hourly)))
     (best,) = placements(setup, started(History(), setup, days(hourly)))
-    assert default_knobs(stays[1]) == default_knobs(best[1])
+    assert default_knobs(setup.job, stays[1]) == default_knobs(setup.job, best[1])
 
 
 def test_with_less_than_a_week_it_is_history_and_says_so() -> None:
@@ -104,8 +106,8 @@ def test_what_replaced_a_plan_by_need_is_kept_until_the_schedule_moves() -> None
     other = policy.decide(view(estimator, wide, plan=first, now_s=HOUR_S, free_gpus=(0, 4)))
     assert other.plan is not None and other.reason.startswith("most over the past")
     back = policy.decide(view(estimator, wide, plan=other.plan, now_s=2 * HOUR_S))
-    assert back.plan is None or default_knobs(back.plan) == default_knobs(other.plan)
+    assert back.plan is None or default_knobs(setup.job, back.plan) == default_knobs(setup.job, other.plan)
     by_day = policy.decide(view(estimator, flat(2, NARROW), plan=other.plan, now_s=12 * HOUR_S)).plan
     assert by_day is None or len(by_day.shares) == 1
     night = policy.decide(view(estimator, wide, plan=by_day or other.plan, now_s=24 * HOUR_S)).plan
-    assert night is not None and default_knobs(night) == default_knobs(first)
+    assert night is not None and default_knobs(setup.job, night) == default_knobs(setup.job, first)

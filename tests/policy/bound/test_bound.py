@@ -11,7 +11,7 @@ from policy.bound.best_fixed_plan import best_fixed, every_plan
 from policy.bound.bound import PRICED, Bound, clairvoyant
 from policy.bound.candidate_plans import CandidatePool
 from policy.bound.time_grid import grid, transfer_times
-from policy.control.knobs import warmup_variants
+from policy.control.knobs import free_variants
 from policy.core.protocol import Context
 from policy.core.registry import create, names
 from policy.hippo.agent.agent import shipped_checkpoint
@@ -220,7 +220,7 @@ def test_every_depth_counts_where_a_family_is_deepened() -> None:
     pool = CandidatePool(estimator, made)
     pool.add([plan])
     (deep,) = pool.deepen(pool.families)
-    every = [plan, *warmup_variants(estimator, plan)]
+    every = [plan, *free_variants(estimator, plan)]
     best = np.maximum.reduce([made.rate(estimator, one) for one in every])
     assert deep.deep and len(every) > 2
     assert (deep.rate >= best).all() and deep.rate[0] > pool.window.rate(estimator, plan)[0]

@@ -16,7 +16,7 @@ from policy.bound.pricing import SLACK, Cells, failing, most_by, price, space_of
 from policy.bound.pruning import cuts_of, plans_of
 from policy.bound.time_grid import Grid, TransferTimes, grid
 from policy.control.best_relay_times import best_relay_ns
-from policy.control.knobs import warmup_variants
+from policy.control.knobs import free_variants
 from policy.search.plan_search import build
 from tests.support.bound_worlds import RESTART_S, restless, tiny
 from tests.support.worlds import toy_wan
@@ -70,7 +70,7 @@ def every_rate(estimator: Estimator, made: Grid) -> tuple[list[Plan], Float]:
             if estimator.problems(plan):
                 continue
             rate = np.zeros(made.slots)
-            for one in (plan, *warmup_variants(estimator, plan)):
+            for one in (plan, *free_variants(estimator, plan)):
                 rate = np.maximum(rate, made.rate(estimator, one))
                 if len(one.shares) > 1:
                     turned = best_relay_ns(estimator, one, made.states)

@@ -13,17 +13,22 @@ from policy.control.knobs import WARMUP_DEPTHS
 from policy.search.plan_search import build
 from tests.support.bound_worlds import RESTART_S, restless, tiny
 from tests.support.worlds import toy_wan
-from twin.core.plan import Schedule
+from twin.core.plan import PointToPoint, Schedule
 from twin.estimation.estimator import Estimator
 from twin.estimation.link_state_times import fastest_ns, per_second
 
 
 @pytest.mark.parametrize("depths", [(0,), (2,), WARMUP_DEPTHS])
+@pytest.mark.parametrize("p2p", ["blocking", "rendezvous"])
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 @pytest.mark.parametrize("fast", [False, True])
-def test_drops_nothing_that_is_worth_it(fast: bool, schedule: Schedule, depths: tuple[int, ...]) -> None:
+def test_drops_nothing_that_is_worth_it(
+    fast: bool, schedule: Schedule, depths: tuple[int, ...], p2p: PointToPoint
+) -> None:
     known = tiny(3, blocks=8, batch=8)
-    estimator = Estimator(known.cluster, replace(known.job, schedule=schedule, extra_warmup=depths[0]))
+    estimator = Estimator(
+        known.cluster, replace(known.job, schedule=schedule, extra_warmup=depths[0], p2p=p2p)
+    )
     slow = restless(3, np.random.default_rng(0), 300.0)
     wan = toy_wan(3, seconds=300.0, bps=4e11, latency_s=1e-4) if fast else slow
     states = grid(wan, [], RESTART_S).states

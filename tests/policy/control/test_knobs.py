@@ -3,15 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ingest.core.errors import UsageError
 from policy.control.horizon import Outages, make_horizon
-from policy.control.knobs import WARMUP_DEPTHS, KnobTuner, default_knobs, warmup_variants
+from policy.control.knobs import WARMUP_DEPTHS, KnobTuner, default_knobs, free_variants
 from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Candidate, Context, Decision
 from tests.support.plays import plan_over
 from tests.support.views import flat, view
 from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
-from twin.core.plan import Plan, Sync
+from twin.core.plan import Plan, Schedule, Sync
 from twin.estimation.estimator import Estimator
 
 SPEED = (1.0, 0.0, 0.0)
@@ -47,7 +48,7 @@ def test_turns_to_a_relay_when_a_link_dies_and_back() -> None:
     estimator, links, plan = case()
     dead = replace(links, bandwidth_bps=links.bandwidth_bps.copy())
     dead.bandwidth_bps[0, 1] = dead.bandwidth_bps[1, 0] = 0.0
-    held = Candidate(default_knobs(plan), 1.0, 2.0, 0.5, 0.0)
+    held = Candidate(default_knobs(estimator.job, plan), 1.0, 2.0, 0.5, 0.0)
     turned = asked(estimator, dead, Decision(None, "held", (held,)), plan=plan)
     assert turned.plan is not None and set(turned.plan.routes) == {(0, 2, 1), (1, 2, 0)}
     assert "turns to routes" in turned.reason and "0-2-1" in turned.reason
@@ -99,7 +100,7 @@ def test_a_plan_that_is_gone_over_to_is_turned_and_its_layers_take_relays() -> N
     estimator, links, plan = case()
     slow, goal = between(between(links, (0, 1), 1e6), (0, 2), 3e8), over_two(estimator, plan, (17, 17))
     decision = asked(estimator, slow, Decision(goal, "gains"), plan=plan, horizon_s=7200.0)
-    assert decision.plan is not None and default_knobs(decision.plan) == goal
+    assert decision.plan is not None and default_knobs(estimator.job, decision.plan) == goal
     assert decision.plan.route(0, 1) == ((0, 2), (2, 1))
     assert estimator.move(plan, decision.plan, slow).seconds < 0.1 * estimator.move(plan, goal, slow).seconds
     cheap = asked(estimator, slow, Decision(goal, "gains"), plan=plan, weights=(0.5, 0.0, 0.5), horizon_s=1e7)
@@ -111,7 +112,9 @@ def test_no_move_where_the_running_plan_is_worth_no_less_with_its_own_knobs_turn
     estimator, links, plan = case()
     slow, goal = between(links, (0, 1), 1e6), over_two(estimator, plan, (17, 17))
     decision = asked(estimator, slow, Decision(goal, "gains"), plan=plan, horizon_s=60.0)
-    assert decision.plan is not None and default_knobs(decision.plan) == default_knobs(plan)
+    assert decision.plan is not None and default_knobs(estimator.job, decision.plan) == default_knobs(
+        estimator.job, plan
+    )
     assert decision.plan.routes and decision.reason.startswith("the running plan is worth no less")
     assert decision.extra["gain"] is None
 
@@ -133,7 +136,11 @@ def test_a_move_is_priced_on_the_routes_that_it_takes() -> None:
         > estimator.move(running, replace(goal, routes=routes), slow).seconds
     )
     decision = asked(estimator, slow, Decision(goal, "gains"), plan=running, horizon_s=7200.0)
-    assert decision.plan is not None and default_knobs(decision.plan) == goal and decision.plan.routes
+    assert (
+        decision.plan is not None
+        and default_knobs(estimator.job, decision.plan) == goal
+        and decision.plan.routes
+    )
 
 
 def test_where_only_money_counts_nothing_is_relayed() -> None:
@@ -162,15 +169,15 @@ def test_what_more_than_speed_counts_for_is_decided_by_the_links_themselves() ->
 
 def test_depths_are_those_that_fit() -> None:
     estimator, _, plan = case()
-    found = list(warmup_variants(estimator, replace(plan, extra_warmup=3)))
+    found = list(free_variants(estimator, replace(plan, extra_warmup=3)))
     assert [one.extra_warmup for one in found] == [depth for depth in WARMUP_DEPTHS if depth != 3]
     gpus = [
         replace(d, gpu=replace(d.gpu, memory_bytes=max(estimator.peak_mem_bytes(plan))))
         for d in estimator.cluster.domains
     ]
     tight = Estimator(replace(estimator.cluster, domains=tuple(gpus)), estimator.job)
-    assert not list(warmup_variants(tight, plan))
-    assert not list(warmup_variants(estimator, replace(plan, schedule="gpipe")))
+    assert not list(free_variants(tight, plan))
+    assert not list(free_variants(estimator, replace(plan, schedule="gpipe")))
 
 
 def test_replicas_and_plans_that_cannot_run_are_left_alone() -> None:
@@ -190,3 +197,31 @@ def test_replicas_and_plans_that_cannot_run_are_left_alone() -> None:
     horizon = make_horizon(few.forecast, 600.0, Outages(none, none))
     worth = Objective(SPEED, PlanOutcome(10.0, 0.5, 1.0))
     assert knobs(estimator).tune(Decision(None, "held"), few, horizon, worth) == Decision(None, "held")
+
+
+def test_schedules_that_the_job_allows_are_free_knobs() -> None:
+    estimator, links, plan = case()
+    assert not [one for one in free_variants(estimator, plan) if one.schedule != "1f1b"]
+    allowed = replace(estimator.job, schedules=("1f1b", "gpipe", "zb-h1"))
+    free = Estimator(estimator.cluster, allowed)
+    found = list(free_variants(free, plan))
+    assert {one.schedule for one in found} == {"1f1b", "gpipe", "zb-h1"}
+    assert [one.extra_warmup for one in found if one.schedule != "1f1b"] == [0, 0]
+    best = min([plan, *found], key=lambda one: free.iter_ns(one, links))
+    turned = asked(free, links, Decision(None, "held"), plan=plan).plan
+    assert turned is not None and free.iter_ns(turned, links) <= free.iter_ns(best, links)
+    assert free.iter_ns(turned, links) < free.iter_ns(plan, links)
+    assert default_knobs(allowed, replace(turned, schedule="zb-h1")) == plan
+    changed = asked(free, links, Decision(None, "held"), plan=replace(plan, schedule="gpipe"))
+    assert changed.plan is not None and "turns" in changed.reason
+    assert f"to schedule {changed.plan.schedule}" in changed.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(("1f1b", "zb-v"), "cannot switch to zb-v"), (("gpipe", "zb-h1"), "1f1b, which plans begin with")],
+)
+def test_what_plans_cannot_choose_is_refused(given: tuple[Schedule, ...], said: str) -> None:
+    estimator, _, _ = case()
+    with pytest.raises(UsageError, match=said):
+        replace(estimator.job, schedules=given)

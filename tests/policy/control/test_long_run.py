@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policy.control import long_run
-from policy.control.knobs import warmup_variants
+from policy.control.knobs import free_variants
 from policy.control.long_run import (
     LongRunRates,
     PastPlan,
@@ -40,7 +40,7 @@ def test_a_rate_is_the_mean_over_the_samples_and_turning_the_depth_never_lowers_
         direct = [1e9 / estimator.iter_ns(plan, known.links(n)) for n in range(4)]
         assert rates.rate(plan) == pytest.approx(sum(direct) / 4)  # of two domains there is no relay
         turned = rates.turned(plan)
-        each = [rates.rate(one) for one in (plan, *warmup_variants(estimator, plan))]
+        each = [rates.rate(one) for one in (plan, *free_variants(estimator, plan))]
         assert turned.rate >= max(each) * (1 - 1e-12) and rates.rate(turned.plan) == max(each)
 
 

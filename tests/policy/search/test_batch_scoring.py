@@ -60,8 +60,8 @@ def test_equals_the_estimator_on_random_plans(seed: int) -> None:
     assert scorer.iter_ns(rows).tolist() == exact(case, rows, slowdown)
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "crosspipe"])
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "crosspipe", "zb-h1"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 def test_equals_the_estimator_under_every_schedule(schedule: Schedule, p2p: str) -> None:
     case = large(schedule, p2p=p2p)
     rows = every_row(case[0], 40, np.random.default_rng(1))

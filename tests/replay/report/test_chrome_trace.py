@@ -226,6 +226,8 @@ SCHEDULES: dict[str, Json] = {
     "gpipe": {"schedule": "gpipe"},
     "crosspipe": {"schedule": "crosspipe", "p2p": "overlapped"},
     "interleaved": {"schedule": "interleaved", "chunks": 2},
+    "zb-h1": {"schedule": "zb-h1", "p2p": "rendezvous"},
+    "zb-v": {"schedule": "zb-v", "chunks": 2},
 }
 
 

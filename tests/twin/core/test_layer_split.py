@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from twin.core.layer_split import stage_layers, stage_start, stage_start_compiled
 from twin.core.plan import Plan, Share
+from twin.core.schedules import default_chunks, way
 from twin.costs import migration
-from twin.costs.stage_costs import slots, stage_bounds
+from twin.costs.stage_costs import slots, stage_spans
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,8 @@ def test_more_layers_never_empty_a_stage() -> None:
 
 def test_bounds_of_chunks_follow_the_order_of_a_micro_batch() -> None:
     positions = slots((0, 1, 2), ((1, 2), (1, 1), (1, 1)))
-    bounds = stage_bounds(np.array([[0, 14, 24, 34]]), positions, 34, 3)[:, 0]
+    spans = stage_spans(np.array([[0, 14, 24, 34]]), positions, 34, 3, "interleaved")
+    bounds = np.array([0, *(int(past[0]) for _, past in spans)])
     assert bounds[0] == 0 and bounds[-1] == 34
     # 13 blocks over six chunks of the first share: 2 each, 3 in the last one; the embedding joins the first
     assert np.diff(bounds).tolist() == [3, 2, 3, 3, 2, 2, 3, 3, 2, 3, 4, 4]
@@ -75,16 +77,21 @@ def test_bounds_of_chunks_follow_the_order_of_a_micro_batch() -> None:
 @given(st.data())
 @settings(max_examples=50, deadline=None)
 def test_costs_and_moves_see_the_same_stages(data: st.DataObject) -> None:
-    chunks = data.draw(st.sampled_from((1, 2)))
+    schedule = data.draw(st.sampled_from(("1f1b", "interleaved", "zb-v")))
+    chunks = default_chunks(schedule)
     depths = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda d: sum(d) > 1))
     counts = [pp * chunks + data.draw(st.integers(0, 9)) + 2 for pp in depths]
     shares = tuple(
         Share(k, n, 1, pp, tuple(range(pp))) for k, (n, pp) in enumerate(zip(counts, depths, strict=True))
     )
-    plan = Plan(shares, 1, 1, sum(depths), "interleaved" if chunks > 1 else "1f1b", chunks=chunks)
+    plan = Plan(shares, 1, 1, sum(depths), schedule, chunks=chunks)
     positions = slots(plan.order, [(1, pp) for pp in depths])
-    bounds = stage_bounds(np.array([plan.cuts]), positions, sum(counts), chunks)[:, 0]
-    holders = [positions[part % len(positions)] for part in range(len(bounds) - 1)]
-    seen = [slot for slot, layers in zip(holders, np.diff(bounds), strict=True) for _ in range(layers)]
+    spans = stage_spans(np.array([plan.cuts]), positions, sum(counts), chunks, plan.schedule)
+    seen, met = [], 0
+    for part in way(len(positions), chunks, schedule):
+        start, past = (int(bound[0]) for bound in spans[part])
+        assert start == met < past
+        seen, met = [*seen, *[positions[part % len(positions)]] * (past - start)], past
+    assert met == sum(counts)
     owned = [(domain, gpus[0]) for domain, _, gpus in migration.owners(plan)]
     assert owned == [(slot.domain, slot.inner) for slot in seen]

@@ -14,6 +14,7 @@ from twin.cases.resolve import resolve
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
 from twin.core.plan import Plan, Schedule
+from twin.core.schedules import default_chunks
 from twin.core.transformer import preset
 from twin.costs import tied_embeddings
 from twin.estimation.estimator import DEAD, Estimator
@@ -80,7 +81,7 @@ def test_a_dead_link_between_the_ends_stalls_a_pipeline_that_sends_nothing_else_
 def test_both_engines_take_the_same_nanoseconds(order: tuple[int, ...], schedule: Schedule) -> None:
     bps = np.array([[0, 2e9, 3e9], [5e9, 0, 7e9], [4e9, 6e9, 0]])
     setup = toy_setup(seconds=60, bps=bps, latency_s=0.02, model="gpt2-1.5b")
-    job = replace(setup.job, global_batch=24, schedule=schedule, chunks=2 if schedule == "interleaved" else 1)
+    job = replace(setup.job, global_batch=24, schedule=schedule, chunks=default_chunks(schedule))
     setup = replace(setup, job=job)
     estimator = setup.estimator()
     plan = over(estimator, order, 2)

@@ -6,13 +6,13 @@ import pytest
 from twin.core.plan import PointToPoint, Schedule
 from twin.estimation.mixed_shapes_kernel import Lines, exact_ns
 from twin.pipeline.kernel import DEAD, iteration_ns
-from twin.pipeline.pipeline import Pipeline, warmup_depths
+from twin.pipeline.pipeline import MODES, Pipeline, warmup_depths
 
 PLANS, STATES, DOMAINS = 60, 11, 3
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 @pytest.mark.parametrize("grain", [1, 1000, 1_000_000])
 def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) -> None:
     """Coarse grains make ties and short periods, fine ones long transients; some links are dead."""
@@ -30,7 +30,7 @@ def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) ->
     size, tied_bytes = rng.uniform(1e6, 3e8, PLANS), np.where(rng.random(PLANS) < 0.5, 3e8, 0.0)
     got = np.empty((PLANS, STATES), np.int64)
     lines = Lines(stages, m, *times, source, target, *inner, size, tied_bytes)
-    exact_ns(lines, bandwidth, latency, schedule == "gpipe", p2p == "blocking", got)
+    exact_ns(lines, bandwidth, latency, schedule == "gpipe", MODES[p2p], got)
     for p in range(PLANS):
         s = int(stages[p])
         wide = source[p, : s - 1] >= 0

@@ -15,12 +15,13 @@ from twin.cases.answer import answer, explain
 from twin.cases.column_definitions import BadCellError
 from twin.cases.resolve import resolve
 from twin.core.plan import Plan, to_json
+from twin.core.schedules import SPLIT
 from twin.costs import memory, migration
 from twin.estimation.estimator import Estimator
 from twin.pipeline import critical_cycle, operation_order
 from twin.scenario.prepare import PreparedScenario
 
-Mode = Literal["blocking", "overlapped"]
+Mode = Literal["blocking", "overlapped", "rendezvous"]
 
 
 def estimator_of(setup: PreparedScenario, schedule: str, chunks: int = 1) -> Estimator:
@@ -32,9 +33,12 @@ def over(estimator: Estimator, order: tuple[int, ...], inner: tuple[int, int] = 
     return estimator.make(order, counts, 1, (inner,) * len(order), 1)
 
 
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 @pytest.mark.parametrize("order", [(0,), (1, 0), (0, 1)])
-@pytest.mark.parametrize(("schedule", "chunks"), [("interleaved", 2), ("interleaved", 3), ("crosspipe", 1)])
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("crosspipe", 1), ("zb-h1", 1), ("zb-v", 2)],
+)
 def test_both_engines_run_every_schedule_in_the_same_nanoseconds(
     schedule: str, chunks: int, order: tuple[int, ...], p2p: Mode
 ) -> None:
@@ -61,7 +65,7 @@ def test_chunks_shorten_the_bubble_and_hold_more_activations() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "chunks", "most"),
-    [("1f1b", 1, 1), ("interleaved", 2, 1), ("gpipe", 1, 32), ("crosspipe", 1, 4)],
+    [("1f1b", 1, 1), ("interleaved", 2, 1), ("gpipe", 1, 32), ("crosspipe", 1, 4), ("zb-h1", 1, 4)],
 )
 def test_logits_are_held_from_the_last_forward_to_the_end_of_its_backward(
     schedule: str, chunks: int, most: int
@@ -71,7 +75,7 @@ def test_logits_are_held_from_the_last_forward_to_the_end_of_its_backward(
     plan = over(estimator, (0,), (1, 4))
     pipeline = estimator.pipeline(plan, setup.wan.at(0))
     assert pipeline is not None
-    done = operation_order.WEIGHT if schedule == "crosspipe" else operation_order.BACKWARD
+    done = operation_order.WEIGHT if schedule in SPLIT else operation_order.BACKWARD
     steps = [
         (kind == operation_order.FORWARD) - (kind == done)
         for kind, chunk, _ in operation_order.operations(pipeline)[-1]
@@ -153,6 +157,52 @@ def test_estimate_with_measured_stage_times_and_chunks() -> None:
     split = explain(resolve(table_reader.parse({**measured, "schedule": "crosspipe"})))
     assert split.timing.tw is not None and split.timing.tw[:, 0].tolist() == [10**9] * 4
     assert split.answer.iter_s < 57.0
+
+
+def test_estimate_with_measured_stage_times_and_zero_bubbles() -> None:
+    # F = B = W = 1 s, m = 16, S = 4: 48 s of work, then 3 (F + B - W) of ZB-H1 and 3 F of ZB-V's half stages
+    measured = {"stage_forward_s": "1", "stage_backward_s": "2", "micro_batches": "16", "pp": "4"}
+    for schedule, seconds in (("1f1b", 57.0), ("zb-h1", 51.0), ("zb-v", 49.5)):
+        cells = {**measured, "schedule": schedule}
+        assert answer(resolve(table_reader.parse(cells))).iter_s == pytest.approx(seconds)
+
+
+def test_a_v_crosses_every_boundary_twice_each_way_and_ties_its_embedding_at_home() -> None:
+    wide = {"wan_bps": "5e9", "wan_latency_s": "0.02", "p2p": "rendezvous"}
+    case = resolve(table_reader.parse({**ROW, **wide}))
+    assert case.message_bytes is not None
+    found = ask(schedule="zb-v", **wide)
+    assert found.wan_bytes == 2 * 2 * case.message_bytes * case.dp * case.micro_batches
+    assert "link" in found.binding
+
+
+def test_zero_bubbles_store_as_much_as_the_first_stage_of_1f1b_and_inputs_that_wait_for_weights() -> None:
+    setup = toy_setup()
+    selective = replace(setup.job, recompute="selective")
+    peaks = {}
+    for job in (selective, setup.job):
+        for schedule, chunks in (("1f1b", 1), ("zb-h1", 1), ("zb-v", 2)):
+            estimator = estimator_of(replace(setup, job=job), schedule, chunks)
+            peaks[job.recompute, schedule] = estimator.peak_mem_bytes(over(estimator, (0,), (1, 4)))
+    first = {key: peak[1] for key, peak in peaks.items()}  # a stage without embedding and head
+    block = memory.block_activation_bytes(setup.job.model, 1, "selective", False)
+    # stage 1 of 4 holds three micro-batches of eight blocks in 1F1B, four in ZB-H1
+    assert first["selective", "zb-h1"] - first["selective", "1f1b"] == pytest.approx(8 * block, abs=2)
+    assert first["selective", "zb-v"] == first["selective", "zb-h1"]
+    kept = memory.block_activation_bytes(setup.job.model, 1, "full", False)
+    # with full recompute one of the four keeps the inputs of its products instead of the blocks' inputs
+    assert first["full", "zb-h1"] - first["full", "1f1b"] == pytest.approx(8 * block, abs=2)
+    assert kept < block
+
+
+def test_a_change_of_schedule_restarts_only_where_layers_move() -> None:
+    setup = toy_setup()
+    half, whole = (over(estimator_of(setup, *how), (0, 1)) for how in (("interleaved", 2), ("1f1b", 1)))
+    vee = over(estimator_of(setup, "zb-v", 2), (0, 1))
+    assert not migration.needs_restart(whole, replace(whole, schedule="zb-h1", p2p="rendezvous"))
+    assert migration.needs_restart(whole, vee) and migration.needs_restart(half, vee)
+    homes = [domain for domain, _, _ in migration.owners(vee)]
+    assert homes[0] == homes[-1] == 0 and homes[17] == 1
 
 
 def test_estimate_charges_the_way_back_over_the_wide_area() -> None:

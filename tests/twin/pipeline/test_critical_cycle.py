@@ -29,7 +29,7 @@ def shapes(draw: st.DrawFn) -> tuple[dict[str, object], list[int], str]:
         for name in ("of", "lf", "ob", "lb")
     }
     extra = sorted(draw(st.lists(st.integers(0, 3), min_size=stages, max_size=stages)), reverse=True)
-    return rows, extra, draw(st.sampled_from(("blocking", "overlapped")))
+    return rows, extra, draw(st.sampled_from(("blocking", "overlapped", "rendezvous")))
 
 
 @given(shapes(), st.sampled_from(("1f1b", "gpipe")))
@@ -68,6 +68,17 @@ def test_blocking_counts_what_the_turning_stages_wait_for() -> None:
     assert (middle.period_ns, str(middle)) == (30 + 45 + 45, "stage 1")
 
 
+def test_rendezvous_counts_what_stages_wait_to_receive() -> None:
+    # slower downstream than upstream: the last stage waits 45 for each forward, the first 5 for each gradient
+    slow = Pipeline.single(
+        [10] * 3, [20] * 3, [5, 5], [40, 40], [5, 5], [0, 0], [0] * 3, micro_batches=8, p2p="rendezvous"
+    )
+    found = critical_cycle.binding(slow)
+    assert (found.period_ns, str(found)) == (10 + 20 + 45 + 5, "stage 1")
+    phases = critical_cycle.binding(uniform(3, 8, 15, 99, "rendezvous", "gpipe"))
+    assert phases.period_ns == (10 + 114) + (20 + 114)
+
+
 def test_a_saturated_link_is_named() -> None:
     found = critical_cycle.binding(uniform(2, 8, 500, 0, "overlapped"))
     # of + ob are two links; a round trip of 1,060 carries two micro-batches: the pace is the round trip's
@@ -96,7 +107,7 @@ def test_gpipe_has_a_pace_per_phase() -> None:
     assert (found.period_ns, found.kind) == (15 + 20, "phases")  # the link paces forwards, compute backwards
 
 
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_closed_form_is_exact_for_equal_stages_without_delays(schedule: str, p2p: str) -> None:
     pipeline = uniform(4, 12, 0, 0, p2p, schedule)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twin.core.schedules import SPLIT, default_chunks
 from twin.pipeline import fixed_order_kernel, kernel, operation_order
 from twin.pipeline.pipeline import Pipeline, boundary_count, warmup_depths
 from twin.pipeline.reference_simulator import simulate
@@ -17,15 +18,15 @@ from twin.pipeline.reference_simulator import simulate
 def pipelines(draw: st.DrawFn, *schedules: str) -> Pipeline:
     schedule = draw(st.sampled_from(schedules))
     stages = draw(st.integers(1, 16))
-    chunks = draw(st.integers(2, 3)) if schedule == "interleaved" else 1
+    chunks = {"interleaved": draw(st.integers(2, 3)), "zb-v": 2}.get(schedule, 1)
     most = 128 if stages <= 2 else 24
     m = (
         draw(st.integers(1, most // stages)) * stages
-        if chunks > 1 and stages <= most
+        if schedule == "interleaved" and stages <= most
         else draw(st.integers(1, most))
     )
     top = draw(st.sampled_from((3, 50, 10**12)))
-    joints = boundary_count(stages, chunks)
+    joints = boundary_count(stages, chunks, schedule)
 
     def row(n: int) -> list[int]:
         return draw(st.lists(st.integers(0, top), min_size=n, max_size=n))
@@ -36,16 +37,16 @@ def pipelines(draw: st.DrawFn, *schedules: str) -> Pipeline:
         row(stages * chunks), tb, row(joints), row(joints), row(joints), row(joints), row(stages),
         micro_batches=m,
         schedule=schedule,
-        p2p=draw(st.sampled_from(("blocking", "overlapped"))),
+        p2p=draw(st.sampled_from(("blocking", "overlapped", "rendezvous"))),
         warmup=warmup_depths(stages, m, extra),
         chunks=chunks,
-        shared=draw(st.integers(-1, stages - 2)) if chunks > 1 and stages > 1 else -1,
-        tw=[draw(st.integers(0, t)) for t in tb] if schedule == "crosspipe" else None,
+        shared=draw(st.integers(-1, stages - 2)) if schedule == "interleaved" and stages > 1 else -1,
+        tw=[draw(st.integers(0, t)) for t in tb] if schedule in SPLIT else None,
     )  # fmt: skip
 
 
-@given(pipelines("interleaved", "crosspipe"))
-@settings(max_examples=400, deadline=None)
+@given(pipelines("interleaved", "crosspipe", "zb-h1", "zb-v"))
+@settings(max_examples=1000, deadline=None)
 def test_the_kernel_of_orders_equals_the_event_simulation_exactly(pipeline: Pipeline) -> None:
     assert kernel.iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns
 
@@ -56,17 +57,18 @@ def test_the_kernel_of_orders_equals_the_recurrences(pipeline: Pipeline) -> None
     assert fixed_order_kernel.iteration_ns(pipeline)[0] == kernel.iteration_ns(pipeline)[0]
 
 
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
-@pytest.mark.parametrize("schedule", ["interleaved", "crosspipe"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
+@pytest.mark.parametrize("schedule", ["interleaved", "crosspipe", "zb-h1", "zb-v"])
 def test_the_largest_shape_equals_the_event_simulation(schedule: str, p2p: str) -> None:
     rng = np.random.default_rng(5)
-    chunks = 2 if schedule == "interleaved" else 1
-    joints = boundary_count(16, chunks)
+    chunks = default_chunks(schedule)
+    joints = boundary_count(16, chunks, schedule)
     sizes = (16 * chunks, 16 * chunks, joints, joints, joints, joints, 16)
     rows = [rng.integers(1, 10**9, n).tolist() for n in sizes]
     pipeline = Pipeline.single(
-        *rows, micro_batches=128, schedule=schedule, p2p=p2p, chunks=chunks, shared=7 if chunks > 1 else -1,
-        tw=[t // 2 for t in rows[1]] if chunks == 1 else None,
+        *rows, micro_batches=128, schedule=schedule, p2p=p2p, chunks=chunks,
+        shared=7 if schedule == "interleaved" else -1,
+        tw=[t // 2 for t in rows[1]] if schedule in SPLIT else None,
     )  # fmt: skip
     assert kernel.iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns
 

@@ -34,7 +34,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
         draw(stage), draw(stage), draw(boundary), draw(boundary), draw(boundary), draw(boundary), draw(stage),
         micro_batches=m,
         schedule=draw(st.sampled_from(("gpipe", "1f1b"))),
-        p2p=draw(st.sampled_from(("blocking", "overlapped"))),
+        p2p=draw(st.sampled_from(("blocking", "overlapped", "rendezvous"))),
         warmup=warmup_depths(stages, m, extra),
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_the_kernel_equals_the_event_simulation_exactly(pipeline: Pipeline) -> N
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 def test_the_largest_shape_equals_the_event_simulation(schedule: str, p2p: str) -> None:
     rng = np.random.default_rng(5)
     rows = [rng.integers(1, 10**9, n).tolist() for n in (16, 16, 15, 15, 15, 15, 16)]
@@ -83,6 +83,36 @@ def test_two_stages_by_hand() -> None:
     # B1 64-84, gradient back at 91, B1 91-111
     held = single(2, 2, tf=10, tb=20, occupancy=3, latency=4, p2p="blocking")
     assert iteration_ns(held)[0] == 111
+
+
+def test_rendezvous_of_two_stages_by_hand() -> None:
+    # F0 0-10, its receiver waits since 0: 3 on the wire and 4 under way, stage 1 F0 17-27, B0 27-47; stage 0
+    # F1 10-20, which waits for its receiver until 47: stage 1 F1 54-64, B1 64-84; stage 0 waits for B0 since
+    # 20: 47 + 7 = 54, B0 54-74, then for B1: 84 + 7 = 91, B1 91-111
+    pipeline = single(2, 2, tf=10, tb=20, occupancy=3, latency=4, p2p="rendezvous")
+    assert iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns == 111
+
+
+def test_under_rendezvous_a_late_receiver_pays_for_the_message_that_has_long_been_sent() -> None:
+    # stage 1 computes 100 a micro-batch; overlapped, all messages but the first arrive meanwhile
+    def total(p2p: str) -> int:
+        return int(
+            iteration_ns(
+                Pipeline.single(
+                    [1, 40], [1, 60], [5], [2], [0], [0], [0, 0], micro_batches=4, schedule="gpipe", p2p=p2p
+                )
+            )[0]
+        )
+
+    assert total("overlapped") == 1 + 7 + 4 * 40 + 4 * 60 + 1
+    assert total("rendezvous") == 1 + 4 * (7 + 40) + 4 * 60 + 1
+
+
+def test_received_messages_are_parts_of_operations() -> None:
+    one = single(3, 4, tf=10, tb=20, occupancy=3, latency=4, p2p="rendezvous")
+    folded = one.received()
+    assert folded.tf[:, 0].tolist() == [10, 17, 17] and folded.tb[:, 0].tolist() == [27, 27, 20]
+    assert iteration_ns(folded)[0] == iteration_ns(one)[0]
 
 
 def test_tail_counts_from_the_stage_that_ends_last() -> None:

@@ -224,7 +224,7 @@ def test_interleaved_takes_its_chunks_from_the_file(tmp_path: Path) -> None:
     setup = assemble(scenario, toy_like(scenario.domains))
     assert setup.job.schedule == "interleaved" and setup.job.chunks == 2
     path.write_text(text.replace("schedule: 1f1b", "schedule: interleaved"))
-    with pytest.raises(UsageError, match=r"mine.yaml:\d+ job: .*interleaved takes 2 or more"):
+    with pytest.raises(UsageError, match=r"mine.yaml:\d+ job: .*interleaved has 2 or more"):
         load(str(path))
 
 

@@ -12,6 +12,7 @@ from tests.support.hippo_tables import setup, walk
 from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
 from twin.core.plan import Schedule
+from twin.core.schedules import default_chunks
 from twin.estimation.estimator import DEAD, Estimator
 
 
@@ -124,7 +125,7 @@ def test_memory_masks_are_the_estimators_on_all_small_plans(schedule: Schedule) 
     assert legal_seen > 10 and illegal_seen > 10
 
 
-@pytest.mark.parametrize("p2p", ["blocking", "overlapped"])
+@pytest.mark.parametrize("p2p", ["blocking", "overlapped", "rendezvous"])
 def test_the_closed_form_finds_the_plans_that_are_fast(p2p: str) -> None:
     made = setup("70b", 16)
     problem = PlanningTables(Estimator(made.cluster, replace(made.job, p2p=p2p)))
@@ -141,9 +142,9 @@ def test_the_closed_form_finds_the_plans_that_are_fast(p2p: str) -> None:
         assert rough[best, state] == pytest.approx(true[best, state], rel=0.25)
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "crosspipe"])
+@pytest.mark.parametrize("schedule", ["interleaved", "crosspipe", "zb-h1", "zb-v"])
 def test_schedules_that_the_tables_do_not_know_are_refused(schedule: Schedule) -> None:
     made = toy_setup(3)
-    job = replace(made.job, schedule=schedule, chunks=2 if schedule == "interleaved" else 1)
+    job = replace(made.job, schedule=schedule, chunks=default_chunks(schedule))
     with pytest.raises(UsageError, match=f"not {schedule}: change job.schedule"):
         PlanningTables(Estimator(made.cluster, job))
