@@ -44,6 +44,7 @@ from twin.costs.layer_compute import layer_times
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 FIRST = {
     "vTrain, 1-8 A100": "7.5 % when this record began; none kept from before",
+    "vTrain, 64 and 512 A100": "31 % (a tensor group over nodes as one ring over one adapter)",
     "Megatron SC'21, 32-3,072 A100": "2.1 % (plain 1F1B), 2.6 % (76B to 530B interleaved, as they ran)",
     "Megatron 2020, V100 and A100": "4.0 %",
     "Megatron golden runs": "97 %: +28, +43, +282 (NVL72 taken for nodes of 4), -61, -71",

@@ -55,6 +55,24 @@ def vtrain(shared: Path) -> Iterator[Run]:
         yield Run(name, cells, "iter_s", float(row["iteration time (ms)"]) / 1e3)
 
 
+def vtrain_nodes(shared: Path) -> Iterator[Run]:
+    """64 and 512 A100; the same set-up over nodes of 8, 800 Gb/s between them; tp up to 32 reaches over
+    nodes."""
+    for row in table(shared / "validation" / "vtrain_ground_truth_multi_part.csv"):
+        cells = {
+            "gpu_model": "A100-80", "gpus": row["# GPUs"], "layers": row["# layers"],
+            "hidden": row["hidden size"], "heads": row["attention heads"], "seq": row["sequence length"],
+            "vocab": "50304", "dtype": "fp16", "tp": row["tensor parallelism"],
+            "pp": row["pipeline parallelism"], "dp": row["data parallelism"],
+            "micro_batch": row["micro batch"], "global_batch": row["global batch"], "recompute": "full",
+            "inter_node_bps": "100e9",
+        }  # fmt: skip
+        name = (
+            f"tp{cells['tp']} pp{cells['pp']} dp{cells['dp']} gpus{cells['gpus']} mbs{cells['micro_batch']}"
+        )
+        yield Run(name, cells, "iter_s", float(row["iteration time (ms)"]) / 1e3)
+
+
 SC21_MICRO_BATCH = {
     "1.7B": 16, "3.6B": 16, "7.5B": 16, "18B": 8, "39B": 4, "76B": 2,
     "145B": 2, "310B": 1, "530B": 1, "1T": 1,
@@ -303,6 +321,10 @@ DATA_SETS = (
         "vTrain, 1-8 A100", vtrain, "rows 0, 10, 20, ... set the three numbers of "
         "`twin.costs.layer_compute.Host` and the interval; the others judge. "
         "Vocabulary padded to 50,304 (hypothesis).", 10,
+    ),
+    DataSet(
+        "vTrain, 64 and 512 A100", vtrain_nodes, "the same set-up over nodes; 800 Gb/s a node is the "
+        "authors' figure, an eighth of it the adapter of a GPU. Nothing is fitted to these rows.",
     ),
     DataSet(
         "Megatron SC'21, 32-3,072 A100", sc21, "micro-batch sizes and chunks of the published scripts; "

@@ -86,7 +86,7 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer to `case` with its parts."""
     if constants.site is not None:
-        said = "intra_node_bps" not in case.defaults or case.tp > case.site.gpus_per_node
+        said = "intra_node_bps" not in case.defaults
         case = replace(case, site=constants.site(case.site, said))
     modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
     timing, update = stage_durations.durations(case, modelled)

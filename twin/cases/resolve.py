@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
@@ -54,7 +53,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
-        site=_site(cells, kind, tp * pp * dp, tp),
+        site=_site(cells, kind, tp * pp * dp),
         model=model,
         message_bytes=_message_bytes(cells, micro_batch),
         tp=tp,
@@ -207,21 +206,18 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         raise BadCellError(column, str(error).removeprefix("model case: ")) from None
 
 
-def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
-    """Domain of the case; a tensor group that spans nodes has the network's speed."""
+def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
+    """Domain of the case."""
     usual = gpu_models.fabric(kind)
     per_node = cells.get("gpus_per_node", usual.gpus_per_node)
     intra, inter = (
         cells.get("intra_node_bps", usual.intra_node_bps),
         cells.get("inter_node_bps", usual.inter_node_bps),
     )
-    site = Domain(
+    return Domain(
         "site", gpu_models.preset(kind), gpus, per_node, intra, inter,
         usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
-    if tp <= per_node:
-        return site
-    return replace(site, intra_node_bps=min(intra, inter), intra_node_latency_s=usual.inter_node_latency_s)
 
 
 def _counts(cells: Mapping[str, Cell], model: Transformer | None, pp: int, chunks: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.transformer import Dtype, Transformer
-from twin.costs.collectives import Path, all_reduce_s
+from twin.costs.collectives import Level, Path, hierarchical_all_reduces_s, levels_of
 
 MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
@@ -205,6 +205,13 @@ def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) ->
     return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
 
 
+def tensor_levels(domain: Domain, tp: int) -> tuple[Level, Level]:
+    """Levels of a tensor group of `tp` GPUs of `domain`."""
+    intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
+    inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
+    return levels_of(tp, domain.gpus_per_node, intra, inter)
+
+
 @lru_cache(maxsize=4096)
 def layer_times(
     model: Transformer,
@@ -217,12 +224,13 @@ def layer_times(
     """Seconds of every layer for one micro-batch of `micro_batch` sequences on `tp` GPUs of `domain`.
 
     A block all-reduces its output twice forward and twice backward over the tensor group (Megatron-LM), and
-    forward again where it is recomputed. Full recompute adds the whole forward to the backward, selective
+    forward again where it is recomputed. A group that spans nodes reduces node by node: every GPU sends its
+    own part over its own adapter. Full recompute adds the whole forward to the backward, selective
     the attention core.
     """
     gpu = domain.gpu
     message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
-    reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+    reduce_s = 2 * min(hierarchical_all_reduces_s(message, tensor_levels(domain, tp)))
     rates = rates or built_in_rates(gpu)
     core = _attention_s(model, gpu, rates, tp, micro_batch)
     block = _block_s(model, gpu, rates, tp, micro_batch)

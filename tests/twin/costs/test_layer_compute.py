@@ -75,6 +75,15 @@ def test_tensor_parallel_pays_two_all_reduces_each_way() -> None:
     assert slow_s - fast_s == pytest.approx(added, rel=1e-9)
 
 
+def test_a_tensor_group_over_nodes_adds_what_its_adapters_carry() -> None:
+    slow = replace(domain(), inter_node_bps=domain().inter_node_bps / 10)
+    message = 2048 * 8192 * 2
+    # two all-reduces; between two nodes each GPU sends and receives half of its eighth, twice
+    added = 2 * 2 * (1 / 2) * message / 8 * 8 * (1 / slow.inter_node_bps - 1 / domain().inter_node_bps)
+    fast_s, slow_s = (layer_times(BIG, d, 16, 1, "none").forward_s[1] for d in (domain(), slow))
+    assert slow_s - fast_s == pytest.approx(added, rel=1e-9)
+
+
 def test_layers_line_up_with_the_model() -> None:
     llama = model("llama3-8b")
     at = times(llama, 4)
