@@ -30,7 +30,7 @@ def replica_plan(
         shares.append(Share(k, estimator.n_layers, tp, pp, estimator.place(k, dp, tp, pp)))
     return Plan(
         tuple(shares), dp, micro_batch, count, job.schedule, job.extra_warmup, job.p2p, job.recompute,
-        job.zero, sync=sync if len(shares) > 1 else None,
+        job.zero, sync=sync if len(shares) > 1 else None, sequence_parallel=job.sequence_parallel,
     )  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def summary(case: Case) -> dict[str, Any]:
             "layers": model.blocks, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads,
             "ffn": model.ffn, "vocab": model.vocab, "seq": model.seq, "dtype": model.dtype,
             "attention": model.attention, "recompute": case.job.recompute, "zero": case.job.zero,
+            "sequence_parallel": case.job.sequence_parallel,
             "cuts (with embedding and head)": "-".join(map(str, case.counts)),
         }  # fmt: skip
     return shown

@@ -143,6 +143,13 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def yes_or_no(text: str) -> bool:
+    """A switch."""
+    if text.lower() not in YES + NO:
+        raise ValueError(f"{shown(text)} is neither yes nor no")
+    return text.lower() in YES
+
+
 def gpu_model(text: str) -> str:
     """Canonical name of a GPU model."""
     try:
@@ -151,6 +158,7 @@ def gpu_model(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 _SCHEDULES = get_args(Schedule)
 
 COLUMNS: tuple[CaseColumn, ...] = (
@@ -188,6 +196,11 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "bf16; fp16 on GPUs before Ampere", one_of(*get_args(Dtype)),
     ),
     CaseColumn("tp", "", "tensor-parallel width", "1", count(GPUS)),
+    CaseColumn(
+        "sequence_parallel", "", "yes: norms, dropout and residuals on 1/tp of the tokens, in memory "
+        "and in time",
+        "no", yes_or_no,
+    ),
     CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
     CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
     CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),

@@ -14,6 +14,7 @@ from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
+from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
 
 DEFAULT_SEQ = 2048
@@ -50,6 +51,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         job = JobSpec(
             model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
             cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
+            sequence_parallel=cells.get("sequence_parallel", False), switches=_switches(cells),
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
@@ -204,6 +206,11 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
     except UsageError as error:
         column = "kv_heads" if "kv_heads" in str(error) else "heads"
         raise BadCellError(column, str(error).removeprefix("model case: ")) from None
+
+
+def _switches(cells: Mapping[str, Cell]) -> Switches:
+    """Switches of the framework."""
+    return Switches(shard_activations=False)
 
 
 def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:

@@ -52,7 +52,7 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     job = case.job
     plan = Plan(
         tuple(shares), case.dp, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
-        job.recompute, job.zero, chunks=case.chunks,
+        job.recompute, job.zero, chunks=case.chunks, sequence_parallel=job.sequence_parallel,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 

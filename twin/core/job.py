@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ingest.core.errors import UsageError
 from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.switches import DEFAULT, Switches, TensorMode
 from twin.core.transformer import Transformer
 
 
@@ -13,7 +14,7 @@ class JobSpec:
 
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
-    with the interleaved schedule.
+    with the interleaved schedule. `sequence_parallel`: that of its plans.
     """
 
     model: Transformer
@@ -26,6 +27,8 @@ class JobSpec:
     bytes_per_moved_parameter: float = 14.0
     extra_warmup: int = 0
     chunks: int = 1
+    sequence_parallel: bool = False
+    switches: Switches = DEFAULT
 
     def __post_init__(self) -> None:
         if (self.schedule == "interleaved") != (self.chunks > 1) or self.chunks < 1:
@@ -48,6 +51,11 @@ class JobSpec:
     def gradient_bytes(self) -> float:
         """Bytes of a gradient element in reductions: Megatron reduces those of bf16 in fp32."""
         return 2.0 if self.model.dtype == "fp16" else 4.0
+
+    @property
+    def tensor_mode(self) -> TensorMode:
+        """How the tensor groups of its plans share a block."""
+        return TensorMode(self.sequence_parallel)
 
     def micro_batches(self, dp: int, micro_batch: int) -> int | None:
         """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly."""

@@ -9,6 +9,7 @@ be done sooner than the host can issue the work, the host sets the time.
 Every constant has its profile beside it; none comes from whole iterations but the host's three, see `Host`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -18,8 +19,15 @@ from numpy.typing import NDArray
 
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
+from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
-from twin.costs.collectives import Level, Path, hierarchical_all_reduces_s, levels_of
+from twin.costs.collectives import (
+    Level,
+    Path,
+    hierarchical_all_gather_s,
+    hierarchical_all_reduces_s,
+    levels_of,
+)
 
 MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
@@ -47,9 +55,9 @@ KERNEL_S = 4e-6
 class Passes:
     """Bytes of data-sheet bandwidth that the memory-bound work of a block costs, forward and backward.
 
-    `hidden` per token and hidden element, `ffn` per token and MLP element on this GPU, `matrix` per byte of
-    stored s x s scores. From profiles-aceso-v100/ops and profiles-sailor/aceso_op_profiles_fp16 (A100-40,
-    GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
+    `hidden` per token and hidden element around the products, `rotary` likewise between them, `ffn` per token
+    and MLP element on this GPU, `matrix` per byte of stored s x s scores. From profiles-aceso-v100/ops and
+    profiles-sailor/aceso_op_profiles_fp16 (A100-40, GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
     9.5 bytes an element, softmax 2 and 2.8 matrices, dropout with its mask 3.3 and 2.8, the two batched
     products 2.1 and 4.2.
     """
@@ -57,11 +65,12 @@ class Passes:
     hidden: tuple[float, float]
     ffn: tuple[float, float]
     matrix: tuple[float, float]
+    rotary: tuple[float, float] = (0.0, 0.0)
 
 
 CLASSIC = Passes(hidden=(2 * 8 + 2 * 20, 2 * 26 + 2 * 10 + 15), ffn=(5.0, 9.5), matrix=(7.4, 9.8))
 """LayerNorm, dropout, GELU; 15 backward for the two additions of gradients at the residual branches."""
-GATED = Passes(hidden=(2 * 11 + 2 * 7 + 10, 2 * 26 + 15 + 10), ffn=(12.0, 17.0), matrix=(4.1, 7.0))
+GATED = Passes(hidden=(2 * 11 + 2 * 7, 2 * 26 + 15), ffn=(12.0, 17.0), matrix=(4.1, 7.0), rotary=(10.0, 10.0))
 """RMSNorm 11, residual addition 7, rotary embedding 10, gated SiLU 12 (profiles-vidur/compute); backward in
 proportion to the classic block's."""
 GRADIENT_BYTES = 8.0
@@ -124,8 +133,9 @@ class ComputeModel(Protocol):
     """Source of layer times: this module's model, or a calibration with measured blocks."""
 
     def __call__(
-        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
-    ) -> LayerTimes:
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute,
+        *, mode: TensorMode = PLAIN,
+    ) -> LayerTimes:  # fmt: skip
         """Seconds per layer for one micro-batch on `tp` GPUs of `domain`."""
         ...
 
@@ -174,13 +184,15 @@ def _attention_s(
 
 
 def _block_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
 ) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
     tokens = micro_batch * model.seq
     h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
     weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
-    around, inside = (CLASSIC if model.bias else GATED).hidden, (GATED if model.gated else CLASSIC).ffn
+    norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
+    parts = tp if mode.sequence_parallel else 1
+    around = [per_h / parts + rotary for per_h, rotary in zip(norms.hidden, norms.rotary, strict=True)]
     sizes = [
         tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
     ]
@@ -212,6 +224,13 @@ def tensor_levels(domain: Domain, tp: int) -> tuple[Level, Level]:
     return levels_of(tp, domain.gpus_per_node, intra, inter)
 
 
+def _group_s(message: float, levels: Sequence[Level], mode: TensorMode) -> float:
+    """Seconds in which a tensor group sums `message` bytes, and every GPU has the sum where it needs it."""
+    if mode.sequence_parallel:
+        return 2 * hierarchical_all_gather_s(message, levels)
+    return min(hierarchical_all_reduces_s(message, levels))
+
+
 @lru_cache(maxsize=4096)
 def layer_times(
     model: Transformer,
@@ -220,20 +239,23 @@ def layer_times(
     micro_batch: int,
     recompute: Recompute,
     rates: Rates | None = None,
+    mode: TensorMode = PLAIN,
 ) -> LayerTimes:
     """Seconds of every layer for one micro-batch of `micro_batch` sequences on `tp` GPUs of `domain`.
 
     A block all-reduces its output twice forward and twice backward over the tensor group (Megatron-LM), and
     forward again where it is recomputed. A group that spans nodes reduces node by node: every GPU sends its
-    own part over its own adapter. Full recompute adds the whole forward to the backward, selective
-    the attention core.
+    own part over its own adapter. With sequence parallelism a reduce-scatter and an all-gather take the place
+    of each all-reduce; the further all-gather of its backward runs beside a weight gradient.
+
+    Full recompute adds the whole forward to the backward, selective the attention core.
     """
     gpu = domain.gpu
     message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
-    reduce_s = 2 * min(hierarchical_all_reduces_s(message, tensor_levels(domain, tp)))
+    reduce_s = 2 * _group_s(message, tensor_levels(domain, tp), mode)
     rates = rates or built_in_rates(gpu)
     core = _attention_s(model, gpu, rates, tp, micro_batch)
-    block = _block_s(model, gpu, rates, tp, micro_batch)
+    block = _block_s(model, gpu, rates, tp, micro_batch, mode)
     issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
     forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
     backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)

@@ -50,15 +50,14 @@ def attention_matrix_bytes(model: Transformer) -> float:
     return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
 
 
-def block_activation_bytes(
-    model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool
-) -> float:
+def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sharded: bool) -> float:
     """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
 
-    `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
+    `sharded`: sequence parallelism, or shards of what lies between the products. `full` keeps the
+    block's input, `selective` everything but the attention matrices, `none` all.
     """
     s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
-    around = tp if sequence_parallel else 1
+    around = tp if sharded else 1
     if recompute == "full":
         return float(element * s * h / around)
     masks = 2 if model.dropout else 0  # two dropout masks of one byte
@@ -70,25 +69,25 @@ def block_activation_bytes(
     return whole + attention + mlp + matrices
 
 
-def head_activation_bytes(model: Transformer, tp: int) -> float:
+def head_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss.
 
     Kept from its forward to its backward (Korthikanti et al. 2022, section 4.3): for one micro-batch in 1F1B
     and interleaved, where the last stage turns round at once, for all m in GPipe, which stashes what every
     micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
     """
-    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
+    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / (tp if sharded else 1)
     return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
 
 
-def embedding_activation_bytes(model: Transformer, tp: int) -> float:
+def embedding_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes that the embedding stores per sequence: its dropout mask, if any."""
-    return model.seq * model.hidden / tp if model.dropout else 0.0
+    return model.seq * model.hidden / (tp if sharded else 1) if model.dropout else 0.0
 
 
-def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
+def recompute_working_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes per sequence of the one block that full recompute holds whole during its backward."""
-    return block_activation_bytes(model, tp, "none", sequence_parallel)
+    return block_activation_bytes(model, tp, "none", sharded)
 
 
 def unsharded_bytes(parameters: float, zero: int) -> float:

@@ -15,6 +15,7 @@ from twin.core.job import JobSpec
 from twin.core.layer_split import stage_start
 from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute
+from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import memory
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
@@ -179,7 +180,7 @@ class StageModel:
         self._domains = tuple(domains)
         self._job = job
         self._compute = compute
-        self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float, Float]] = {}
+        self._times: dict[tuple[int, int, int, Recompute, TensorMode], tuple[Float, Float, Float]] = {}
         model = job.model
         self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
         blocks = np.zeros(len(model.layers()))
@@ -187,11 +188,12 @@ class StageModel:
         self._blocks = _prefix(blocks)
 
     def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
-        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute)
+        mode = replace(self._job.tensor_mode, sequence_parallel=sketch.sequence_parallel)
+        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute, mode)
         if key not in self._times:
             model, domain = self._job.model, self._domains[slot.domain]
-            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
-            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none")
+            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute, mode=mode)
+            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none", mode=mode)
             weight = np.minimum(plain.backward_s * weight_share(model), times.backward_s)
             self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s), _prefix(weight))
         return self._times[key]
@@ -288,15 +290,16 @@ class StageModel:
         The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
         """
-        model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
+        model, recompute = self._job.model, sketch.recompute
+        sharded = sketch.sequence_parallel or self._job.switches.shard_activations
         n = len(model.layers())
         first, last = held[0][0] == 0, held[-1][1] == n
         if model.tied:  # one copy where the first and the last layer share a GPU
             parameters = parameters - (first & last) * (model.vocab * model.hidden / slot.tp)
         blocks = _of_layers(self._blocks, held)
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
-        stored += first * memory.embedding_activation_bytes(model, slot.tp)
-        each = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
+        stored += first * memory.embedding_activation_bytes(model, slot.tp, sharded)
+        each = memory.head_activation_bytes(model, slot.tp, sharded) * sketch.micro_batch
         waiting = last * each * (logits - 1)
         head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)

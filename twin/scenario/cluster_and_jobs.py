@@ -57,5 +57,6 @@ def job(scenario: Scenario, model: str | None = None, settings: JobSettings | No
         recompute=used.recompute,
         zero=used.zero,
         chunks=used.chunks,
+        sequence_parallel=used.sequence_parallel,
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

@@ -70,6 +70,7 @@ class JobSettings(Config):
     recompute: Recompute = "full"
     zero: ZeroStage = 1
     chunks: Chunks = 1  # parts of the model in each stage; two or more with `schedule: interleaved`
+    sequence_parallel: bool = False  # tensor groups split norms, dropout and residuals over the tokens
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":

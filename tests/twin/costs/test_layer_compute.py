@@ -6,6 +6,7 @@ import pytest
 from twin.core.domain import Domain
 from twin.core.gpu_models import fabric, preset
 from twin.core.plan import Recompute
+from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer, classic
 from twin.core.transformer import preset as model
 from twin.costs import layer_compute
@@ -82,6 +83,27 @@ def test_a_tensor_group_over_nodes_adds_what_its_adapters_carry() -> None:
     added = 2 * 2 * (1 / 2) * message / 8 * 8 * (1 / slow.inter_node_bps - 1 / domain().inter_node_bps)
     fast_s, slow_s = (layer_times(BIG, d, 16, 1, "none").forward_s[1] for d in (domain(), slow))
     assert slow_s - fast_s == pytest.approx(added, rel=1e-9)
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_sequence_parallelism_spreads_norms_dropout_and_residuals(tp: int) -> None:
+    plain, spread = (
+        layer_times(BIG, domain(), tp, 4, "none", mode=TensorMode(split)) for split in (False, True)
+    )
+    # two LayerNorms of 8 bytes an element and two bias-dropout-adds of 20, on 1/tp of the tokens;
+    # reduce-scatter and all-gather take as long as the all-reduce
+    saved = 4 * 2048 * 8192 * (2 * 8 + 2 * 20) * (1 - 1 / tp) / preset("A100-80").memory_bandwidth_bytes_s
+    assert plain.forward_s[1] - spread.forward_s[1] == pytest.approx(saved, rel=1e-9)
+    assert plain.forward_s[0] == spread.forward_s[0] and plain.forward_s[-1] == spread.forward_s[-1]
+
+
+def test_rotary_embeddings_lie_between_the_products() -> None:
+    llama = model("llama2-7b")
+    plain, spread = (
+        layer_times(llama, domain(), 8, 8, "none", mode=TensorMode(split)) for split in (False, True)
+    )
+    saved = 8 * 4096 * 4096 * (2 * 11 + 2 * 7) * (1 - 1 / 8) / preset("A100-80").memory_bandwidth_bytes_s
+    assert plain.forward_s[1] - spread.forward_s[1] == pytest.approx(saved, rel=1e-9)
 
 
 def test_layers_line_up_with_the_model() -> None:

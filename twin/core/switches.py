@@ -1,0 +1,32 @@
+"""Switches of a training framework that a plan does not choose: what is sharded, overlapped and kept."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMode:
+    """How the GPUs of a tensor group share a block.
+
+    `sequence_parallel`: norms, dropout and residuals run on 1/tp of the tokens, and a reduce-scatter and an
+    all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2).
+    """
+
+    sequence_parallel: bool = False
+
+
+PLAIN = TensorMode()
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Switches of a job, the same for all of its plans.
+
+    `shard_activations`: what a tensor group holds twice is kept in shards even without sequence parallelism
+    (partitioned activations: Rajbhandari et al. 2020, section 6.1; --distribute-saved-activations of
+    Megatron).
+    """
+
+    shard_activations: bool = True
+
+
+DEFAULT = Switches()
