@@ -179,6 +179,7 @@ def golden_memory(shared: Path) -> Iterator[Run]:
 GPT3_FP8 = {
     "gpu_model": "H100", "layers": "96", "hidden": "12288", "heads": "96", "vocab": "51200", "seq": "2048",
     "dtype": "fp8", "recompute": "none", "zero": "1", "sequence_parallel": "yes",
+    "gradient_dtype": "bf16", "bucket_bytes": "200e6",
 }  # fmt: skip
 
 
@@ -293,7 +294,8 @@ def bytedance(shared: Path) -> Iterator[Run]:
 
 H100_3B = {
     "gpu_model": "H100", "layers": "28", "hidden": "3072", "heads": "24", "vocab": "32000", "seq": "2048",
-    "dtype": "bf16", "micro_batch": "4", "recompute": "none",
+    "dtype": "bf16", "micro_batch": "4", "recompute": "none", "overlap_reduction": "yes",
+    "bucket_bytes": "25e6",
 }  # fmt: skip
 
 

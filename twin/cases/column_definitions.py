@@ -15,6 +15,7 @@ from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core import gpu_models
 from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.switches import GradientDtype
 from twin.core.transformer import Attention, Dtype
 
 Cell = Any
@@ -85,6 +86,11 @@ def count(within: Within) -> Callable[[str], int]:
 def rate(text: str) -> float:
     """A bandwidth of at least 1 b/s."""
     return number(text, RATE)
+
+
+def bucket_bytes(text: str) -> float:
+    """Size of a bucket of gradients."""
+    return number(text, Within(1, 1e15, "in bytes; buckets have some 25 MB to 1 GB"))
 
 
 def label(text: str) -> str:
@@ -214,6 +220,18 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
     CaseColumn("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),
+    CaseColumn(
+        "gradient_dtype", "", "of gradients in reductions: bf16, fp16 (2 bytes) or fp32 (4)",
+        "fp16 with fp16, else fp32", one_of(*get_args(GradientDtype)),
+    ),
+    CaseColumn(
+        "overlap_reduction", "", "yes: gradients are reduced beside the last backward, weights gathered "
+        "beside the next forward", "yes with zero 1 or more", yes_or_no,
+    ),
+    CaseColumn(
+        "bucket_bytes", "bytes", "gradients that are reduced together; the last bucket can overlap nothing",
+        "an eighth of a stage's (of a chunk's)", bucket_bytes,
+    ),
     CaseColumn(
         "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
         "greedy order for the latencies at hand, weight gradients on their own",

@@ -210,7 +210,12 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
 
 def _switches(cells: Mapping[str, Cell]) -> Switches:
     """Switches of the framework."""
-    return Switches(shard_activations=False)
+    return Switches(
+        shard_activations=False,
+        gradient_dtype=cells.get("gradient_dtype"),
+        overlap_reduction=cells.get("overlap_reduction"),
+        bucket_bytes=cells.get("bucket_bytes"),
+    )
 
 
 def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:

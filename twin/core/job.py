@@ -50,6 +50,8 @@ class JobSpec:
     @property
     def gradient_bytes(self) -> float:
         """Bytes of a gradient element in reductions: Megatron reduces those of bf16 in fp32."""
+        if self.switches.gradient_dtype is not None:
+            return 4.0 if self.switches.gradient_dtype == "fp32" else 2.0
         return 2.0 if self.model.dtype == "fp16" else 4.0
 
     @property

@@ -1,6 +1,9 @@
 """Switches of a training framework that a plan does not choose: what is sharded, overlapped and kept."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+GradientDtype = Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,16 @@ class Switches:
     `shard_activations`: what a tensor group holds twice is kept in shards even without sequence parallelism
     (partitioned activations: Rajbhandari et al. 2020, section 6.1; --distribute-saved-activations of
     Megatron).
+
+    `gradient_dtype` of reductions, None: fp16 as it is, all else in fp32 (Megatron). `overlap_reduction`:
+    gradients are reduced beside the last backward, None: with the distributed optimiser, as in Megatron.
+    `bucket_bytes`: size of a bucket of gradients, None: an eighth of a chunk's.
     """
 
     shard_activations: bool = True
+    gradient_dtype: GradientDtype | None = None
+    overlap_reduction: bool | None = None
+    bucket_bytes: float | None = None
 
 
 DEFAULT = Switches()

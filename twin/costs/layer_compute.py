@@ -57,9 +57,9 @@ class Passes:
 
     `hidden` per token and hidden element around the products, `rotary` likewise between them, `ffn` per token
     and MLP element on this GPU, `matrix` per byte of stored s x s scores. From profiles-aceso-v100/ops and
-    profiles-sailor/aceso_op_profiles_fp16 (A100-40, GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
-    9.5 bytes an element, softmax 2 and 2.8 matrices, dropout with its mask 3.3 and 2.8, the two batched
-    products 2.1 and 4.2.
+    profiles-sailor/aceso_op_profiles_fp16 (A100-40, GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden
+    element, bias-dropout-add 20 and 10, GELU 5 and 9.5 bytes an element, softmax 2 and 2.8 matrices, dropout
+    with its mask 3.3 and 2.8, the two batched products 2.1 and 4.2.
     """
 
     hidden: tuple[float, float]

@@ -19,6 +19,7 @@ from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import memory
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
+from twin.costs.gradient_reduction import BUCKETS, exposed_s
 from twin.costs.layer_compute import ComputeModel
 from twin.pipeline import operation_order
 from twin.pipeline.pipeline import warmup_depths
@@ -32,8 +33,6 @@ OPTIMISER_BYTES = 30.0
 """Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
 the weight (14)."""
 OPTIMISER_MEMORY_EFFICIENCY = 0.75
-BUCKETS = 8
-"""Parts in which a stage's gradients are reduced; the last one can overlap nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +162,6 @@ def _of_layers(prefix: Float, held: Spans) -> Float:
     return total
 
 
-def _exposed(seconds: Float, beside: Float) -> Float:
-    """Seconds of a collective that compute of `beside` seconds does not hide, at least its last bucket."""
-    left: Float = np.maximum(seconds - beside, seconds / BUCKETS)
-    return left
-
-
 def _prefix(values: Float | list[float]) -> Float:
     return np.concatenate([[0.0], np.cumsum(values)])
 
@@ -224,8 +217,10 @@ class StageModel:
                     reduce, gather = self.collectives_s(some, slot, sketch, layouts[slot.share])
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
-            beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
-            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
+            each = [_of_layers(self._parameters, [span]) / slot.tp for span in held]
+            sync[i] = self._sync_s(
+                each, slot, sketch, layouts[slot.share], forward[i::count], backward[i::count]
+            )
             update[i] = self._update_s(parameters, slot, sketch)
             flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
             peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
@@ -240,26 +235,48 @@ class StageModel:
         return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
 
     def _sync_s(
-        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, forward: Float, backward: Float
+        self,
+        parameters: list[Float],
+        slot: Slot,
+        sketch: Plan,
+        shape: Layout,
+        forward: Float,
+        backward: Float,
     ) -> Float:
         """Seconds after the last backward of gradient reduction over dp, and of gathering weights where the
-        optimiser is sharded.
+        optimiser is sharded; parameters, forward and backward by chunk (v, P).
 
         Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
-        distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
-        backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
-        overlap-param-gather): the part that does not fit there remains, at least one bucket in `BUCKETS`.
-        ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last
-        bucket remains.
+        distributed optimiser reduces each bucket as soon as it is ready and gathers weights beside the next
+        forward (Megatron-Core's overlap-grad-reduce and overlap-param-gather): what does not fit there
+        remains, see `twin.costs.gradient_reduction`. `Switches.overlap_reduction` says otherwise. ZeRO 3
+        gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last bucket
+        remains.
         """
+        whole, switches = sum(parameters[1:], parameters[0]), self._job.switches
         if sketch.dp == 1:
-            return np.zeros_like(parameters)
-        reduce, gather = ways = self.collectives_s(parameters, slot, sketch, shape)
-        if sketch.zero == 0:
-            return np.minimum(*ways)
+            return np.zeros_like(whole)
+        overlap = sketch.zero >= 1 if switches.overlap_reduction is None else switches.overlap_reduction
+        reduce, gather = ways = self.collectives_s(whole, slot, sketch, shape)
         if sketch.zero >= 3:
             return reduce / BUCKETS
-        return _exposed(reduce, backward) + _exposed(gather, forward)
+        if sketch.zero == 0:
+            reduce, gather = np.minimum(*ways), np.zeros_like(whole)
+        if not overlap:
+            return reduce + gather
+        last: tuple[Float | None, ...] = (None, None)
+        if switches.bucket_bytes is not None:
+            bucket = np.minimum(whole, switches.bucket_bytes / self._job.gradient_bytes)
+            last = self.collectives_s(bucket, slot, sketch, shape)
+            last = (np.minimum(*last), None) if sketch.zero == 0 else last
+        shares = [part / np.maximum(whole, 1.0) for part in parameters]
+        count = sum(share.pp for share in sketch.shares)
+        remaining = [
+            exposed_s([each * share for share in shares], list(beside), count, bucket_s)
+            for each, beside, bucket_s in ((reduce, backward, last[0]), (gather, forward, last[1]))
+        ]
+        total: Float = remaining[0] + remaining[1]
+        return total
 
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
