@@ -126,7 +126,7 @@ def _galvatron_rows(
 
 MEMORY_SETS = (
     DataSet(
-        "Megatron golden runs: peak", golden_memory, "`max allocated` of one rank.",
+        "Megatron golden runs: peak", golden_memory, "`max allocated` of the last rank, on the last stage.",
     ),
     DataSet("Galvatron: peak of 1 and 2 layers, fully sharded", galvatron, "model states + activation peak."),
     DataSet(

@@ -23,6 +23,11 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
         "temporary (what the allocator holds)",
     ),
     (
+        "device_mem_bytes",
+        "bytes",
+        "the same with the process's context and buffers, as nvidia-smi shows it",
+    ),
+    (
         "fits",
         "",
         f"whether that, {memory.MARGIN:.0%} and {memory.WORKSPACE_BYTES / 2**30:g} GiB (context, buffers) "

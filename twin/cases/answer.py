@@ -27,8 +27,8 @@ USD_PER_GB = 0.02
 class Answer:
     """Estimate of one iteration of a case; None where a figure is undetermined (no model, no message size).
 
-    `peak_mem_bytes` is the peak of the allocator (`max_memory_allocated`); `fits` compares it, with a
-    margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
+    `peak_mem_bytes` is the peak of the allocator (`max_memory_allocated`), `device_mem_bytes` includes the
+    process's context and buffers, as nvidia-smi does; `fits` compares it, with a margin, to the GPU's memory.
     """
 
     case: str
@@ -36,6 +36,7 @@ class Answer:
     iter_s_low: float
     iter_s_high: float
     peak_mem_bytes: int | None
+    device_mem_bytes: int | None
     fits: bool | None
     utilisation: float
     mfu: float | None
@@ -116,13 +117,16 @@ def _describe(
     wan_bytes = _wan_bytes(case)
     gpu = case.site.gpu
     largest = max(peak) - WORKSPACE_BYTES if peak else None
+    given = None if case.job is None else case.job.switches.context_bytes
+    context = WORKSPACE_BYTES if given is None else given
     return Answer(
         case=case.label,
         iter_s=iter_s,
         iter_s_low=low,
         iter_s_high=high,
         peak_mem_bytes=largest,
-        fits=None if largest is None else needed_bytes(largest) <= gpu.memory_bytes,
+        device_mem_bytes=None if largest is None else largest + context,
+        fits=None if largest is None else needed_bytes(largest, context) <= gpu.memory_bytes,
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),
         bubble_s=to_s(alone) - float(np.mean(busy_s)),

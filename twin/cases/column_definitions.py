@@ -205,7 +205,7 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "sequence_parallel", "", "yes: norms, dropout and residuals on 1/tp of the tokens, in memory "
         "and in time",
-        "no", yes_or_no,
+        "no; yes with megatron-core", yes_or_no,
     ),
     CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
     CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
@@ -226,11 +226,28 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn(
         "overlap_reduction", "", "yes: gradients are reduced beside the last backward, weights gathered "
-        "beside the next forward", "yes with zero 1 or more", yes_or_no,
+        "beside the next forward", "yes with zero 1 or more, or pytorch", yes_or_no,
     ),
     CaseColumn(
         "bucket_bytes", "bytes", "gradients that are reduced together; the last bucket can overlap nothing",
-        "an eighth of a stage's (of a chunk's)", bucket_bytes,
+        "an eighth of a stage's (of a chunk's); 25 MB with pytorch, 160 MB with megatron-core", bucket_bytes,
+    ),
+    CaseColumn(
+        "framework", "", "megatron, megatron-core or pytorch: sets the defaults of the switches",
+        "megatron", one_of("megatron", "megatron-core", "pytorch"),
+    ),
+    CaseColumn(
+        "dropout", "", "yes: dropout masks are kept for the backward",
+        "yes for the GPT family, no with pytorch",
+        yes_or_no,
+    ),
+    CaseColumn(
+        "fp32_logits", "", "yes: the loss keeps logits and their gradient in fp32, some 16 bytes each "
+        "instead of 5", "yes with pytorch, else no", yes_or_no,
+    ),
+    CaseColumn(
+        "context_bytes", "bytes", "memory outside the allocator: CUDA context, NCCL and cuBLAS buffers",
+        "1.5 GiB", count(Within(0, 1e12, "in bytes; processes hold some 0.5 to 4 GB")),
     ),
     CaseColumn(
         "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "

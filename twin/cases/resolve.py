@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
+from twin.cases.frameworks import filled
 from twin.cases.resolve_wan import domains_of, wan_of
 from twin.core import gpu_models
 from twin.core.domain import Domain
@@ -36,6 +37,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     Raises:
         BadCellError: something is missing or contradicts itself; the message names a repair.
     """
+    given, cells = cells, filled(cells)
     tp, pp, dp = _parallel(cells)
     micro_batch, micro_batches = _batch(cells, dp)
     measured = _measured(cells, pp)
@@ -71,7 +73,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         chunks=chunks,
         p2p=p2p,
         measured=measured,
-        defaults=tuple(name for name in BY_NAME if name not in cells),
+        defaults=tuple(name for name in BY_NAME if name not in given),
     )
 
 
@@ -200,7 +202,8 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         return Transformer(
             "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
-            learned_positions=classic, layer_norm=classic, tied=classic, dropout=classic,
+            learned_positions=classic, layer_norm=classic, tied=classic,
+            dropout=cells.get("dropout", classic),
             attention=cells.get("attention", "materialised" if scores else "flash"),
         )  # fmt: skip
     except UsageError as error:
@@ -215,6 +218,8 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         gradient_dtype=cells.get("gradient_dtype"),
         overlap_reduction=cells.get("overlap_reduction"),
         bucket_bytes=cells.get("bucket_bytes"),
+        fp32_logits=cells.get("fp32_logits", False),
+        context_bytes=cells.get("context_bytes"),
     )
 
 

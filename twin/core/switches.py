@@ -31,12 +31,17 @@ class Switches:
     `gradient_dtype` of reductions, None: fp16 as it is, all else in fp32 (Megatron). `overlap_reduction`:
     gradients are reduced beside the last backward, None: with the distributed optimiser, as in Megatron.
     `bucket_bytes`: size of a bucket of gradients, None: an eighth of a chunk's.
+
+    `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
+    process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
     """
 
     shard_activations: bool = True
     gradient_dtype: GradientDtype | None = None
     overlap_reduction: bool | None = None
     bucket_bytes: float | None = None
+    fp32_logits: bool = False
+    context_bytes: int | None = None
 
 
 DEFAULT = Switches()

@@ -27,6 +27,9 @@ LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
 """Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
 made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
 some 16. fp32: logits and softmax (8.1 in profiles-sailor/llm_info, OPT-350M head)."""
+FP32_LOGIT_BYTES = 16.0
+"""The same with PyTorch's cross entropy in half precision: logits 2, in fp32 4, their log-softmax 4,
+gradients 4 and 2."""
 
 
 def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
@@ -69,7 +72,7 @@ def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sh
     return whole + attention + mlp + matrices
 
 
-def head_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
+def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logits: bool = False) -> float:
     """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss.
 
     Kept from its forward to its backward (Korthikanti et al. 2022, section 4.3): for one micro-batch in 1F1B
@@ -77,7 +80,8 @@ def head_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
     """
     inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / (tp if sharded else 1)
-    return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
+    each = FP32_LOGIT_BYTES if fp32_logits and model.dtype != "fp32" else LOGIT_BYTES[model.dtype]
+    return inputs + each * model.seq * model.vocab / tp
 
 
 def embedding_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
@@ -104,6 +108,6 @@ def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
     return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
 
 
-def needed_bytes(allocated: float) -> float:
-    """Bytes that a GPU needs for a predicted peak of the allocator: with margin and workspace."""
-    return allocated * (1 + MARGIN) + WORKSPACE_BYTES
+def needed_bytes(allocated: float, context: int = WORKSPACE_BYTES) -> float:
+    """Bytes that a GPU needs for a predicted peak of the allocator: with margin and what lies outside it."""
+    return allocated * (1 + MARGIN) + context

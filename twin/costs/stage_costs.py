@@ -308,7 +308,8 @@ class StageModel:
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
         """
         model, recompute = self._job.model, sketch.recompute
-        sharded = sketch.sequence_parallel or self._job.switches.shard_activations
+        switches = self._job.switches
+        sharded = sketch.sequence_parallel or switches.shard_activations
         n = len(model.layers())
         first, last = held[0][0] == 0, held[-1][1] == n
         if model.tied:  # one copy where the first and the last layer share a GPU
@@ -316,7 +317,8 @@ class StageModel:
         blocks = _of_layers(self._blocks, held)
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
         stored += first * memory.embedding_activation_bytes(model, slot.tp, sharded)
-        each = memory.head_activation_bytes(model, slot.tp, sharded) * sketch.micro_batch
+        head_bytes = memory.head_activation_bytes(model, slot.tp, sharded, switches.fp32_logits)
+        each = head_bytes * sketch.micro_batch
         waiting = last * each * (logits - 1)
         head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)

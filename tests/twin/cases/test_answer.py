@@ -126,6 +126,36 @@ def test_sequence_parallelism_saves_memory_and_time() -> None:
     assert spread.iter_s < plain.iter_s
 
 
+def test_memory_switches_by_hand() -> None:
+    """A GPT of 2 blocks on one GPU, micro-batch 2, s 1,024, h 2,048: a dropout mask is a byte an element, two
+    a block and one after the embedding; fp32 logits keep 16 bytes instead of 5."""
+    shape = {
+        "gpu_model": "H100", "layers": "2", "hidden": "2048", "seq": "1024", "vocab": "51200",
+        "micro_batch": "2", "global_batch": "2", "recompute": "none",
+    }  # fmt: skip
+    plain, undropped, wide, lean, torch = (
+        ask(**shape, **more)
+        for more in (
+            {}, {"dropout": "no"}, {"fp32_logits": "yes"}, {"context_bytes": "0"}, {"framework": "pytorch"},
+        )
+    )  # fmt: skip
+    masks, logits = 2 * 1024 * 2048 * 5, 2 * 1024 * 51200 * 11
+    peaks = [one.peak_mem_bytes or 0 for one in (plain, undropped, wide, lean, torch)]
+    assert [peak - peaks[0] for peak in peaks] == [0, -masks, logits, 0, logits - masks]
+    assert plain.device_mem_bytes == peaks[0] + int(1.5 * 2**30) and lean.device_mem_bytes == peaks[0]
+
+
+def test_a_row_overrides_its_framework() -> None:
+    case = resolve(table_reader.parse({**LLAMA3_8B, "global_batch": "1", "framework": "megatron-core"}))
+    assert case.job is not None and case.job.sequence_parallel and "sequence_parallel" in case.defaults
+    case = resolve(
+        table_reader.parse(
+            {**LLAMA3_8B, "global_batch": "1", "framework": "megatron-core", "sequence_parallel": "no"}
+        )
+    )
+    assert case.job is not None and not case.job.sequence_parallel
+
+
 def test_mfu_counts_no_recompute() -> None:
     shape = {"layers": "8", "hidden": "4096", "seq": "2048", "global_batch": "8"}
     full, none = ask(**shape), ask(**shape, recompute="none")
