@@ -207,6 +207,10 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "and in time",
         "no; yes with megatron-core", yes_or_no,
     ),
+    CaseColumn(
+        "tp_overlap", "", "yes: tensor-parallel collectives run in pieces beside the products", "no",
+        yes_or_no,
+    ),
     CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
     CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
     CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),

@@ -220,6 +220,7 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         bucket_bytes=cells.get("bucket_bytes"),
         fp32_logits=cells.get("fp32_logits", False),
         context_bytes=cells.get("context_bytes"),
+        tp_overlap=cells.get("tp_overlap", False),
     )
 
 

@@ -11,10 +11,13 @@ class TensorMode:
     """How the GPUs of a tensor group share a block.
 
     `sequence_parallel`: norms, dropout and residuals run on 1/tp of the tokens, and a reduce-scatter and an
-    all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2).
+    all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2). `overlapped`: its
+    collectives run in tp pieces beside the block's products (Wang et al., ASPLOS 2023; Transformer Engine's
+    user buffers, NeMo's ub_tp_comm_overlap).
     """
 
     sequence_parallel: bool = False
+    overlapped: bool = False
 
 
 PLAIN = TensorMode()
@@ -34,6 +37,8 @@ class Switches:
 
     `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
     process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
+
+    `tp_overlap`: that of `TensorMode`.
     """
 
     shard_activations: bool = True
@@ -42,6 +47,7 @@ class Switches:
     bucket_bytes: float | None = None
     fp32_logits: bool = False
     context_bytes: int | None = None
+    tp_overlap: bool = False
 
 
 DEFAULT = Switches()

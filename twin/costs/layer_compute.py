@@ -183,13 +183,25 @@ def _attention_s(
     return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
 
 
+def _weights(model: Transformer, tp: int) -> float:
+    """Elements of a block's matrices on one GPU."""
+    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
+    return (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+
+
+def _beside_s(seconds: float, products: float, tp: int) -> float:
+    """Seconds of collectives that remain when they run in `tp` pieces beside `products` seconds of products:
+    what is longer than these, at least one piece."""
+    return max(seconds - products, seconds / tp)
+
+
 def _block_s(
     model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
 ) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
     tokens = micro_batch * model.seq
-    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
-    weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+    h = model.hidden
+    weights = _weights(model, tp)
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
     parts = tp if mode.sequence_parallel else 1
     around = [per_h / parts + rotary for per_h, rotary in zip(norms.hidden, norms.rotary, strict=True)]
@@ -246,7 +258,8 @@ def layer_times(
     A block all-reduces its output twice forward and twice backward over the tensor group (Megatron-LM), and
     forward again where it is recomputed. A group that spans nodes reduces node by node: every GPU sends its
     own part over its own adapter. With sequence parallelism a reduce-scatter and an all-gather take the place
-    of each all-reduce; the further all-gather of its backward runs beside a weight gradient.
+    of each all-reduce; the further all-gather of its backward runs beside a weight gradient. Overlapped,
+    collectives run in pieces beside the products.
 
     Full recompute adds the whole forward to the backward, selective the attention core.
     """
@@ -257,8 +270,12 @@ def layer_times(
     core = _attention_s(model, gpu, rates, tp, micro_batch)
     block = _block_s(model, gpu, rates, tp, micro_batch, mode)
     issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
-    forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
-    backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)
+    ways = [reduce_s, reduce_s]
+    if mode.overlapped and tp > 1:
+        once = 2.0 * micro_batch * model.seq * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
+        ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
+    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s)
+    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s)
     recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
     embedding = _embedding_s(model, gpu, tp, micro_batch)
     head = _head_s(model, gpu, rates, tp, micro_batch)
