@@ -21,8 +21,8 @@ from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
 DEFAULT_SEQ = 2048
 DEFAULT_VOCAB = 51200
 """GPT's 50,257 padded to a multiple of 1,024, as Megatron's published runs have it."""
-OLDER_THAN_AMPERE = ("V100", "RTX-2080", "TITAN")
-WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
+OLDER_THAN_AMPERE = ("V100", "T4", "RTX-2080", "TITAN")
+WRITES_SCORES = ("V100", "T4", "RTX-2080", "TITAN", "A100", "A10", "A40", "RTX-3090")
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
 BLOCKING = ("gpipe", "1f1b")

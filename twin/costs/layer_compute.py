@@ -29,11 +29,12 @@ from twin.costs.collectives import (
     levels_of,
 )
 
-MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
+MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70, "MI300X": 0.54}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
 (profiles-aceso-v100/ops, 80 files). A100: 0.70-0.76 (profiles-vidur/compute, Llama-2-7B), 0.74-0.83
 (profiles-sailor/aceso_op_profiles_fp16). H100 class: 0.70-0.85 on H100 (vidur), 0.55-0.65 on GH200
-(sailor)."""
+(sailor). MI300X: 708 of 1,307 TFLOP/s in bf16 ("Measuring Max-Achievable FLOPs, part 2", AMD ROCm blogs,
+2025)."""
 OTHER_MATMUL_EFFICIENCY = 0.70
 MATMUL_START_S = 10e-6
 """Start of a product: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
@@ -41,7 +42,7 @@ MATMUL_START_S = 10e-6
 FP8_EFFICIENCY = 0.63
 """The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
 tokens and 6,144 columns (traces/operators-nvidia-h200)."""
-HAS_FP8 = ("H100", "H200", "GH200", "GB200")
+HAS_FP8 = ("H100", "H200", "GH200", "GB200", "B200", "L4", "L40S", "MI300X")
 FLASH_EFFICIENCY = {"H100": (0.50, 0.34), "H200": (0.50, 0.34), "GH200": (0.50, 0.34)}
 """Share of the peak in fused attention, forward and backward. H100 class: 0.36-0.63 and 0.27-0.49 at head
 size 128 (traces/operators-nvidia-h200), half of that at 64."""

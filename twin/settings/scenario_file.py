@@ -7,6 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model
 
 from ingest.core.config import Config, suggestion
 from ingest.core.names import STORED, Label, Name, Text
+from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
@@ -80,6 +81,12 @@ class JobSettings(Config):
             )
         return self
 
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits `sequence_parallel` where it is off: such scenarios keep the digest of their runs."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "sequence_parallel" or value}
+
 
 class HardwareSettings(Config):
     """Hardware of every domain that sets no other."""
@@ -128,12 +135,30 @@ class PriceSettings(Config):
         return self.pairs.get(f"{src} > {dst}", self.sources.get(src, self.default))
 
 
+class GpuSettings(Config):
+    """A GPU model that the twin does not know, from its data sheet; dense rates."""
+
+    teraflops: Annotated[float, Within(0.1, 1e6, "in TFLOP/s of bf16 or fp16 products, no sparsity")]
+    fp32_teraflops: Annotated[float, Within(0.1, 1e6, "in TFLOP/s of fp32 (TF32) products")]
+    memory_gb: Annotated[float, Within(1, 1e5, "in 1e9 bytes")]
+    memory_gb_s: Annotated[float, Within(1, 1e6, "in 1e9 bytes a second")]
+    idle_w: Annotated[float, Within(0, 1e5, "in watts")]
+    peak_w: Annotated[float, Within(1, 1e5, "in watts")]
+
+
 class ClusterSettings(Config):
     """Domains and the price of a gigabyte between them."""
 
     hardware: HardwareSettings
     domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
     usd_per_gb: PriceSettings
+    gpu_models: dict[Label, GpuSettings] = Field(default_factory=dict)  # models of one's own, by name
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits `gpu_models` where there are none: such scenarios keep the digest of their runs."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "gpu_models" or value}
 
 
 class ControlSettings(Config):
