@@ -7,7 +7,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model
 
 from ingest.core.config import Config, suggestion
 from ingest.core.names import STORED, Label, Name, Text
-from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.settings.disturbances import (
@@ -26,6 +25,7 @@ from twin.settings.ranges import (
     Chunks,
     Deviation,
     Duration,
+    Gigabytes,
     Gpus,
     Jobs,
     Overhead,
@@ -37,9 +37,11 @@ from twin.settings.ranges import (
     Seed,
     Sequences,
     Skipped,
+    Teraflops,
     TokenRate,
     Tokens,
     Usd,
+    Watts,
     Weight,
     ZeroStage,
 )
@@ -138,12 +140,12 @@ class PriceSettings(Config):
 class GpuSettings(Config):
     """A GPU model that the twin does not know, from its data sheet; dense rates."""
 
-    teraflops: Annotated[float, Within(0.1, 1e6, "in TFLOP/s of bf16 or fp16 products, no sparsity")]
-    fp32_teraflops: Annotated[float, Within(0.1, 1e6, "in TFLOP/s of fp32 (TF32) products")]
-    memory_gb: Annotated[float, Within(1, 1e5, "in 1e9 bytes")]
-    memory_gb_s: Annotated[float, Within(1, 1e6, "in 1e9 bytes a second")]
-    idle_w: Annotated[float, Within(0, 1e5, "in watts")]
-    peak_w: Annotated[float, Within(1, 1e5, "in watts")]
+    teraflops: Teraflops  # of bf16 or fp16 products
+    fp32_teraflops: Teraflops  # of fp32 (TF32) products
+    memory_gb: Gigabytes
+    memory_gb_s: Gigabytes  # bandwidth of the memory
+    idle_w: Watts
+    peak_w: Watts
 
 
 class ClusterSettings(Config):
