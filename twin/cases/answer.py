@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.units import GB, NS_PER_S, to_s
+from ingest.core.units import GB, NS_PER_S, to_ns, to_s
 from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
 from twin.core.domain import Domain
-from twin.costs import energy, tied_embeddings
+from twin.core.plan import Sync
+from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
 from twin.pipeline import critical_cycle, kernel
@@ -45,6 +46,7 @@ class Answer:
     wan_bytes: float | None
     usd: float | None
     energy_j: float
+    token_efficiency: float | None
     binding: str
     basis: str
 
@@ -91,12 +93,12 @@ def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
         case = replace(case, site=constants.site(case.site, said))
     modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
     timing, update = stage_durations.durations(case, modelled)
-    total = int(kernel.iteration_ns(timing)[0])
+    total = int(kernel.iteration_ns(timing)[0]) + _exchange_ns(case)
     silent = replace(
         timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
     )
     alone = int(kernel.iteration_ns(silent)[0])
-    peak = () if modelled is None else modelled.peak_bytes
+    peak = () if modelled is None else stage_durations.peak_bytes(case, modelled)
     return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
 
 
@@ -133,10 +135,30 @@ def _describe(
         exposed_comm_s=to_s(total - alone),
         wan_bytes=wan_bytes,
         usd=None if wan_bytes is None else wan_bytes / GB * USD_PER_GB,
-        energy_j=sum(energy.energy_j(gpu, case.tp * case.dp, float(busy), iter_s) for busy in busy_s),
-        binding=_binding(case, timing),
+        energy_j=sum(energy.energy_j(gpu, case.gpus // case.pp, float(busy), iter_s) for busy in busy_s),
+        token_efficiency=_token_efficiency(case),
+        binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
         basis="measured stage times" if case.measured.schedule_only else constants.source,
     )
+
+
+def _exchange_ns(case: Case) -> int:
+    """Nanoseconds of averaging between replicas that fall on one iteration."""
+    ring = case.replicas
+    if ring.count == 1:
+        return 0
+    if case.model is None:
+        raise BadCellError("replicas", "give layers and hidden: what replicas exchange is the model")
+    parameters = case.model.parameters
+    return to_ns(replica_sync.ring_s(parameters, ring.count, ring.inner_steps, ring.bps, ring.latency_s))
+
+
+def _token_efficiency(case: Case) -> float | None:
+    """Tokens of synchronous training that one of this case is worth."""
+    if case.model is None:
+        return None
+    ring = case.replicas
+    return replica_sync.token_efficiency(case.model.parameters, ring.inner_steps, ring.count)
 
 
 def _mfu(case: Case, iter_s: float) -> float | None:
@@ -150,6 +172,9 @@ def _mfu(case: Case, iter_s: float) -> float | None:
 def _wan_bytes(case: Case) -> float | None:
     """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and once
     less from the last stage back to the first; and what these two exchange for a tied embedding."""
+    if case.replicas.count > 1 and case.model is not None:
+        ring = case.replicas
+        return 2.0 * (ring.count - 1) * case.model.parameters * Sync().bytes_per_parameter / ring.inner_steps
     across = case.chunks * sum(wan is not None for wan in case.wan)
     across += (case.chunks - 1) * (case.around is not None)
     if not across:

@@ -286,6 +286,15 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "wan_latency_s", "s", "one-way latency; one value or a list like wan_bps", "0", seconds
     ),
     CaseColumn(
+        "replicas", "", "copies of the whole model, each of tp x pp x dp GPUs in a domain of its own, that "
+        "average over a ring of links of wan_bps and wan_latency_s; global_batch is that of all", "1",
+        count(Within(1, 1_024, "the largest runs over sites have some 10 replicas")),
+    ),
+    CaseColumn(
+        "inner_steps", "", "iterations of every replica between two averages: 1 is synchronous, more local "
+        "SGD (DiLoCo)", "1", count(Within(1, 1_000_000, "published runs take 30 to 1,000")),
+    ),
+    CaseColumn(
         "stage_forward_s", "s", "measured: forward of one micro-batch per stage, list with `;` or one value "
         "for all", "from the models", seconds,
     ),

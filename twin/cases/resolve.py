@@ -9,7 +9,7 @@ from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.frameworks import filled
-from twin.cases.resolve_wan import domains_of, wan_of
+from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
 from twin.core import gpu_models
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
@@ -38,8 +38,9 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         BadCellError: something is missing or contradicts itself; the message names a repair.
     """
     given, cells = cells, filled(cells)
-    tp, pp, dp = _parallel(cells)
-    micro_batch, micro_batches = _batch(cells, dp)
+    tp, pp, dp = _parallel(cells, cells.get("replicas", 1))
+    copies = replicas_of(cells)
+    micro_batch, micro_batches = _batch(cells, dp * copies.count)
     measured = _measured(cells, pp)
     kind = cells.get("gpu_model", "A100-80")
     shaped = "hidden" in cells and "layers" in cells
@@ -47,7 +48,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     schedule, chunks = _schedule(cells, pp, micro_batches)
     _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
-    domains = domains_of(cells, pp, measured)
+    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
     job = None
     if model is not None:
         job = JobSpec(
@@ -74,23 +75,24 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         p2p=p2p,
         measured=measured,
         defaults=tuple(name for name in BY_NAME if name not in given),
+        replicas=copies,
     )
 
 
-def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
-    """Sizes tp, pp, dp, which use `gpus` exactly."""
+def _parallel(cells: Mapping[str, Cell], copies: int) -> tuple[int, int, int]:
+    """Sizes tp, pp, dp of each of `copies` replicas, which use `gpus` exactly."""
     tp = cells.get("tp", 1)
     pp = cells.get("pp") or _stages_of_lists(cells)
     if fault := STAGES.fault(pp):
         raise BadCellError("pp", f"the lists make {pp:,} stages, which {fault}")
     gpus = cells.get("gpus")
     if gpus is None:
-        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1)):
+        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1) * copies):
             raise BadCellError("gpus", f"tp x pp x dp is {used:,}, which {fault}")
         return tp, pp, cells.get("dp", 1)
-    if "dp" not in cells and gpus % (tp * pp) == 0:
-        return tp, pp, gpus // (tp * pp)
-    used = tp * pp * cells.get("dp", 1)
+    if "dp" not in cells and gpus % (tp * pp * copies) == 0:
+        return tp, pp, gpus // (tp * pp * copies)
+    used = tp * pp * cells.get("dp", 1) * copies
     if "dp" not in cells or used != gpus:
         raise BadCellError(
             "gpus", f"tp {tp} x pp {pp} x dp {cells.get('dp', '?')} do not use {gpus} GPUs; "

@@ -6,6 +6,7 @@ All plans of a batch share the order of domains, dp, the inner (tp, pp) and the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import memory
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
-from twin.costs.gradient_reduction import BUCKETS, exposed_s
+from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
 from twin.pipeline import operation_order
 from twin.pipeline.pipeline import warmup_depths
@@ -218,8 +219,9 @@ class StageModel:
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
             each = [_of_layers(self._parameters, [span]) / slot.tp for span in held]
-            sync[i] = self._sync_s(
-                each, slot, sketch, layouts[slot.share], forward[i::count], backward[i::count]
+            reduction = partial(self.collectives_s, slot=slot, sketch=sketch, shape=layouts[slot.share])
+            sync[i] = exposed_sync_s(
+                each, reduction, self._job, sketch, forward[i::count], backward[i::count]
             )
             update[i] = self._update_s(parameters, slot, sketch)
             flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
@@ -233,50 +235,6 @@ class StageModel:
     def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
         speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
         return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
-
-    def _sync_s(
-        self,
-        parameters: list[Float],
-        slot: Slot,
-        sketch: Plan,
-        shape: Layout,
-        forward: Float,
-        backward: Float,
-    ) -> Float:
-        """Seconds after the last backward of gradient reduction over dp, and of gathering weights where the
-        optimiser is sharded; parameters, forward and backward by chunk (v, P).
-
-        Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
-        distributed optimiser reduces each bucket as soon as it is ready and gathers weights beside the next
-        forward (Megatron-Core's overlap-grad-reduce and overlap-param-gather): what does not fit there
-        remains, see `twin.costs.gradient_reduction`. `Switches.overlap_reduction` says otherwise. ZeRO 3
-        gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last bucket
-        remains.
-        """
-        whole, switches = sum(parameters[1:], parameters[0]), self._job.switches
-        if sketch.dp == 1:
-            return np.zeros_like(whole)
-        overlap = sketch.zero >= 1 if switches.overlap_reduction is None else switches.overlap_reduction
-        reduce, gather = ways = self.collectives_s(whole, slot, sketch, shape)
-        if sketch.zero >= 3:
-            return reduce / BUCKETS
-        if sketch.zero == 0:
-            reduce, gather = np.minimum(*ways), np.zeros_like(whole)
-        if not overlap:
-            return reduce + gather
-        last: tuple[Float | None, ...] = (None, None)
-        if switches.bucket_bytes is not None:
-            bucket = np.minimum(whole, switches.bucket_bytes / self._job.gradient_bytes)
-            last = self.collectives_s(bucket, slot, sketch, shape)
-            last = (np.minimum(*last), None) if sketch.zero == 0 else last
-        shares = [part / np.maximum(whole, 1.0) for part in parameters]
-        count = sum(share.pp for share in sketch.shares)
-        remaining = [
-            exposed_s([each * share for share in shares], list(beside), count, bucket_s)
-            for each, beside, bucket_s in ((reduce, backward, last[0]), (gather, forward, last[1]))
-        ]
-        total: Float = remaining[0] + remaining[1]
-        return total
 
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout

@@ -4,6 +4,7 @@ import pytest
 from twin.cases import table_reader
 from twin.cases.answer import Answer, answer, explain
 from twin.cases.case import Case
+from twin.cases.column_definitions import BadCellError
 from twin.cases.resolve import resolve
 from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.gpu_models import fabric, preset
@@ -154,6 +155,45 @@ def test_a_row_overrides_its_framework() -> None:
         )
     )
     assert case.job is not None and not case.job.sequence_parallel
+
+
+LOCAL = {
+    "gpu_model": "A100-80", "layers": "8", "hidden": "2048", "vocab": "51200", "micro_batch": "1",
+    "global_batch": "32", "replicas": "4", "wan_bps": "1e9", "wan_latency_s": "0.05",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 50])
+def test_replicas_exchange_the_model_every_inner_steps_iterations(steps: int) -> None:
+    alone = ask(**{name: cell for name, cell in LOCAL.items() if "wan" not in name} | {
+        "replicas": "1", "global_batch": "8",
+    })  # fmt: skip
+    found = ask(**LOCAL, inner_steps=str(steps))
+    model = resolve(table_reader.parse(LOCAL)).model
+    assert model is not None
+    # a ring of 4: 6 steps of a quarter of 4 bytes a parameter, once in `steps` iterations
+    exchange_s = 6 * (0.05 + model.parameters * 8 / 1e9) / steps
+    assert found.iter_s - alone.iter_s == pytest.approx(exchange_s, abs=2e-9)
+    assert found.wan_bytes == pytest.approx(4 * 6 * model.parameters / steps)
+    assert alone.peak_mem_bytes is not None and found.peak_mem_bytes is not None
+    outer = 8 * (model.parameters + model.vocab * model.hidden) if steps > 1 else 0  # both copies of the tied
+    assert found.peak_mem_bytes - alone.peak_mem_bytes == outer
+    assert found.energy_j > 3.9 * alone.energy_j
+    assert (found.token_efficiency == 1.0) == (steps == 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "column"),
+    [
+        ({"wan_bps": "1e9;1e9"}, "wan_bps"),
+        ({"domains": "2", "pp": "2"}, "domains"),
+        ({"replicas": "1", "inner_steps": "2"}, "inner_steps"),
+    ],
+)
+def test_replicas_that_contradict_themselves(more: dict[str, str], column: str) -> None:
+    with pytest.raises(BadCellError) as caught:
+        ask(**{**LOCAL, **more})
+    assert caught.value.column == column
 
 
 def test_mfu_counts_no_recompute() -> None:
