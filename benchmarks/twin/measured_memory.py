@@ -98,7 +98,7 @@ def _galvatron_rows(
     split = re.fullmatch(r"1_(\d)_(\d)(_c)?(_vtp)?(_sp)?", layout)
     if split is None:
         return
-    tp, dp, checkpointed, vocabulary, _ = split.groups()
+    tp, dp, checkpointed, vocabulary, sequence_parallel = split.groups()
     if tp != "1" and not vocabulary:
         return
     for key, states in values.items():
@@ -111,6 +111,7 @@ def _galvatron_rows(
             "vocab": GALVATRON[family], "seq": seq, "tp": tp, "dp": dp, "zero": "3", "attention": "flash",
             "micro_batch": str(int(found[2]) // int(dp)), "global_batch": found[2],
             "recompute": "full" if checkpointed else "none",
+            "sequence_parallel": "yes" if sequence_parallel else "no",
         }  # fmt: skip
         if family == "llama":
             cells["ffn"] = "11008"
@@ -125,7 +126,7 @@ def _galvatron_rows(
 
 MEMORY_SETS = (
     DataSet(
-        "Megatron golden runs: peak", golden_memory, "`max allocated` of one rank.",
+        "Megatron golden runs: peak", golden_memory, "`max allocated` of the last rank, on the last stage.",
     ),
     DataSet("Galvatron: peak of 1 and 2 layers, fully sharded", galvatron, "model states + activation peak."),
     DataSet(

@@ -57,7 +57,10 @@ class CandidatePool:
         for plan in plans:
             if plan in self._direct:
                 continue
-            key = (plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None)
+            key = (
+                plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None,
+                plan.sequence_parallel,
+            )  # fmt: skip
             direct = self.window.rate(self.estimator, plan)
             self._direct[plan] = float(direct @ self.window.lengths_s)
             rate = self._with_relays(plan, direct)

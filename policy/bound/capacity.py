@@ -33,7 +33,7 @@ def _gpu_s(estimator: Estimator, domain: int) -> Float:
     found = []
     for tp in {tp for tp, _ in estimator.local_choices(domain, 1)}:
         for size in job.micro_batches_allowed:
-            times = estimator.compute(job.model, where, tp, size, job.recompute)
+            times = estimator.compute(job.model, where, tp, size, job.recompute, mode=job.tensor_mode)
             found.append(tp * (times.forward_s + times.backward_s) / (size * job.model.seq))
     least: Float = np.minimum.reduce(found)
     return least

@@ -185,7 +185,8 @@ class KnobTuner:
         return best, outcome(best).iter_s
 
     def _variants(self, plan: Plan) -> tuple[tuple[Schedule, int], ...]:
-        """Returns the other schedules and warm-up depths (`free_variants`), which no route changes; cached."""
+        """Returns the other schedules and warm-up depths (`free_variants`), which no route changes;
+        cached."""
         placed = replace(plan, routes=())
         if placed not in self._known_variants:
             if len(self._known_variants) >= PLANS_KEPT:

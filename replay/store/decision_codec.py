@@ -43,6 +43,8 @@ def plan_from_json(value: Json | None) -> Plan | None:
         plan = Plan(**{**value, "shares": shares, "routes": routes, "sync": sync})
         if not all(type(n) is int for n in _counts(plan)):
             raise TypeError("what should be a whole number is none")
+        if type(plan.sequence_parallel) is not bool:
+            raise TypeError("sequence_parallel is neither true nor false")
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise DamageError(
             f"a logged plan is none ({clipped(str(error), SENTENCE)}); `twin audit` says more"

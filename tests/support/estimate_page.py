@@ -23,6 +23,11 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
         "temporary (what the allocator holds)",
     ),
     (
+        "device_mem_bytes",
+        "bytes",
+        "the same with the process's context and buffers, as nvidia-smi shows it",
+    ),
+    (
         "fits",
         "",
         f"whether that, {memory.MARGIN:.0%} and {memory.WORKSPACE_BYTES / 2**30:g} GiB (context, buffers) "
@@ -35,6 +40,11 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ("wan_bytes", "bytes", "bytes between domains in one iteration, all boundaries, both directions"),
     ("usd", "USD", f"egress for these bytes at {answer.USD_PER_GB} USD per 1e9 bytes"),
     ("energy_j", "J", "energy of all GPUs in one iteration, computing and waiting"),
+    (
+        "token_efficiency",
+        "",
+        "tokens of synchronous training that one token is worth: below 1 with inner_steps",
+    ),
     ("binding", "", "the critical cycle of the pipeline: which stages (from 0), which domains"),
     ("basis", "", "source of the stage times"),
 )

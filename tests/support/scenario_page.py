@@ -59,7 +59,8 @@ Models (`model`): {models}.
 
 GPUs (`gpu`): {gpus}.
 
-A scenario can name no others; `twin estimate` takes the sizes of any model
+Other GPUs are defined from their data sheets under `cluster.gpu_models`. A scenario can name no other
+models; `twin estimate` takes the sizes of any model
 ([estimate.md](../guides/estimate.md)).
 
 ## Keys

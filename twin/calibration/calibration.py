@@ -21,6 +21,7 @@ from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import label_of
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
+from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import energy
 from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
@@ -67,15 +68,16 @@ class Calibration:
         return path
 
     def __call__(
-        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
-    ) -> LayerTimes:
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute,
+        *, mode: TensorMode = PLAIN,
+    ) -> LayerTimes:  # fmt: skip
         """Layer times: a measured block where there is one, else the model with fitted rates.
 
         A block counts as measured for its own shape, tp 1, half precision and fused attention, and between
         the smallest and the largest micro-batch of the profile.
         """
         fitted = self.gpus.get(domain.gpu.name, {})
-        times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted))
+        times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted), mode)
         block = self._measured(model, domain.gpu, tp, micro_batch)
         if block is None:
             return times

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.units import GB, NS_PER_S, to_s
+from ingest.core.units import GB, NS_PER_S, to_ns, to_s
 from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
 from twin.core import schedules
 from twin.core.domain import Domain
-from twin.costs import energy, tied_embeddings
+from twin.core.plan import Sync
+from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
 from twin.pipeline import critical_cycle, kernel
@@ -28,8 +29,8 @@ USD_PER_GB = 0.02
 class Answer:
     """Estimate of one iteration of a case; None where a figure is undetermined (no model, no message size).
 
-    `peak_mem_bytes` is the peak of the allocator (`max_memory_allocated`); `fits` compares it, with a
-    margin and the platform's constant for context, buffers and fragmentation, to the GPU's memory.
+    `peak_mem_bytes` is the peak of the allocator (`max_memory_allocated`), `device_mem_bytes` includes the
+    process's context and buffers, as nvidia-smi does; `fits` compares it, with a margin, to the GPU's memory.
     """
 
     case: str
@@ -37,6 +38,7 @@ class Answer:
     iter_s_low: float
     iter_s_high: float
     peak_mem_bytes: int | None
+    device_mem_bytes: int | None
     fits: bool | None
     utilisation: float
     mfu: float | None
@@ -45,6 +47,7 @@ class Answer:
     wan_bytes: float | None
     usd: float | None
     energy_j: float
+    token_efficiency: float | None
     binding: str
     basis: str
 
@@ -87,16 +90,16 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer to `case` with its parts."""
     if constants.site is not None:
-        said = "intra_node_bps" not in case.defaults or case.tp > case.site.gpus_per_node
+        said = "intra_node_bps" not in case.defaults
         case = replace(case, site=constants.site(case.site, said))
     modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
     timing, update = stage_durations.durations(case, modelled)
-    total = int(kernel.iteration_ns(timing)[0])
+    total = int(kernel.iteration_ns(timing)[0]) + _exchange_ns(case)
     silent = replace(
         timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
     )
     alone = int(kernel.iteration_ns(silent)[0])
-    peak = () if modelled is None else modelled.peak_bytes
+    peak = () if modelled is None else stage_durations.peak_bytes(case, modelled)
     return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
 
 
@@ -117,23 +120,46 @@ def _describe(
     wan_bytes = _wan_bytes(case)
     gpu = case.site.gpu
     largest = max(peak) - WORKSPACE_BYTES if peak else None
+    given = None if case.job is None else case.job.switches.context_bytes
+    context = WORKSPACE_BYTES if given is None else given
     return Answer(
         case=case.label,
         iter_s=iter_s,
         iter_s_low=low,
         iter_s_high=high,
         peak_mem_bytes=largest,
-        fits=None if largest is None else needed_bytes(largest) <= gpu.memory_bytes,
+        device_mem_bytes=None if largest is None else largest + context,
+        fits=None if largest is None else needed_bytes(largest, context) <= gpu.memory_bytes,
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),
         bubble_s=to_s(alone) - float(np.mean(busy_s)),
         exposed_comm_s=to_s(total - alone),
         wan_bytes=wan_bytes,
         usd=None if wan_bytes is None else wan_bytes / GB * USD_PER_GB,
-        energy_j=sum(energy.energy_j(gpu, case.tp * case.dp, float(busy), iter_s) for busy in busy_s),
-        binding=_binding(case, timing),
+        energy_j=sum(energy.energy_j(gpu, case.gpus // case.pp, float(busy), iter_s) for busy in busy_s),
+        token_efficiency=_token_efficiency(case),
+        binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
         basis="measured stage times" if case.measured.schedule_only else constants.source,
     )
+
+
+def _exchange_ns(case: Case) -> int:
+    """Nanoseconds of averaging between replicas that fall on one iteration."""
+    ring = case.replicas
+    if ring.count == 1:
+        return 0
+    if case.model is None:
+        raise BadCellError("replicas", "give layers and hidden: what replicas exchange is the model")
+    parameters = case.model.parameters
+    return to_ns(replica_sync.ring_s(parameters, ring.count, ring.inner_steps, ring.bps, ring.latency_s))
+
+
+def _token_efficiency(case: Case) -> float | None:
+    """Tokens of synchronous training that one of this case is worth."""
+    if case.model is None:
+        return None
+    ring = case.replicas
+    return replica_sync.token_efficiency(case.model.parameters, ring.inner_steps, ring.count)
 
 
 def _mfu(case: Case, iter_s: float) -> float | None:
@@ -148,6 +174,9 @@ def _wan_bytes(case: Case) -> float | None:
     """Bytes between domains in one iteration, both directions: 2 A dp m a boundary, once a chunk, and
     interleaved once less from the last stage back to the first; and what these two exchange for a tied
     embedding."""
+    if case.replicas.count > 1 and case.model is not None:
+        ring = case.replicas
+        return 2.0 * (ring.count - 1) * case.model.parameters * Sync().bytes_per_parameter / ring.inner_steps
     across = case.chunks * sum(wan is not None for wan in case.wan)
     across += (case.chunks - 1) * (case.returns and case.around is not None)
     if not across:

@@ -1,6 +1,7 @@
 """One case of `twin estimate`, every value set; `twin.cases.resolve` makes it from the cells of a row."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from ingest.core.units import BITS_PER_BYTE
@@ -32,6 +33,20 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """Copies of the whole model, one a domain, that average every `inner_steps` iterations over a ring of
+    links of `bps` bits per second and `latency_s` one-way seconds; `count` 1: none."""
+
+    count: int = 1
+    inner_steps: int = 1
+    bps: float = inf
+    latency_s: float = 0.0
+
+
+ALONE = Replicas()
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One case, every value set. `counts` are layers per stage, embedding and head among them.
 
@@ -57,6 +72,7 @@ class Case:
     p2p: PointToPoint
     measured: Measured
     defaults: tuple[str, ...]
+    replicas: Replicas = ALONE
 
     @property
     def returns(self) -> bool:
@@ -82,13 +98,13 @@ class Case:
 
     @property
     def gpus(self) -> int:
-        """tp x pp x dp."""
-        return self.tp * self.pp * self.dp
+        """tp x pp x dp, of all replicas."""
+        return self.tp * self.pp * self.dp * self.replicas.count
 
     @property
     def global_batch(self) -> int:
         """Sequences of one iteration."""
-        return self.dp * self.micro_batch * self.micro_batches
+        return self.dp * self.micro_batch * self.micro_batches * self.replicas.count
 
 
 def summary(case: Case) -> dict[str, Any]:
@@ -106,6 +122,7 @@ def summary(case: Case) -> dict[str, Any]:
             "layers": model.blocks, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads,
             "ffn": model.ffn, "vocab": model.vocab, "seq": model.seq, "dtype": model.dtype,
             "attention": model.attention, "recompute": case.job.recompute, "zero": case.job.zero,
+            "sequence_parallel": case.job.sequence_parallel,
             "cuts (with embedding and head)": "-".join(map(str, case.counts)),
         }  # fmt: skip
     return shown

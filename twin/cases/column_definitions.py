@@ -15,6 +15,7 @@ from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core import gpu_models
 from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.switches import GradientDtype
 from twin.core.transformer import Attention, Dtype
 
 Cell = Any
@@ -87,6 +88,11 @@ def rate(text: str) -> float:
     return number(text, RATE)
 
 
+def bucket_bytes(text: str) -> float:
+    """Size of a bucket of gradients."""
+    return number(text, Within(1, 1e15, "in bytes; buckets have some 25 MB to 1 GB"))
+
+
 def label(text: str) -> str:
     """A label, no longer than a line of a table."""
     if len(text) > MOST_LABEL:
@@ -143,6 +149,13 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def yes_or_no(text: str) -> bool:
+    """A switch."""
+    if text.lower() not in YES + NO:
+        raise ValueError(f"{shown(text)} is neither yes nor no")
+    return text.lower() in YES
+
+
 def gpu_model(text: str) -> str:
     """Canonical name of a GPU model."""
     try:
@@ -151,6 +164,7 @@ def gpu_model(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 _SCHEDULES = get_args(Schedule)
 
 COLUMNS: tuple[CaseColumn, ...] = (
@@ -188,6 +202,15 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "bf16; fp16 on GPUs before Ampere", one_of(*get_args(Dtype)),
     ),
     CaseColumn("tp", "", "tensor-parallel width", "1", count(GPUS)),
+    CaseColumn(
+        "sequence_parallel", "", "yes: norms, dropout and residuals on 1/tp of the tokens, in memory "
+        "and in time",
+        "no; yes with megatron-core", yes_or_no,
+    ),
+    CaseColumn(
+        "tp_overlap", "", "yes: tensor-parallel collectives run in pieces beside the products", "no",
+        yes_or_no,
+    ),
     CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
     CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
     CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),
@@ -201,6 +224,35 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn("recompute", "", ", ".join(get_args(Recompute)), "full", one_of(*get_args(Recompute))),
     CaseColumn("zero", "", "ZeRO stage 0-3; 1 is Megatron's distributed optimiser", "0", zero_stage),
+    CaseColumn(
+        "gradient_dtype", "", "of gradients in reductions: bf16, fp16 (2 bytes) or fp32 (4)",
+        "fp16 with fp16, else fp32", one_of(*get_args(GradientDtype)),
+    ),
+    CaseColumn(
+        "overlap_reduction", "", "yes: gradients are reduced beside the last backward, weights gathered "
+        "beside the next forward", "yes with zero 1 or more, or pytorch", yes_or_no,
+    ),
+    CaseColumn(
+        "bucket_bytes", "bytes", "gradients that are reduced together; the last bucket can overlap nothing",
+        "an eighth of a stage's (of a chunk's); 25 MB with pytorch, 160 MB with megatron-core", bucket_bytes,
+    ),
+    CaseColumn(
+        "framework", "", "megatron, megatron-core or pytorch: sets the defaults of the switches",
+        "megatron", one_of("megatron", "megatron-core", "pytorch"),
+    ),
+    CaseColumn(
+        "dropout", "", "yes: dropout masks are kept for the backward",
+        "yes for the GPT family, no with pytorch",
+        yes_or_no,
+    ),
+    CaseColumn(
+        "fp32_logits", "", "yes: the loss keeps logits and their gradient in fp32, some 16 bytes each "
+        "instead of 5", "yes with pytorch, else no", yes_or_no,
+    ),
+    CaseColumn(
+        "context_bytes", "bytes", "memory outside the allocator: CUDA context, NCCL and cuBLAS buffers",
+        "1.5 GiB", count(Within(0, 1e12, "in bytes; processes hold some 0.5 to 4 GB")),
+    ),
     CaseColumn(
         "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
         "greedy order for the latencies at hand, weight gradients on their own; zb-h1, zb-v: zero-bubble "
@@ -235,6 +287,15 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn(
         "wan_latency_s", "s", "one-way latency; one value or a list like wan_bps", "0", seconds
+    ),
+    CaseColumn(
+        "replicas", "", "copies of the whole model, each of tp x pp x dp GPUs in a domain of its own, that "
+        "average over a ring of links of wan_bps and wan_latency_s; global_batch is that of all", "1",
+        count(Within(1, 1_024, "the largest runs over sites have some 10 replicas")),
+    ),
+    CaseColumn(
+        "inner_steps", "", "iterations of every replica between two averages: 1 is synchronous, more local "
+        "SGD (DiLoCo)", "1", count(Within(1, 1_000_000, "published runs take 30 to 1,000")),
     ),
     CaseColumn(
         "stage_forward_s", "s", "measured: forward of one micro-batch per stage, list with `;` or one value "

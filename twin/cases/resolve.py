@@ -4,24 +4,25 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
-from twin.cases.resolve_wan import domains_of, wan_of
+from twin.cases.frameworks import filled
+from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
 from twin.core import gpu_models, schedules
 from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
+from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
 
 DEFAULT_SEQ = 2048
 DEFAULT_VOCAB = 51200
 """GPT's 50,257 padded to a multiple of 1,024, as Megatron's published runs have it."""
-OLDER_THAN_AMPERE = ("V100", "RTX-2080", "TITAN")
-WRITES_SCORES = ("V100", "RTX-2080", "TITAN", "A100", "A40", "RTX-3090")
+OLDER_THAN_AMPERE = ("V100", "T4", "RTX-2080", "TITAN")
+WRITES_SCORES = ("V100", "T4", "RTX-2080", "TITAN", "A100", "A10", "A40", "RTX-3090")
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
@@ -36,8 +37,10 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     Raises:
         BadCellError: something is missing or contradicts itself; the message names a repair.
     """
-    tp, pp, dp = _parallel(cells)
-    micro_batch, micro_batches = _batch(cells, dp)
+    given, cells = cells, filled(cells)
+    tp, pp, dp = _parallel(cells, cells.get("replicas", 1))
+    copies = replicas_of(cells)
+    micro_batch, micro_batches = _batch(cells, dp * copies.count)
     measured = _measured(cells, pp)
     kind = cells.get("gpu_model", "A100-80")
     shaped = "hidden" in cells and "layers" in cells
@@ -45,16 +48,17 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     schedule, chunks = _schedule(cells, pp, micro_batches)
     _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
-    domains = domains_of(cells, pp, measured)
+    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
     job = None
     if model is not None:
         job = JobSpec(
             model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
             cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
+            sequence_parallel=cells.get("sequence_parallel", False), switches=_switches(cells),
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
-        site=_site(cells, kind, tp * pp * dp, tp),
+        site=_site(cells, kind, tp * pp * dp),
         model=model,
         message_bytes=_message_bytes(cells, micro_batch),
         tp=tp,
@@ -70,24 +74,25 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         chunks=chunks,
         p2p=p2p,
         measured=measured,
-        defaults=tuple(name for name in BY_NAME if name not in cells),
+        defaults=tuple(name for name in BY_NAME if name not in given),
+        replicas=copies,
     )
 
 
-def _parallel(cells: Mapping[str, Cell]) -> tuple[int, int, int]:
-    """Sizes tp, pp, dp, which use `gpus` exactly."""
+def _parallel(cells: Mapping[str, Cell], copies: int) -> tuple[int, int, int]:
+    """Sizes tp, pp, dp of each of `copies` replicas, which use `gpus` exactly."""
     tp = cells.get("tp", 1)
     pp = cells.get("pp") or _stages_of_lists(cells)
     if fault := STAGES.fault(pp):
         raise BadCellError("pp", f"the lists make {pp:,} stages, which {fault}")
     gpus = cells.get("gpus")
     if gpus is None:
-        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1)):
+        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1) * copies):
             raise BadCellError("gpus", f"tp x pp x dp is {used:,}, which {fault}")
         return tp, pp, cells.get("dp", 1)
-    if "dp" not in cells and gpus % (tp * pp) == 0:
-        return tp, pp, gpus // (tp * pp)
-    used = tp * pp * cells.get("dp", 1)
+    if "dp" not in cells and gpus % (tp * pp * copies) == 0:
+        return tp, pp, gpus // (tp * pp * copies)
+    used = tp * pp * cells.get("dp", 1) * copies
     if "dp" not in cells or used != gpus:
         raise BadCellError(
             "gpus", f"tp {tp} x pp {pp} x dp {cells.get('dp', '?')} do not use {gpus} GPUs; "
@@ -199,7 +204,8 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         return Transformer(
             "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
-            learned_positions=classic, layer_norm=classic, tied=classic, dropout=classic,
+            learned_positions=classic, layer_norm=classic, tied=classic,
+            dropout=cells.get("dropout", classic),
             attention=cells.get("attention", "materialised" if scores else "flash"),
         )  # fmt: skip
     except UsageError as error:
@@ -207,21 +213,31 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         raise BadCellError(column, str(error).removeprefix("model case: ")) from None
 
 
-def _site(cells: Mapping[str, Cell], kind: str, gpus: int, tp: int) -> Domain:
-    """Domain of the case; a tensor group that spans nodes has the network's speed."""
+def _switches(cells: Mapping[str, Cell]) -> Switches:
+    """Switches of the framework."""
+    return Switches(
+        shard_activations=False,
+        gradient_dtype=cells.get("gradient_dtype"),
+        overlap_reduction=cells.get("overlap_reduction"),
+        bucket_bytes=cells.get("bucket_bytes"),
+        fp32_logits=cells.get("fp32_logits", False),
+        context_bytes=cells.get("context_bytes"),
+        tp_overlap=cells.get("tp_overlap", False),
+    )
+
+
+def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
+    """Domain of the case."""
     usual = gpu_models.fabric(kind)
     per_node = cells.get("gpus_per_node", usual.gpus_per_node)
     intra, inter = (
         cells.get("intra_node_bps", usual.intra_node_bps),
         cells.get("inter_node_bps", usual.inter_node_bps),
     )
-    site = Domain(
+    return Domain(
         "site", gpu_models.preset(kind), gpus, per_node, intra, inter,
         usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
-    if tp <= per_node:
-        return site
-    return replace(site, intra_node_bps=min(intra, inter), intra_node_latency_s=usual.inter_node_latency_s)
 
 
 def _counts(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from twin.cases.case import Measured, Times, Wan
+from twin.cases.case import Measured, Replicas, Times, Wan
 from twin.cases.column_definitions import BadCellError, Cell
 
 
@@ -55,6 +55,26 @@ def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> 
     for crossed in across:
         domain.append(domain[-1] + crossed)
     return tuple(domain)
+
+
+def replicas_of(cells: Mapping[str, Cell]) -> Replicas:
+    """Copies of the whole model and the ring between them.
+
+    Raises:
+        BadCellError: the ring has no bandwidth, or the copies are to be pipelines between domains, too.
+    """
+    copies, steps = cells.get("replicas", 1), cells.get("inner_steps", 1)
+    if copies == 1:
+        if steps > 1:
+            raise BadCellError("inner_steps", f"{steps} inner steps need two or more replicas")
+        return Replicas()
+    for name in ("domains", "boundary_transfer_s", "boundary_latency_s"):
+        if name in cells:
+            raise BadCellError(name, f"each of {copies} replicas lies in one domain: leave this cell empty")
+    bps, latency = cells.get("wan_bps", ()), cells.get("wan_latency_s", (0.0,))
+    if len(bps) != 1 or len(latency) != 1 or not bps[0]:
+        raise BadCellError("wan_bps", "give one bandwidth (and one latency) for the ring between replicas")
+    return Replicas(copies, steps, bps[0], latency[0])
 
 
 def wan_of(cells: Mapping[str, Cell], domains: tuple[int, ...], measured: Measured) -> Wan:

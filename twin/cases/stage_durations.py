@@ -19,6 +19,7 @@ from twin.core.domain import Cluster, LinkState
 from twin.core.plan import Plan, Share
 from twin.core.schedules import SPLIT
 from twin.costs.layer_compute import ComputeModel
+from twin.costs.replica_sync import OUTER_BYTES
 from twin.costs.stage_boundaries import shared_boundary
 from twin.estimation.estimator import Estimator
 from twin.pipeline.kernel import LONGEST_NS
@@ -53,7 +54,7 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     job = case.job
     plan = Plan(
         tuple(shares), case.dp, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
-        job.recompute, job.zero, chunks=case.chunks,
+        job.recompute, job.zero, chunks=case.chunks, sequence_parallel=job.sequence_parallel,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 
@@ -93,6 +94,17 @@ def modelled(case: Case, compute: ComputeModel) -> Modelled:
         raise BadCellError("wan_bps", "one message takes longer than a day; raise the bandwidth")
     costs = estimator.stage_costs(plan)
     return Modelled(timing, _ns(costs.update_s), estimator.peak_mem_bytes(plan))
+
+
+def peak_bytes(case: Case, modelled: Modelled) -> tuple[int, ...]:
+    """Peak bytes per stage (S,), the outer state of local SGD among them."""
+    if case.replicas.inner_steps == 1 or case.model is None:
+        return modelled.peak_bytes
+    held = np.cumsum([0.0, *(float(layer.parameters) for layer in case.model.layers())])
+    parameters = np.diff(held[np.cumsum([0, *case.counts])]) / (case.tp * case.dp)
+    return tuple(
+        peak + int(own * OUTER_BYTES) for peak, own in zip(modelled.peak_bytes, parameters, strict=True)
+    )
 
 
 def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ingest.core.errors import UsageError
 from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.switches import DEFAULT, Switches, TensorMode
 from twin.core.transformer import Transformer
 
 
@@ -15,7 +16,7 @@ class JobSpec:
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
     with the interleaved schedule, 2 with ZB-V. `schedules`: those that a plan may choose from, if
-    not `schedule` alone.
+    not `schedule` alone. `sequence_parallel`: that of its plans.
     """
 
     model: Transformer
@@ -29,6 +30,8 @@ class JobSpec:
     extra_warmup: int = 0
     chunks: int = 1
     schedules: tuple[Schedule, ...] = ()
+    sequence_parallel: bool = False
+    switches: Switches = DEFAULT
 
     def __post_init__(self) -> None:
         if self.chunks < 1 or (fault := schedules.chunk_fault(self.schedule, self.chunks)):
@@ -50,7 +53,14 @@ class JobSpec:
     @property
     def gradient_bytes(self) -> float:
         """Bytes of a gradient element in reductions: Megatron reduces those of bf16 in fp32."""
+        if self.switches.gradient_dtype is not None:
+            return 4.0 if self.switches.gradient_dtype == "fp32" else 2.0
         return 2.0 if self.model.dtype == "fp16" else 4.0
+
+    @property
+    def tensor_mode(self) -> TensorMode:
+        """How the tensor groups of its plans share a block."""
+        return TensorMode(self.sequence_parallel, self.switches.tp_overlap)
 
     def micro_batches(self, dp: int, micro_batch: int) -> int | None:
         """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly."""

@@ -57,6 +57,9 @@ class Plan:
     `chunks` v belongs to the interleaved schedule: every stage holds v parts of the model instead of one, and
     the pipeline passes all stages v times, back from the last to the first in between. ZB-V has two, in the
     shape of a V (`twin.core.schedules`).
+
+    `sequence_parallel`: tensor groups split what lies between their products over the tokens
+    (`twin.core.switches.TensorMode`).
     """
 
     shares: tuple[Share, ...]
@@ -71,6 +74,7 @@ class Plan:
     routes: tuple[tuple[int, ...], ...] = ()
     sync: Sync | None = None
     chunks: int = 1
+    sequence_parallel: bool = False
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -164,12 +168,13 @@ class Plan:
         size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
         every = "" if self.sync is None else f" H{self.sync.inner_steps}"
         chunks = f" v{self.chunks}" if self.chunks > 1 else ""
+        split = " sp" if self.sequence_parallel else ""
         ahead = f"+{self.extra_warmup}" if self.extra_warmup else ""
-        return f"{shares} {size} {self.schedule}{ahead}{chunks}/{self.p2p}{every}{via}"
+        return f"{shares} {size} {self.schedule}{ahead}{chunks}/{self.p2p}{split}{every}{via}"
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Plan as JSON values, field by field; `routes`, `sync` and `chunks` only where set."""
+    """Plan as JSON values, field by field; those added since the first logs only where set."""
     fields = asdict(plan)
     routes = fields.pop("routes")
     if routes:
@@ -178,5 +183,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         del fields["sync"]
     if plan.chunks == 1:
         del fields["chunks"]
+    if not plan.sequence_parallel:
+        del fields["sequence_parallel"]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

@@ -7,7 +7,7 @@ bandwidth term has no factor log2(n): the bus bandwidth of nccl-tests is flat in
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,15 @@ class Path:
 
 Level = tuple[int, Path]
 """Ranks of one level of a hierarchy, and the links between them."""
+
+
+def levels_of(ranks: int, per_node: int, intra: Path, inter: Path) -> tuple[Level, Level]:
+    """Levels of a group of `ranks` neighbours on nodes of `per_node` GPUs: ranks inside a node, then nodes.
+
+    Groups of a width that no node is a multiple of lie in equal parts of nodes.
+    """
+    local = ranks if ranks <= per_node else gcd(ranks, per_node)
+    return (local, intra), (ranks // local, inter)
 
 
 def all_gather_s(size_bytes: Size, ranks: int, path: Path) -> Size:

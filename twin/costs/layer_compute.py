@@ -9,6 +9,7 @@ be done sooner than the host can issue the work, the host sets the time.
 Every constant has its profile beside it; none comes from whole iterations but the host's three, see `Host`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -18,14 +19,22 @@ from numpy.typing import NDArray
 
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
+from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
-from twin.costs.collectives import Path, all_reduce_s
+from twin.costs.collectives import (
+    Level,
+    Path,
+    hierarchical_all_gather_s,
+    hierarchical_all_reduces_s,
+    levels_of,
+)
 
-MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70}
+MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70, "MI300X": 0.54}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
 (profiles-aceso-v100/ops, 80 files). A100: 0.70-0.76 (profiles-vidur/compute, Llama-2-7B), 0.74-0.83
 (profiles-sailor/aceso_op_profiles_fp16). H100 class: 0.70-0.85 on H100 (vidur), 0.55-0.65 on GH200
-(sailor)."""
+(sailor). MI300X: 708 of 1,307 TFLOP/s in bf16 ("Measuring Max-Achievable FLOPs, part 2", AMD ROCm blogs,
+2025)."""
 OTHER_MATMUL_EFFICIENCY = 0.70
 MATMUL_START_S = 10e-6
 """Start of a product: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
@@ -33,7 +42,7 @@ MATMUL_START_S = 10e-6
 FP8_EFFICIENCY = 0.63
 """The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
 tokens and 6,144 columns (traces/operators-nvidia-h200)."""
-HAS_FP8 = ("H100", "H200", "GH200", "GB200")
+HAS_FP8 = ("H100", "H200", "GH200", "GB200", "B200", "L4", "L40S", "MI300X")
 FLASH_EFFICIENCY = {"H100": (0.50, 0.34), "H200": (0.50, 0.34), "GH200": (0.50, 0.34)}
 """Share of the peak in fused attention, forward and backward. H100 class: 0.36-0.63 and 0.27-0.49 at head
 size 128 (traces/operators-nvidia-h200), half of that at 64."""
@@ -47,21 +56,22 @@ KERNEL_S = 4e-6
 class Passes:
     """Bytes of data-sheet bandwidth that the memory-bound work of a block costs, forward and backward.
 
-    `hidden` per token and hidden element, `ffn` per token and MLP element on this GPU, `matrix` per byte of
-    stored s x s scores. From profiles-aceso-v100/ops and profiles-sailor/aceso_op_profiles_fp16 (A100-40,
-    GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden element, bias-dropout-add 20 and 10, GELU 5 and
-    9.5 bytes an element, softmax 2 and 2.8 matrices, dropout with its mask 3.3 and 2.8, the two batched
-    products 2.1 and 4.2.
+    `hidden` per token and hidden element around the products, `rotary` likewise between them, `ffn` per token
+    and MLP element on this GPU, `matrix` per byte of stored s x s scores. From profiles-aceso-v100/ops and
+    profiles-sailor/aceso_op_profiles_fp16 (A100-40, GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden
+    element, bias-dropout-add 20 and 10, GELU 5 and 9.5 bytes an element, softmax 2 and 2.8 matrices, dropout
+    with its mask 3.3 and 2.8, the two batched products 2.1 and 4.2.
     """
 
     hidden: tuple[float, float]
     ffn: tuple[float, float]
     matrix: tuple[float, float]
+    rotary: tuple[float, float] = (0.0, 0.0)
 
 
 CLASSIC = Passes(hidden=(2 * 8 + 2 * 20, 2 * 26 + 2 * 10 + 15), ffn=(5.0, 9.5), matrix=(7.4, 9.8))
 """LayerNorm, dropout, GELU; 15 backward for the two additions of gradients at the residual branches."""
-GATED = Passes(hidden=(2 * 11 + 2 * 7 + 10, 2 * 26 + 15 + 10), ffn=(12.0, 17.0), matrix=(4.1, 7.0))
+GATED = Passes(hidden=(2 * 11 + 2 * 7, 2 * 26 + 15), ffn=(12.0, 17.0), matrix=(4.1, 7.0), rotary=(10.0, 10.0))
 """RMSNorm 11, residual addition 7, rotary embedding 10, gated SiLU 12 (profiles-vidur/compute); backward in
 proportion to the classic block's."""
 GRADIENT_BYTES = 8.0
@@ -124,8 +134,9 @@ class ComputeModel(Protocol):
     """Source of layer times: this module's model, or a calibration with measured blocks."""
 
     def __call__(
-        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
-    ) -> LayerTimes:
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute,
+        *, mode: TensorMode = PLAIN,
+    ) -> LayerTimes:  # fmt: skip
         """Seconds per layer for one micro-batch on `tp` GPUs of `domain`."""
         ...
 
@@ -173,14 +184,28 @@ def _attention_s(
     return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
 
 
+def _weights(model: Transformer, tp: int) -> float:
+    """Elements of a block's matrices on one GPU."""
+    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
+    return (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+
+
+def _beside_s(seconds: float, products: float, tp: int) -> float:
+    """Seconds of collectives that remain when they run in `tp` pieces beside `products` seconds of products:
+    what is longer than these, at least one piece."""
+    return max(seconds - products, seconds / tp)
+
+
 def _block_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
 ) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
     tokens = micro_batch * model.seq
-    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
-    weights = (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
-    around, inside = (CLASSIC if model.bias else GATED).hidden, (GATED if model.gated else CLASSIC).ffn
+    h = model.hidden
+    weights = _weights(model, tp)
+    norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
+    parts = tp if mode.sequence_parallel else 1
+    around = [per_h / parts + rotary for per_h, rotary in zip(norms.hidden, norms.rotary, strict=True)]
     sizes = [
         tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
     ]
@@ -205,6 +230,20 @@ def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) ->
     return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
 
 
+def tensor_levels(domain: Domain, tp: int) -> tuple[Level, Level]:
+    """Levels of a tensor group of `tp` GPUs of `domain`."""
+    intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
+    inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
+    return levels_of(tp, domain.gpus_per_node, intra, inter)
+
+
+def _group_s(message: float, levels: Sequence[Level], mode: TensorMode) -> float:
+    """Seconds in which a tensor group sums `message` bytes, and every GPU has the sum where it needs it."""
+    if mode.sequence_parallel:
+        return 2 * hierarchical_all_gather_s(message, levels)
+    return min(hierarchical_all_reduces_s(message, levels))
+
+
 @lru_cache(maxsize=4096)
 def layer_times(
     model: Transformer,
@@ -213,22 +252,31 @@ def layer_times(
     micro_batch: int,
     recompute: Recompute,
     rates: Rates | None = None,
+    mode: TensorMode = PLAIN,
 ) -> LayerTimes:
     """Seconds of every layer for one micro-batch of `micro_batch` sequences on `tp` GPUs of `domain`.
 
     A block all-reduces its output twice forward and twice backward over the tensor group (Megatron-LM), and
-    forward again where it is recomputed. Full recompute adds the whole forward to the backward, selective
-    the attention core.
+    forward again where it is recomputed. A group that spans nodes reduces node by node: every GPU sends its
+    own part over its own adapter. With sequence parallelism a reduce-scatter and an all-gather take the place
+    of each all-reduce; the further all-gather of its backward runs beside a weight gradient. Overlapped,
+    collectives run in pieces beside the products.
+
+    Full recompute adds the whole forward to the backward, selective the attention core.
     """
     gpu = domain.gpu
     message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
-    reduce_s = 2 * all_reduce_s(message, tp, Path(domain.intra_node_bps, domain.intra_node_latency_s))
+    reduce_s = 2 * _group_s(message, tensor_levels(domain, tp), mode)
     rates = rates or built_in_rates(gpu)
     core = _attention_s(model, gpu, rates, tp, micro_batch)
-    block = _block_s(model, gpu, rates, tp, micro_batch)
+    block = _block_s(model, gpu, rates, tp, micro_batch, mode)
     issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
-    forward = max(block[0] + core[0] + reduce_s, rates.host.forward_s + issue_s)
-    backward = max(block[1] + core[1] + reduce_s, rates.host.backward_s + issue_s)
+    ways = [reduce_s, reduce_s]
+    if mode.overlapped and tp > 1:
+        once = 2.0 * micro_batch * model.seq * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
+        ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
+    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s)
+    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s)
     recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
     embedding = _embedding_s(model, gpu, tp, micro_batch)
     head = _head_s(model, gpu, rates, tp, micro_batch)

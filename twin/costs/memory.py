@@ -27,6 +27,9 @@ LOGIT_BYTES = {"bf16": 5.0, "fp16": 5.0, "fp8": 5.0, "fp32": 8.0}
 """Per logit at the loss. Half precision: between Megatron's cross entropy (logits 2 and an fp32 softmax 4,
 made in place) and Galvatron's 4.4 (slope over the sequence length in profiles-galvatron); PyTorch's own keeps
 some 16. fp32: logits and softmax (8.1 in profiles-sailor/llm_info, OPT-350M head)."""
+FP32_LOGIT_BYTES = 16.0
+"""The same with PyTorch's cross entropy in half precision: logits 2, in fp32 4, their log-softmax 4,
+gradients 4 and 2."""
 
 
 def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
@@ -50,15 +53,14 @@ def attention_matrix_bytes(model: Transformer) -> float:
     return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
 
 
-def block_activation_bytes(
-    model: Transformer, tp: int, recompute: Recompute, sequence_parallel: bool
-) -> float:
+def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sharded: bool) -> float:
     """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
 
-    `full` keeps the block's input, `selective` everything but the attention matrices, `none` all.
+    `sharded`: sequence parallelism, or shards of what lies between the products. `full` keeps the
+    block's input, `selective` everything but the attention matrices, `none` all.
     """
     s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
-    around = tp if sequence_parallel else 1
+    around = tp if sharded else 1
     if recompute == "full":
         return float(element * s * h / around)
     masks = 2 if model.dropout else 0  # two dropout masks of one byte
@@ -70,25 +72,26 @@ def block_activation_bytes(
     return whole + attention + mlp + matrices
 
 
-def head_activation_bytes(model: Transformer, tp: int) -> float:
+def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logits: bool = False) -> float:
     """Bytes of the output layer per sequence: norm and GEMM inputs, and the logits of the loss.
 
     Kept from its forward to its backward (Korthikanti et al. 2022, section 4.3): for one micro-batch in 1F1B
     and interleaved, where the last stage turns round at once, for all m in GPipe, which stashes what every
     micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
     """
-    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / tp
-    return inputs + LOGIT_BYTES[model.dtype] * model.seq * model.vocab / tp
+    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / (tp if sharded else 1)
+    each = FP32_LOGIT_BYTES if fp32_logits and model.dtype != "fp32" else LOGIT_BYTES[model.dtype]
+    return inputs + each * model.seq * model.vocab / tp
 
 
-def embedding_activation_bytes(model: Transformer, tp: int) -> float:
+def embedding_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes that the embedding stores per sequence: its dropout mask, if any."""
-    return model.seq * model.hidden / tp if model.dropout else 0.0
+    return model.seq * model.hidden / (tp if sharded else 1) if model.dropout else 0.0
 
 
-def recompute_working_bytes(model: Transformer, tp: int, sequence_parallel: bool) -> float:
+def recompute_working_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes per sequence of the one block that full recompute holds whole during its backward."""
-    return block_activation_bytes(model, tp, "none", sequence_parallel)
+    return block_activation_bytes(model, tp, "none", sharded)
 
 
 def unsharded_bytes(parameters: float, zero: int) -> float:
@@ -105,6 +108,6 @@ def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:
     return micro_batches if schedule == "gpipe" else min(warmup + 1, micro_batches)
 
 
-def needed_bytes(allocated: float) -> float:
-    """Bytes that a GPU needs for a predicted peak of the allocator: with margin and workspace."""
-    return allocated * (1 + MARGIN) + WORKSPACE_BYTES
+def needed_bytes(allocated: float, context: int = WORKSPACE_BYTES) -> float:
+    """Bytes that a GPU needs for a predicted peak of the allocator: with margin and what lies outside it."""
+    return allocated * (1 + MARGIN) + context

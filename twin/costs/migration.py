@@ -70,9 +70,14 @@ def needs_restart(old: Plan | None, new: Plan) -> bool:
         return False
     if schedules.turns(old.schedule) != schedules.turns(new.schedule):
         return True
-    return (old.shares, old.dp, old.micro_batch, old.recompute, old.zero, old.sync is None, old.chunks) != (
-        new.shares, new.dp, new.micro_batch, new.recompute, new.zero, new.sync is None, new.chunks,
-    )  # fmt: skip
+
+    def kept(plan: Plan) -> tuple[object, ...]:
+        return (
+            plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
+            plan.sequence_parallel,
+        )  # fmt: skip
+
+    return kept(old) != kept(new)
 
 
 def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:

@@ -34,7 +34,7 @@ from ingest.core.units import to_ns, to_s, transmission_s
 from twin.core.domain import Cluster, LinkState, Matrix, Pair
 from twin.core.job import JobSpec
 from twin.core.layer_split import stage_layers
-from twin.core.plan import Plan
+from twin.core.plan import Plan, Sync
 from twin.costs.stage_boundaries import route_bps
 
 EXCESS_AT_30 = ((1, -0.0019), (2, -0.0019), (4, 0.0029), (8, 0.011))
@@ -77,6 +77,15 @@ def exchange_s(cluster: Cluster, job: JobSpec, plan: Plan, links: LinkState) -> 
         )  # rounded as in the world
         slowest = max(slowest, latency_s + transmission_s(size, route_bps(cluster, links, route)))
     return slowest * steps(plan) if slowest > 0 else 0.0
+
+
+def ring_s(parameters: float, replicas: int, inner_steps: int, bps: float, latency_s: float) -> float:
+    """Seconds of exchange that fall on one iteration where all links of the ring are alike, 4 bytes a
+    parameter (`Sync.bytes_per_parameter`)."""
+    if replicas == 1:
+        return 0.0
+    one_s = latency_s + transmission_s(parameters * Sync().bytes_per_parameter / replicas, bps)
+    return one_s * 2.0 * (replicas - 1) / inner_steps
 
 
 def wan_bytes(job: JobSpec, plan: Plan, domains: int) -> Matrix:

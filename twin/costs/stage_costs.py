@@ -6,6 +6,7 @@ All plans of a batch share the order of domains, dp, the inner (tp, pp) and the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,11 @@ from twin.core.job import JobSpec
 from twin.core.layer_split import stage_start
 from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute, Schedule
+from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import memory
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
+from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
 from twin.pipeline import operation_order, zero_bubble_order
 from twin.pipeline.pipeline import warmup_depths
@@ -32,8 +35,6 @@ OPTIMISER_BYTES = 30.0
 """Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
 the weight (14)."""
 OPTIMISER_MEMORY_EFFICIENCY = 0.75
-BUCKETS = 8
-"""Parts in which a stage's gradients are reduced; the last one can overlap nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +172,6 @@ def _of_layers(prefix: Float, held: Spans) -> Float:
     return total
 
 
-def _exposed(seconds: Float, beside: Float) -> Float:
-    """Seconds of a collective that compute of `beside` seconds does not hide, at least its last bucket."""
-    left: Float = np.maximum(seconds - beside, seconds / BUCKETS)
-    return left
-
-
 def _prefix(values: Float | list[float]) -> Float:
     return np.concatenate([[0.0], np.cumsum(values)])
 
@@ -188,7 +183,7 @@ class StageModel:
         self._domains = tuple(domains)
         self._job = job
         self._compute = compute
-        self._times: dict[tuple[int, int, int, Recompute], tuple[Float, Float, Float]] = {}
+        self._times: dict[tuple[int, int, int, Recompute, TensorMode], tuple[Float, Float, Float]] = {}
         model = job.model
         self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
         blocks = np.zeros(len(model.layers()))
@@ -196,11 +191,12 @@ class StageModel:
         self._blocks = _prefix(blocks)
 
     def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
-        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute)
+        mode = replace(self._job.tensor_mode, sequence_parallel=sketch.sequence_parallel)
+        key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute, mode)
         if key not in self._times:
             model, domain = self._job.model, self._domains[slot.domain]
-            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute)
-            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none")
+            times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute, mode=mode)
+            plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none", mode=mode)
             weight = np.minimum(plain.backward_s * weight_share(model), times.backward_s)
             self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s), _prefix(weight))
         return self._times[key]
@@ -231,8 +227,11 @@ class StageModel:
                     reduce, gather = self.collectives_s(some, slot, sketch, layouts[slot.share])
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
-            beside = (forward[i::count].sum(axis=0), backward[i::count].sum(axis=0))
-            sync[i] = self._sync_s(parameters, slot, sketch, layouts[slot.share], *beside)
+            each = [_of_layers(self._parameters, [span]) / slot.tp for span in held]
+            reduction = partial(self.collectives_s, slot=slot, sketch=sketch, shape=layouts[slot.share])
+            sync[i] = exposed_sync_s(
+                each, reduction, self._job, sketch, forward[i::count], backward[i::count]
+            )
             update[i] = self._update_s(parameters, slot, sketch)
             flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
             peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
@@ -247,28 +246,6 @@ class StageModel:
     def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
         speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
         return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
-
-    def _sync_s(
-        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, forward: Float, backward: Float
-    ) -> Float:
-        """Seconds after the last backward of gradient reduction over dp, and of gathering weights where the
-        optimiser is sharded.
-
-        Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
-        distributed optimiser reduces each bucket as soon as it is ready, beside the last micro-batch's
-        backward, and gathers weights beside the next forward (Megatron-Core's overlap-grad-reduce and
-        overlap-param-gather): the part that does not fit there remains, at least one bucket in `BUCKETS`.
-        ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7), its last
-        bucket remains.
-        """
-        if sketch.dp == 1:
-            return np.zeros_like(parameters)
-        reduce, gather = ways = self.collectives_s(parameters, slot, sketch, shape)
-        if sketch.zero == 0:
-            return np.minimum(*ways)
-        if sketch.zero >= 3:
-            return reduce / BUCKETS
-        return _exposed(reduce, backward) + _exposed(gather, forward)
 
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
@@ -299,15 +276,18 @@ class StageModel:
         The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
         """
-        model, recompute, sharded = self._job.model, sketch.recompute, slot.tp > 1
+        model, recompute = self._job.model, sketch.recompute
+        switches = self._job.switches
+        sharded = sketch.sequence_parallel or switches.shard_activations
         n = len(model.layers())
         first, last = held[0][0] == 0, held[-1][1] == n
         if model.tied:  # one copy where the first and the last layer share a GPU
             parameters = parameters - (first & last) * (model.vocab * model.hidden / slot.tp)
         blocks = _of_layers(self._blocks, held)
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
-        stored += first * memory.embedding_activation_bytes(model, slot.tp)
-        each = memory.head_activation_bytes(model, slot.tp) * sketch.micro_batch
+        stored += first * memory.embedding_activation_bytes(model, slot.tp, sharded)
+        head_bytes = memory.head_activation_bytes(model, slot.tp, sharded, switches.fp32_logits)
+        each = head_bytes * sketch.micro_batch
         waiting = last * each * (logits - 1)
         head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)

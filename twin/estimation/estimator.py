@@ -144,7 +144,10 @@ class Estimator:
         gpus = tuple(first_gpu + gpu for gpu in self.place(domain, dp, tp, pp))
         share = Share(domain, pp, tp, pp, gpus)
         job = self.job
-        sketch = Plan((share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero)
+        sketch = Plan(
+            (share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero,
+            sequence_parallel=job.sequence_parallel,
+        )  # fmt: skip
         return self._costs(sketch, spans)
 
     def iter_ns(self, plan: Plan, links: LinkState, slowdown: Slowdown = None) -> int:

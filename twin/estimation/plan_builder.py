@@ -47,7 +47,7 @@ def make(
         raise InfeasibleError(trouble)
     return Plan(
         shares, dp, micro_batch, count, job.schedule, extra_warmup, job.p2p, job.recompute, job.zero,
-        chunks=job.chunks,
+        chunks=job.chunks, sequence_parallel=job.sequence_parallel,
     )  # fmt: skip
 
 

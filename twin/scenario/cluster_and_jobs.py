@@ -1,13 +1,13 @@
 """Builds the cluster and the training jobs that a scenario describes."""
 
 from ingest.core.errors import UsageError
-from ingest.core.units import to_ns
+from ingest.core.units import GB, to_ns
 from twin.calibration.calibration import Calibration
 from twin.core import gpu_models, transformer
-from twin.core.domain import Cluster, Domain
+from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
 from twin.scenario.submission import Submission
-from twin.settings.scenario_file import ClusterSettings, DomainSettings, JobSettings, Scenario
+from twin.settings.scenario_file import ClusterSettings, DomainSettings, GpuSettings, JobSettings, Scenario
 
 
 def cluster(settings: ClusterSettings, constants: Calibration | None) -> Cluster:
@@ -28,7 +28,16 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
         raise UsageError(
             f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}"
         )
-    return Domain(**(fields | {"gpu": gpu_models.preset(fields["gpu"])}))
+    own_model = settings.gpu_models.get(fields["gpu"])
+    gpu = gpu_models.preset(fields["gpu"]) if own_model is None else _gpu_type(fields["gpu"], own_model)
+    return Domain(**(fields | {"gpu": gpu}))
+
+
+def _gpu_type(name: str, sheet: GpuSettings) -> GpuType:
+    return GpuType(
+        name, sheet.teraflops * 1e12, sheet.fp32_teraflops * 1e12, int(sheet.memory_gb * GB),
+        sheet.memory_gb_s * GB, sheet.idle_w, sheet.peak_w,
+    )  # fmt: skip
 
 
 def submissions(scenario: Scenario) -> tuple[Submission, ...]:
@@ -58,5 +67,6 @@ def job(scenario: Scenario, model: str | None = None, settings: JobSettings | No
         zero=used.zero,
         chunks=used.chunks,
         schedules=used.schedules,
+        sequence_parallel=used.sequence_parallel,
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

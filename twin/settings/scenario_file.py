@@ -27,6 +27,7 @@ from twin.settings.ranges import (
     Chunks,
     Deviation,
     Duration,
+    Gigabytes,
     Gpus,
     Jobs,
     Overhead,
@@ -38,9 +39,11 @@ from twin.settings.ranges import (
     Seed,
     Sequences,
     Skipped,
+    Teraflops,
     TokenRate,
     Tokens,
     Usd,
+    Watts,
     Weight,
     ZeroStage,
 )
@@ -73,6 +76,7 @@ class JobSettings(Config):
     zero: ZeroStage = 1
     chunks: Chunks = 1  # parts of the model in each stage; two or more with `interleaved`, 2 with `zb-v`
     schedules: tuple[Schedule, ...] = ()  # those that plans may choose from; without them `schedule` alone
+    sequence_parallel: bool = False  # tensor groups split norms, dropout and residuals over the tokens
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
@@ -84,9 +88,11 @@ class JobSettings(Config):
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omits empty `schedules`: scenarios without them keep the digest that their runs have recorded."""
+        """Omits empty `schedules`, and `sequence_parallel` where it is off: scenarios without them keep the
+        digest that their runs have recorded."""
         fields: dict[str, Any] = written(self)
-        return {name: value for name, value in fields.items() if name != "schedules" or value}
+        without = {"schedules", "sequence_parallel"}
+        return {name: value for name, value in fields.items() if name not in without or value}
 
 
 class HardwareSettings(Config):
@@ -136,12 +142,30 @@ class PriceSettings(Config):
         return self.pairs.get(f"{src} > {dst}", self.sources.get(src, self.default))
 
 
+class GpuSettings(Config):
+    """A GPU model that the twin does not know, from its data sheet; dense rates."""
+
+    teraflops: Teraflops  # of bf16 or fp16 products
+    fp32_teraflops: Teraflops  # of fp32 (TF32) products
+    memory_gb: Gigabytes
+    memory_gb_s: Gigabytes  # bandwidth of the memory
+    idle_w: Watts
+    peak_w: Watts
+
+
 class ClusterSettings(Config):
     """Domains and the price of a gigabyte between them."""
 
     hardware: HardwareSettings
     domains: Annotated[tuple[DomainSettings, ...], Field(min_length=2)]
     usd_per_gb: PriceSettings
+    gpu_models: dict[Label, GpuSettings] = Field(default_factory=dict)  # models of one's own, by name
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits `gpu_models` where there are none: such scenarios keep the digest of their runs."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "gpu_models" or value}
 
 
 class ControlSettings(Config):

@@ -18,7 +18,7 @@ from policy.hippo.tables.critical_cycle_times import closed_form_ns
 from policy.hippo.tables.migration_costs import MoveCosts, price_moves
 from policy.hippo.tables.planning_tables import Codes, PlanningTables
 from twin.core.layer_split import stage_start_compiled
-from twin.costs.stage_costs import BUCKETS
+from twin.costs.gradient_reduction import BUCKETS
 from twin.estimation.mixed_shapes_kernel import Lines, empty, exact_ns
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import MODES

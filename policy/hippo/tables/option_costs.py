@@ -116,6 +116,7 @@ class OptionCosts:
             p2p=job.p2p,
             recompute=job.recompute,
             zero=job.zero,
+            sequence_parallel=job.sequence_parallel,
         )
 
 

@@ -11,6 +11,7 @@ from policy.bound.capacity import tokens_per_s
 from tests.support.worlds import toy_setup
 from twin.core.domain import Domain
 from twin.core.plan import Recompute
+from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Transformer
 from twin.costs.layer_compute import LayerTimes
 from twin.estimation.estimator import Estimator
@@ -21,7 +22,13 @@ def slow_in(factor: dict[str, tuple[float, float]]):  # type: ignore[no-untyped-
     """Blocks of 3 and other layers of 0.3 GPU seconds a micro-batch, times what the domain's name says."""
 
     def times(
-        model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute
+        model: Transformer,
+        domain: Domain,
+        tp: int,
+        micro_batch: int,
+        recompute: Recompute,
+        *,
+        mode: TensorMode = PLAIN,
     ) -> LayerTimes:
         seconds = np.full(len(model.layers()), factor[domain.name][0])
         seconds[[0, -1]] = factor[domain.name][1]

@@ -12,6 +12,7 @@ from tests.support.cases import cluster, every_cut, every_shape, links, model, r
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
 from twin.core.plan import Schedule
+from twin.core.switches import Switches
 from twin.estimation.estimator import DEAD, Estimator
 
 Case = tuple[Estimator, LinkState]
@@ -70,7 +71,14 @@ def test_equals_the_estimator_under_every_schedule(schedule: Schedule, p2p: str)
 
 
 @pytest.mark.parametrize(
-    "job", [{"zero": 3}, {"zero": 0, "recompute": "none"}, {"extra_warmup": 2}, {"tied": True}]
+    "job",
+    [
+        {"zero": 3},
+        {"zero": 0, "recompute": "none"},
+        {"extra_warmup": 2},
+        {"tied": True},
+        {"sequence_parallel": True, "switches": Switches(False, "bf16", tp_overlap=True)},
+    ],
 )
 def test_equals_the_estimator_for_other_jobs(job: dict[str, object]) -> None:
     case = large(**job)  # type: ignore[arg-type]

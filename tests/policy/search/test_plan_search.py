@@ -10,6 +10,7 @@ from policy.search.plan_search import best_plans, build, neighbours
 from policy.search.plan_shapes import Shape, orders
 from tests.support.cases import cluster, every_cut, every_shape, links, model, random_case, shape_of
 from twin.core.domain import LinkState
+from twin.core.gpu_models import preset
 from twin.core.job import JobSpec
 from twin.estimation.estimator import DEAD, Estimator
 
@@ -150,3 +151,33 @@ def test_neighbours_keep_all_layers_and_fill_every_stage() -> None:
 
 def test_orders_are_all_permutations_of_all_subsets() -> None:
     assert [len(orders(tuple(range(k)))) for k in range(1, 6)] == [1, 4, 15, 64, 325]
+
+
+def mixed(fast: str, slow: str) -> Estimator:
+    """Two domains of two GPUs each, of two models."""
+    plain = cluster(2, [2, 2])
+    domains = tuple(
+        replace(domain, gpu=preset(name)) for domain, name in zip(plain.domains, (fast, slow), strict=True)
+    )
+    return Estimator(replace(plain, domains=domains), JobSpec(model(12), 16, (1,), zero=1))
+
+
+@pytest.mark.parametrize(("fast", "slow"), [("H100", "L40S"), ("B200", "MI300X"), ("H200", "A100-80")])
+def test_faster_gpus_take_more_layers_and_nothing_is_faster(fast: str, slow: str) -> None:
+    estimator = mixed(fast, slow)
+    state = links(2, np.random.default_rng(0), 1e12, 2e12)  # links that do not decide
+    state = LinkState(state.bandwidth_bps, state.latency_s * 0.0)
+    (plan, ns), *_ = best_plans(estimator, state, free_gpus=free(estimator))
+    assert ns == optimum(estimator, state)
+    held = {share.domain: share.layers for share in plan.shares}
+    assert len(held) == 2 and held[0] > held[1]
+
+
+def test_the_memory_of_each_gpu_model_limits_its_own_stages() -> None:
+    estimator = mixed("H100", "A10")  # 24 GiB hold two blocks of 202 M parameters and 18 bytes each, no more
+    state = links(2, np.random.default_rng(0))
+    plans = [plan for plan, _ in best_plans(estimator, state, free_gpus=free(estimator), top=64)]
+    assert all(not estimator.problems(plan) for plan in plans)
+    tight = estimator.make((0, 1), (2, 12), 1, ((1, 1), (1, 1)), 1)
+    roomy = estimator.make((0, 1), (12, 2), 1, ((1, 1), (1, 1)), 1)
+    assert any("d1" in problem for problem in estimator.problems(tight)) and not estimator.problems(roomy)

@@ -4,11 +4,13 @@ import pytest
 from twin.cases import table_reader
 from twin.cases.answer import Answer, answer, explain
 from twin.cases.case import Case
+from twin.cases.column_definitions import BadCellError
 from twin.cases.resolve import resolve
 from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.gpu_models import fabric, preset
 from twin.core.job import JobSpec
 from twin.core.plan import PointToPoint, Schedule
+from twin.core.switches import Switches
 from twin.core.transformer import classic
 from twin.costs.memory import WORKSPACE_BYTES
 from twin.estimation.estimator import Estimator
@@ -87,7 +89,7 @@ def test_the_same_as_the_estimator_with_a_domain_a_site(schedule: Schedule, p2p:
         kind.inter_node_latency_s, 0.0,
     )  # fmt: skip
     model = classic("m", 14, 2048, 16, 1024, 51200, "bf16")
-    job = JobSpec(model, 32, (2,), schedule, p2p)
+    job = JobSpec(model, 32, (2,), schedule, p2p, switches=Switches(shard_activations=False))
     estimator = Estimator(Cluster((site, site), ((0.0, 0.02), (0.02, 0.0))), job)
     plan = estimator.make((0, 1), (8, 8), 2, [(2, 2), (2, 2)], 2)
     links = LinkState(np.array([[np.inf, 1e10], [1e10, np.inf]]), np.array([[0.0, 0.02], [0.02, 0.0]]))
@@ -113,6 +115,87 @@ def test_stages_that_share_a_node_talk_inside_it() -> None:
     assert timing.of[0, 0] == timing.of[2, 0]
 
 
+def test_sequence_parallelism_saves_memory_and_time() -> None:
+    """Llama-3-8B, tp 8: of 34-byte blocks 8 bytes a token and element are stored whole without it."""
+    shape = {**LLAMA3_8B, "recompute": "none", "global_batch": "1"}
+    plain, spread = (ask(**shape, sequence_parallel=said) for said in ("no", "yes"))
+    element = 8192 * 4096 * 7 / 8
+    # per block two norm inputs and two product inputs of 2 bytes; those of the head likewise
+    saved = 32 * 8 * element + 4 * element
+    assert plain.peak_mem_bytes is not None and spread.peak_mem_bytes is not None
+    assert plain.peak_mem_bytes - spread.peak_mem_bytes == pytest.approx(saved, rel=1e-6)
+    assert spread.iter_s < plain.iter_s
+
+
+def test_memory_switches_by_hand() -> None:
+    """A GPT of 2 blocks on one GPU, micro-batch 2, s 1,024, h 2,048: a dropout mask is a byte an element, two
+    a block and one after the embedding; fp32 logits keep 16 bytes instead of 5."""
+    shape = {
+        "gpu_model": "H100", "layers": "2", "hidden": "2048", "seq": "1024", "vocab": "51200",
+        "micro_batch": "2", "global_batch": "2", "recompute": "none",
+    }  # fmt: skip
+    plain, undropped, wide, lean, torch = (
+        ask(**shape, **more)
+        for more in (
+            {}, {"dropout": "no"}, {"fp32_logits": "yes"}, {"context_bytes": "0"}, {"framework": "pytorch"},
+        )
+    )  # fmt: skip
+    masks, logits = 2 * 1024 * 2048 * 5, 2 * 1024 * 51200 * 11
+    peaks = [one.peak_mem_bytes or 0 for one in (plain, undropped, wide, lean, torch)]
+    assert [peak - peaks[0] for peak in peaks] == [0, -masks, logits, 0, logits - masks]
+    assert plain.device_mem_bytes == peaks[0] + int(1.5 * 2**30) and lean.device_mem_bytes == peaks[0]
+
+
+def test_a_row_overrides_its_framework() -> None:
+    case = resolve(table_reader.parse({**LLAMA3_8B, "global_batch": "1", "framework": "megatron-core"}))
+    assert case.job is not None and case.job.sequence_parallel and "sequence_parallel" in case.defaults
+    case = resolve(
+        table_reader.parse(
+            {**LLAMA3_8B, "global_batch": "1", "framework": "megatron-core", "sequence_parallel": "no"}
+        )
+    )
+    assert case.job is not None and not case.job.sequence_parallel
+
+
+LOCAL = {
+    "gpu_model": "A100-80", "layers": "8", "hidden": "2048", "vocab": "51200", "micro_batch": "1",
+    "global_batch": "32", "replicas": "4", "wan_bps": "1e9", "wan_latency_s": "0.05",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 50])
+def test_replicas_exchange_the_model_every_inner_steps_iterations(steps: int) -> None:
+    alone = ask(**{name: cell for name, cell in LOCAL.items() if "wan" not in name} | {
+        "replicas": "1", "global_batch": "8",
+    })  # fmt: skip
+    found = ask(**LOCAL, inner_steps=str(steps))
+    model = resolve(table_reader.parse(LOCAL)).model
+    assert model is not None
+    # a ring of 4: 6 steps of a quarter of 4 bytes a parameter, once in `steps` iterations
+    exchange_s = 6 * (0.05 + model.parameters * 8 / 1e9) / steps
+    assert found.iter_s - alone.iter_s == pytest.approx(exchange_s, abs=2e-9)
+    assert found.wan_bytes == pytest.approx(4 * 6 * model.parameters / steps)
+    assert alone.peak_mem_bytes is not None and found.peak_mem_bytes is not None
+    outer = 8 * (model.parameters + model.vocab * model.hidden) if steps > 1 else 0  # both copies of the tied
+    assert found.peak_mem_bytes - alone.peak_mem_bytes == outer
+    assert found.energy_j > 3.9 * alone.energy_j
+    assert (found.token_efficiency == 1.0) == (steps == 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "column"),
+    [
+        ({"wan_bps": "1e9;1e9"}, "wan_bps"),
+        ({"domains": "2", "pp": "2"}, "domains"),
+        ({"replicas": "1", "inner_steps": "2"}, "inner_steps"),
+    ],
+)
+def test_replicas_that_contradict_themselves(more: dict[str, str], column: str) -> None:
+    with pytest.raises(BadCellError) as caught:
+        ask(**{**LOCAL, **more})
+    assert caught.value.column == column
+
+
 def test_mfu_counts_no_recompute() -> None:
     shape = {"layers": "8", "hidden": "4096", "seq": "2048", "global_batch": "8"}
     full, none = ask(**shape), ask(**shape, recompute="none")
@@ -136,7 +219,9 @@ def test_gpipe_holds_the_logits_of_every_micro_batch() -> None:
     """Llama-3-8B on 8 x 2 H100, full recompute. A micro-batch keeps on the last stage, bytes per GPU: 16
     inputs of blocks 2 s h / 8, norm and GEMM input of the head 2 * 2 s h / 8, its logits 5 s v / 8 (s 8,192,
     h 4,096, v 128,256). 1F1B holds one, GPipe all (Narayanan et al. 2021)."""
-    shape = {**LLAMA3_8B, "pp": "2", "recompute": "full", "schedule": "gpipe"}
+    shape = {
+        **LLAMA3_8B, "pp": "2", "recompute": "full", "schedule": "gpipe", "sequence_parallel": "yes",
+    }  # fmt: skip
     some, many = (ask(**shape, global_batch=str(m)) for m in (16, 256))
     hidden, logits = 8192 * 4096 / 8, 5 * 8192 * 128256 / 8
     assert logits == pytest.approx(657e6, rel=0.001)

@@ -18,17 +18,21 @@ def test_spellings(spelling: str, name: str) -> None:
     assert canonical(spelling) == name
 
 
-def test_unknown_models_are_listed() -> None:
-    with pytest.raises(UsageError, match="A100-80"):
+def test_unknown_models_name_the_nearest_and_how_to_define_one() -> None:
+    with pytest.raises(UsageError, match=r"known: .*A100-80.*cluster.gpu_models"):
         preset("TPU")
+    with pytest.raises(UsageError, match=r"nearest: H[12]00, "):
+        preset("H150")
+    with pytest.raises(UsageError, match="nearest: MI300X"):
+        preset("MI325X")
 
 
 def test_every_model_has_a_fabric_and_sane_figures() -> None:
     assert set(FABRICS) == set(PRESETS)
     for name, gpu in PRESETS.items():
         assert gpu.name == name
-        assert 8e9 <= gpu.memory_bytes <= 200e9
-        assert 10 < gpu.peak_flops / gpu.memory_bandwidth_bytes_s < 400
+        assert 8e9 <= gpu.memory_bytes <= 210e9
+        assert 10 < gpu.peak_flops / gpu.memory_bandwidth_bytes_s < 450
         assert fabric(name).intra_node_bps > fabric(name).inter_node_bps
 
 
@@ -43,6 +47,12 @@ def test_every_model_has_a_fabric_and_sane_figures() -> None:
         ("H100 PCIe", None),
         ("NVIDIA H200", "H200"),
         ("gh-96", "GH200"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA L4", "L4"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A10", "A10"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("NVIDIA B200", "B200"),
         ("Titan RTX", "TITAN-RTX"),
     ],
 )

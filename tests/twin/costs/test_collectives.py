@@ -7,6 +7,7 @@ from twin.costs.collectives import (
     all_reduce_s,
     hierarchical_all_gather_s,
     hierarchical_all_reduces_s,
+    levels_of,
     tree_all_reduce_s,
 )
 
@@ -72,3 +73,16 @@ def test_three_levels_reduce_node_by_node_and_domain_by_domain() -> None:
     inside = all_reduce_s(1e9, 8, FAST) + all_reduce_s(1e9 / 8, 4, SLOW)
     assert ring == pytest.approx(inside + all_reduce_s(1e9 / 32, 3, far), rel=1e-12)
     assert tree == pytest.approx(inside + tree_all_reduce_s(1e9 / 32, 3, far), rel=1e-12)
+
+
+def test_a_group_over_nodes_sends_over_the_adapter_of_every_gpu() -> None:
+    # 16 ranks on nodes of 8, 1 GB: 7/8 inside at 100 GB/s, 125 MB a GPU between nodes at 10 GB/s, twice
+    levels = levels_of(16, 8, FAST, SLOW)
+    inside, across = 7 * 2e-6 + 7 / 8 * 0.01, 10e-6 + 0.0125 / 2
+    assert hierarchical_all_reduces_s(1e9, levels)[0] == pytest.approx(2 * (inside + across), rel=1e-12)
+    assert all_reduce_s(1e9, 16, SLOW) > 5 * 2 * (inside + across)  # one ring over one adapter
+
+
+@pytest.mark.parametrize(("ranks", "local", "nodes"), [(1, 1, 1), (8, 8, 1), (32, 8, 4), (12, 4, 3)])
+def test_groups_fill_nodes_in_equal_parts(ranks: int, local: int, nodes: int) -> None:
+    assert [n for n, _ in levels_of(ranks, 8, FAST, SLOW)] == [local, nodes]

@@ -6,6 +6,7 @@ import pytest
 from twin.core.domain import Domain
 from twin.core.gpu_models import fabric, preset
 from twin.core.plan import Recompute
+from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer, classic
 from twin.core.transformer import preset as model
 from twin.costs import layer_compute
@@ -73,6 +74,50 @@ def test_tensor_parallel_pays_two_all_reduces_each_way() -> None:
     added = 2 * 2 * (1 / 2) * message * 8 * (1 / slow.intra_node_bps - 1 / domain().intra_node_bps)
     fast_s, slow_s = (layer_times(BIG, d, 2, 1, "none").forward_s[1] for d in (domain(), slow))
     assert slow_s - fast_s == pytest.approx(added, rel=1e-9)
+
+
+def test_a_tensor_group_over_nodes_adds_what_its_adapters_carry() -> None:
+    slow = replace(domain(), inter_node_bps=domain().inter_node_bps / 10)
+    message = 2048 * 8192 * 2
+    # two all-reduces; between two nodes each GPU sends and receives half of its eighth, twice
+    added = 2 * 2 * (1 / 2) * message / 8 * 8 * (1 / slow.inter_node_bps - 1 / domain().inter_node_bps)
+    fast_s, slow_s = (layer_times(BIG, d, 16, 1, "none").forward_s[1] for d in (domain(), slow))
+    assert slow_s - fast_s == pytest.approx(added, rel=1e-9)
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_sequence_parallelism_spreads_norms_dropout_and_residuals(tp: int) -> None:
+    plain, spread = (
+        layer_times(BIG, domain(), tp, 4, "none", mode=TensorMode(split)) for split in (False, True)
+    )
+    # two LayerNorms of 8 bytes an element and two bias-dropout-adds of 20, on 1/tp of the tokens;
+    # reduce-scatter and all-gather take as long as the all-reduce
+    saved = 4 * 2048 * 8192 * (2 * 8 + 2 * 20) * (1 - 1 / tp) / preset("A100-80").memory_bandwidth_bytes_s
+    assert plain.forward_s[1] - spread.forward_s[1] == pytest.approx(saved, rel=1e-9)
+    assert plain.forward_s[0] == spread.forward_s[0] and plain.forward_s[-1] == spread.forward_s[-1]
+
+
+def test_overlapped_collectives_hide_beside_the_products() -> None:
+    fast, slow = domain(), replace(domain(), intra_node_bps=1e11)
+    # one piece of 4 remains where products take longer, else what exceeds them
+    products = 24 * 2048 * 8192**2 / 4 / (0.75 * preset("A100-80").peak_flops)
+    for where in (fast, slow):
+        plain, beside = (
+            layer_times(BIG, where, 4, 1, "none", mode=TensorMode(True, over)) for over in (False, True)
+        )
+        reduce_s = 4 * (3 * where.intra_node_latency_s + 3 / 4 * 2048 * 8192 * 2 * 8 / where.intra_node_bps)
+        saved = reduce_s - max(reduce_s / 4, reduce_s - products)
+        assert plain.forward_s[1] - beside.forward_s[1] == pytest.approx(saved, rel=1e-9)
+    assert reduce_s > 2 * products
+
+
+def test_rotary_embeddings_lie_between_the_products() -> None:
+    llama = model("llama2-7b")
+    plain, spread = (
+        layer_times(llama, domain(), 8, 8, "none", mode=TensorMode(split)) for split in (False, True)
+    )
+    saved = 8 * 4096 * 4096 * (2 * 11 + 2 * 7) * (1 - 1 / 8) / preset("A100-80").memory_bandwidth_bytes_s
+    assert plain.forward_s[1] - spread.forward_s[1] == pytest.approx(saved, rel=1e-9)
 
 
 def test_layers_line_up_with_the_model() -> None:

@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("shared")]
     [
         ("vTrain, 1-8 A100", 0.10, 0.35),
         ("Megatron SC'21, 32-3,072 A100", 0.05, 0.10),
+        ("vTrain, 64 and 512 A100", 0.10, 0.50),
+        ("Megatron 2022, sequence parallel", 0.06, 0.10),
+        ("MLPerf GPT-3 175B", 0.10, 0.16),
         ("Megatron 2020, V100 and A100", 0.06, 0.15),
         ("Perseus, measured stage times", 0.04, 0.06),
         ("ByteDance, measured stage times", 0.07, 0.10),

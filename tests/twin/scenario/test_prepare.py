@@ -14,7 +14,9 @@ from tests.support.worlds import toy_scenario, toy_setup, toy_wan
 from twin.calibration.calibration import Calibration
 from twin.calibration.least_squares import Fit
 from twin.filters import history as filter_history
+from twin.scenario.cluster_and_jobs import cluster
 from twin.scenario.prepare import assemble, digest, load, names, prepare
+from twin.settings.scenario_file import Scenario
 from twin.traces.wan_trace import LinkSeries
 
 S = NS_PER_S
@@ -90,6 +92,23 @@ def test_a_scenario_that_contradicts_itself_says_where(change: dict, message: st
     with pytest.raises(ValidationError) as caught:
         toy_scenario(**change)
     assert message in str(caught.value)
+
+
+def test_a_domain_may_have_a_gpu_model_of_ones_own() -> None:
+    sheet = {
+        "teraflops": 400, "fp32_teraflops": 200, "memory_gb": 96, "memory_gb_s": 2500, "idle_w": 50,
+        "peak_w": 450,
+    }  # fmt: skip
+    plain = toy_scenario().model_dump()
+    assert "gpu_models" not in plain["cluster"] and "sequence_parallel" not in plain["job"]
+    plain["cluster"]["gpu_models"] = {"Fast-1": sheet}
+    plain["cluster"]["domains"][1]["gpu"] = "Fast-1"
+    found = cluster(Scenario.model_validate(plain).cluster, None).domains
+    assert found[0].gpu.name != "Fast-1" and found[1].gpu.name == "Fast-1"
+    assert (found[1].gpu.peak_flops, found[1].gpu.memory_bytes) == (400e12, 96 * 10**9)
+    plain["cluster"]["domains"][1]["gpu"] = "Fast-2"
+    with pytest.raises(UsageError, match=r"cluster\.gpu_models"):
+        cluster(Scenario.model_validate(plain).cluster, None)
 
 
 def test_gpus_must_fill_nodes() -> None:
