@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 @dataset_option
 @click.option(
     "--algorithm",
-    type=click.Choice(["tuned", "design", "shipped", "toy"]),
-    default="tuned",
-    help="Settings [tuned].",
+    type=click.Choice(["own", "tuned", "design", "shipped", "toy"]),
+    default="own",
+    help="Settings [own: minutes on the scenario's own past, from the weights that ship].",
 )
+@click.option("--start", metavar="CHECKPOINT", help="Begin with these weights; `scratch`: with new ones.")
 @click.option("--settings", type=PATH, metavar="FILE", help="YAML with values that replace some of them.")
 @seed_option
 @weights_option
@@ -46,6 +47,7 @@ def train(
     dataset: str | None,
     algorithm: Any,
     settings: Path | None,
+    start: str | None,
     seed: int | None,
     weights: str | None,
     resume: bool,
@@ -66,6 +68,7 @@ def train(
     Examples:
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
+      twin train --scenario quad-70b --algorithm tuned --start scratch
     """
     from commands.show import training as show
     from commands.show.live_curve import Live
@@ -78,7 +81,7 @@ def train(
     with out.console.progress() as progress:
         done = training_run.train(
             out.store, scenario_overrides.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
-            settings=settings, seed=seed, resume=resume, activate=use, team=team,
+            settings=settings, start=start, seed=seed, resume=resume, activate=use, team=team,
             demonstrations=demonstrations, progress=progress, **tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:

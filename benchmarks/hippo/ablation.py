@@ -67,6 +67,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-ppo": ("warm start alone", {"iterations": 0}),
     "no-mask": ("plans drawn freely, replaced by the nearest legal one", {"parts": {"masks": False}}),
     "fixed-weights": ("trained under the scenario's weights alone", {"rollout": {"weights": None}}),
+    "no-history": ("the network sees nothing of the links' past", {"parts": {"history": False}}),
+    "no-perturbation": ("trained on the links as measured alone", {"parts": {"perturbation": False}}),
+    "kept-plans": ("PPO judges a plan over the whole past", {"ppo": {"kept_periods": 48}}),
     "no-hold": ("a plan is chosen at every decision", {"parts": {"hold": False}}),
 }
 

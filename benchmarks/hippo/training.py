@@ -215,7 +215,7 @@ def planner(task: TrainingTask, name: str) -> Callable[[Situation], np.ndarray]:
 
 def row_of(task: TrainingTask, plan: Plan | None, seen: Situation, twin: int) -> np.ndarray:
     # Twins turn the knobs themselves.
-    codes = task.problem.encode(default_knobs(plan)) if plan is not None else None
+    codes = task.problem.encode(default_knobs(task.problem.estimator.job, plan)) if plan is not None else None
     if plan is not None and codes is None:
         raise UsageError(f"{plan} is not among the plans of the environment")
     go = np.array([codes is not None])

@@ -137,7 +137,9 @@ def measured(setup: PreparedScenario) -> tuple[Float, Float, Float]:
     config = HiPpoConfig()
     trace = prepare_trace(setup, config.rollout.samples_per_period, seed=0, conditions=(Perturbation(),))
     task = replace(prepare_task(setup, config), training=PracticeTracePair(trace, trace))  # forecasts aside
-    plans = dict.fromkeys(default_knobs(plan) for plan in kept_plans(setup, task.problem, task.base))
+    plans = dict.fromkeys(
+        default_knobs(setup.job, plan) for plan in kept_plans(setup, task.problem, task.base)
+    )
     coded = {plan: codes for plan in plans if (codes := task.problem.encode(plan)) is not None}
     codes, go, twins = concatenate(list(coded.values())), np.ones(len(coded), np.bool_), task.twins(config)
     twins.begin(np.zeros(len(coded), np.int64), twins.weights)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from ingest.core.units import NS_PER_S
 from policy.baselines.mpc import Mpc, Tuning
@@ -22,7 +23,7 @@ from policy.core.protocol import Context, Policy
 from policy.core.registry import create
 from twin.core.facts import Trigger
 from twin.core.seeds import generator
-from twin.estimation.estimator import Estimator
+from twin.filters import long_run
 from twin.filters.history import warm
 from twin.scenario.prepare import PreparedScenario, load, prepare, telemetry_model
 from twin.world.world import World
@@ -45,25 +46,39 @@ class Case:
 
 
 def run(setup: PreparedScenario, policy: Policy, weights: Weights) -> PlanOutcome:
-    """What a policy reaches over the whole window."""
-    estimator = Estimator(setup.cluster, setup.job, restart_s=setup.scenario.moving.restart_s)
-    control, moving = setup.scenario.control, setup.scenario.moving
-    policy.reset(
-        Context(estimator, control.period_s, moving.restart_s, weights, generator(setup.seed, "policy"))
-    )
-    totals = {}
+    """What a policy reaches over the whole window, which knows the past before it; the iteration under way
+    counts by its share."""
+    iterations, totals = _played(setup, policy, weights)
+    active = [c / a for c, a in zip(totals["compute_ns"], totals["active_ns"], strict=True) if a]
+    if not iterations:
+        return PlanOutcome(float("inf"), 0.0, 0.0)
+    wall_s = setup.wan.end_ns / NS_PER_S
+    return PlanOutcome(wall_s / iterations, fmean(active), totals["egress_usd"] / iterations)
+
+
+def progress(setup: PreparedScenario, policy: Policy, weights: Weights) -> float:
+    """Iterations of a policy over the whole window, as `run` counts them."""
+    return _played(setup, policy, weights)[0]
+
+
+def _played(setup: PreparedScenario, policy: Policy, weights: Weights) -> tuple[float, dict[str, Any]]:
+    """Iterations, and the totals of the run."""
+    estimator, restart_s = setup.estimator(), setup.scenario.moving.restart_s
+    rng, period_s = generator(setup.seed, "policy"), setup.scenario.control.period_s
+    policy.reset(Context(estimator, period_s, restart_s, weights, rng, setup.history))
+    totals, tokens = {}, 0.0
     world = World(setup, seed=setup.seed)
     for fact in world:
         if isinstance(fact, Trigger):
             assert fact.view is not None
             world.apply(policy.decide(fact.view).plan)
+        if fact.type == "iteration_done":
+            tokens += fact.payload["tokens"]
+        if fact.type == "time_lost":
+            tokens += fact.payload.get("part_tokens", 0.0)
         if fact.type == "run_finished":
             totals = fact.payload["totals"]
-    wall_s, iterations = setup.wan.end_ns / NS_PER_S, totals["iterations"]
-    active = [c / a for c, a in zip(totals["compute_ns"], totals["active_ns"], strict=True) if a]
-    if not iterations:
-        return PlanOutcome(float("inf"), 0.0, 0.0)
-    return PlanOutcome(wall_s / iterations, fmean(active), totals["egress_usd"] / iterations)
+    return tokens / estimator.tokens_per_iteration, totals
 
 
 def cases(store: Path, name: str) -> list[Case]:
@@ -72,8 +87,10 @@ def cases(store: Path, name: str) -> list[Case]:
     length = min(round(RUN_S * NS_PER_S), setup.wan.end_ns)
     made = []
     for start in range(0, setup.wan.end_ns - length + 1, length)[:MOST_RUNS]:
-        past = warm(setup.filters, setup.wan, start, telemetry_model(setup.scenario))
-        part = replace(setup, wan=setup.wan.window(start, start + length), start=past)
+        telemetry = telemetry_model(setup.scenario)
+        past = warm(setup.filters, setup.wan, start, telemetry)
+        known = long_run.before(setup.wan, start, telemetry)
+        part = replace(setup, wan=setup.wan.window(start, start + length), start=past, history=known)
         weights = setup.scenario.weights.vector
         made.append(Case(part, weights, run(part, create("static"), weights)))
     return made

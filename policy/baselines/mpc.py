@@ -5,12 +5,13 @@ trigger after it: search plans for present and pessimistic links (`policy.contro
 best plans of the past, compute the expected outcome over the horizon of each and of holding
 (`policy.control.horizon`), migrate only if the best one beats holding by a margin and would have paid already
 (`policy.control.break_even`). Forecasts revert to each link's mean, so a dip that will not last is not worth
-a migration. Where speed alone counts, plans are timed over the relays that are best for their own messages
+a migration. Where money does not count, plans are timed over the relays that are best for their own messages
 in each state (`policy.control.plan_rates`), and nothing else is: what a decision compares is what will run.
 """
 
 from dataclasses import dataclass, replace
 
+from policy.control.adaptive_weights import AdaptiveWeights
 from policy.control.break_even import BreakEvenRule
 from policy.control.candidate_search import CandidateSearch, DeadLinkTracker
 from policy.control.decision_rule import choose_plan
@@ -19,7 +20,7 @@ from policy.control.horizon import Horizon, PlanComparison, make_horizon
 from policy.control.knobs import KnobTuner
 from policy.control.long_run import PastPlans
 from policy.control.plan_rates import PlanRates
-from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.core.objective import Objective, PlanOutcome, free_egress
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
@@ -58,10 +59,11 @@ class Mpc:
     def reset(self, context: Context) -> None:
         """Starts a run."""
         self.estimator = context.estimator
-        self.weights, self.restart_s = context.weights, context.restart_s
+        self.restart_s = context.restart_s
         self._base: PlanOutcome | None = None
-        self._rates = PlanRates(context.estimator, speed_alone(context.weights))
+        self._rates = PlanRates(context.estimator, free_egress(context.weights))
         self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._weights = AdaptiveWeights(context, self._past, self._rates)
         self._candidates = CandidateSearch(context.estimator, self.tuning.candidates)
         self._dead_links = DeadLinkTracker(context.cluster.size, self.tuning.outage_s)
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
@@ -70,6 +72,7 @@ class Mpc:
     def decide(self, view: View) -> Decision:
         """Returns a hold, or the plan with the best expected objective over the horizon; at the start that
         with the best one over the past."""
+        weights = self._weights.at(view)
         direct = make_horizon(view.forecast, self.tuning.horizon_s, self._dead_links.outages(view))
         planning_view, relayed = self._knobs.planning_inputs(view, direct)
         self._break_even.observe(view, relayed.migration_links)
@@ -77,7 +80,7 @@ class Mpc:
         comparison = PlanComparison(
             self.estimator, horizon, planning_view.plan, self.restart_s, view.slowdown, self._rates
         )
-        objective = self._objective(view, comparison)
+        objective = self._objective(view, comparison, weights)
         plans = self._plans(planning_view, relayed, objective)
         if not plans:
             return nothing_runs(self.estimator, view)
@@ -90,7 +93,7 @@ class Mpc:
             decision = choose_plan(
                 planning_view, plans, outcomes, kept, objective, margin=margin, break_even=rule
             )
-        return self._knobs.tune(decision, view, direct, objective)
+        return self._weights.record(self._knobs.tune(decision, view, direct, objective), weights)
 
     def _plans(self, view: View, horizon: Horizon, objective: Objective) -> list[Plan]:
         """Returns the running plan if it is legal, the best candidates for the links ahead, and those of the
@@ -100,7 +103,9 @@ class Mpc:
         past = self._past.legal(tuple(view.free_gpus), self.tuning.past_candidates)
         return list(dict.fromkeys([*([] if running is None else [running]), *found, *past]))
 
-    def _objective(self, view: View, comparison: PlanComparison) -> Objective:
+    def _objective(
+        self, view: View, comparison: PlanComparison, weights: tuple[float, float, float]
+    ) -> Objective:
         """Returns the objective relative to the static plan over the horizon; to its last outcome while it
         cannot run."""
         plan = base_plan(self.estimator, view)
@@ -108,4 +113,4 @@ class Mpc:
             (outcome,) = replace(comparison, running=plan).kept_outcomes([plan])
             if outcome.iter_s < float("inf"):
                 self._base = outcome
-        return Objective(self.weights, self._base or PlanOutcome(1.0, 0.0, 0.0))
+        return Objective(weights, self._base or PlanOutcome(1.0, 0.0, 0.0))

@@ -6,7 +6,7 @@ from ingest.core.errors import InfeasibleError
 from ingest.core.units import GIB
 from policy.core.protocol import Context, Decision
 from policy.core.replan_conditions import must_replan
-from policy.search.batch_scoring import OptionRows
+from policy.search.batch_scoring import OptionRows, single_domain_rows
 from policy.search.parallelism_options import ParallelismOptions
 from policy.search.plan_search import TimedPlans, build
 from twin.core.plan import Plan
@@ -53,20 +53,6 @@ def fastest_single(estimator: Estimator, view: View) -> tuple[Plan, int]:
         raise InfeasibleError(_shortage(estimator, options, rows))
     ns, best, cuts = ranked[0]
     return build(estimator, best, cuts), ns
-
-
-def single_domain_rows(options: ParallelismOptions, layers: int) -> OptionRows:
-    """Returns every plan inside one domain."""
-    found = [
-        (size, domain, option)
-        for size in range(len(options.sizes))
-        for domain, z in enumerate(options.arrays.class_of.tolist())
-        if z >= 0
-        for option in range(int(options.arrays.option_count[size, z]))
-    ]
-    size, domain, option = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    one = np.ones_like(size)
-    return OptionRows(size, one, domain[:, None], option[:, None], layers * one[:, None])
 
 
 def _shortage(estimator: Estimator, options: ParallelismOptions, rows: OptionRows) -> str:

@@ -2,7 +2,8 @@
 
 A search is for one link state, and the best plan of one state may depend on links that will degrade. So plans
 are searched for two states, the present links and pessimistic ones at the end of the horizon. All plans found
-are ranked by their expected rate over the slices and scenarios of the horizon, by the closed form.
+are ranked by their expected rate over the slices and scenarios of the horizon, by the closed form; where more
+than speed has weight, by the objective at that rate, and orders good by it are searched, too.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
 from policy.control.horizon import SCENARIOS, Horizon, Outages, per_iteration
+from policy.control.weighted_orders import add_weighted
 from policy.core.objective import Objective, PlanOutcome, speed_alone
 from policy.search.batch_scoring import CLOSED_FORM_SCHEDULES, OptionRows, Scorer, concatenated
 from policy.search.closed_form import ShareTimeTables, closed_form_s, tables
@@ -64,9 +66,8 @@ class CandidateSearch:
         """Returns the plans, best first; searches also start from `running`."""
         known = tables(self._estimator, view.free_gpus)
         links = {"now": horizon.now, "later": horizon.pessimistic}
-        speed = speed_alone(objective.weights)
         found = [
-            rows for name in links if len(rows := self._rows(view, name, links[name], running, speed=speed))
+            rows for name in links if len(rows := self._rows(view, name, links[name], running, objective))
         ]
         if not found:
             return []
@@ -78,8 +79,9 @@ class CandidateSearch:
         return self._chosen(view, known, rows[order[first]], rate[order[first]], objective)
 
     def _rows(
-        self, view: View, name: str, links: LinkState, running: Plan | None, *, speed: bool
+        self, view: View, name: str, links: LinkState, running: Plan | None, objective: Objective
     ) -> OptionRows:
+        speed = speed_alone(objective.weights)
         own = self._searched.get(name)
         known = [one for one in self._searched.values() if len(one.rows) and one.suits(view)]
         if own in known and _differ(links, own.links) <= SAME:
@@ -99,6 +101,8 @@ class CandidateSearch:
             pool = explore(
                 self._estimator, links, free_gpus=view.free_gpus, slowdown=view.slowdown, start=running
             )
+            if not speed:
+                add_weighted(pool, [k for k, gpus in enumerate(view.free_gpus) if gpus > 0], objective)
         rows = pool.fastest(KEPT, of_each_order=not speed)
         self._searched[name] = _Searched(links, full, tuple(view.free_gpus), view.slowdown, rows)
         return rows

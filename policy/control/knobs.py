@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
-from policy.control.horizon import Horizon, per_iteration
+from policy.control.horizon import Horizon, PlanComparison, per_iteration
+from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import (
     MessageLinks,
     RelayPaths,
@@ -28,12 +29,12 @@ from policy.control.relay_links import (
     message_bits,
 )
 from policy.control.relayed_times import time_ns
-from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
-from twin.core.plan import Plan
+from twin.core.plan import Plan, Schedule
 from twin.core.view import View
 from twin.costs.migration import move_bytes, needs_restart
 from twin.costs.wan_traffic import crossings
@@ -52,6 +53,8 @@ MIN_ROUTE_GAIN = 0.03
 """Share by which a route must bring messages sooner than the one in use; telemetry is no more precise."""
 MIN_GAIN = 0.002
 """Share that a change of knobs must gain: estimates vary, and people read every change."""
+PLANS_KEPT = 256
+"""Plans whose warm-up depths are kept."""
 
 
 def default_knobs(job: JobSpec, plan: Plan) -> Plan:
@@ -81,14 +84,16 @@ class KnobTuner:
 
     def __init__(self, context: Context) -> None:
         self._estimator, self._context = context.estimator, context
-        self._relayed = speed_alone(context.weights)
+        self._relayed, self._fast = free_egress(context.weights), speed_alone(context.weights)
         self._forwarding_bps = forwarding_bps(context.cluster)
+        self._rates = PlanRates(context.estimator, self._relayed)
         self._checked: tuple[Plan, tuple[int, ...]] | None = None
+        self._deeper: dict[Plan, tuple[tuple[Schedule, int], ...]] = {}
         self._is_legal = False
 
     def planning_view(self, view: View) -> View:
         """Returns the view that plans are chosen by: the running plan with default knobs, and links over the
-        best relays. Direct links where more than speed has weight: relayed egress is paid twice."""
+        best relays. Direct links where money has weight: relayed egress is paid twice."""
         plan = None if view.plan is None else default_knobs(self._estimator.job, view.plan)
         if not self._relayed:
             return replace(view, plan=plan)
@@ -127,7 +132,28 @@ class KnobTuner:
         best, iter_s = self._best_variant(plan, view, horizon, objective, deepen=deepen or not held)
         if view.plan is not None and not held:
             best = self._with_migration_relays(view.plan, best, horizon)
+            stay = self._worth_staying(view.plan, best, view, horizon, objective)
+            if stay is not None:
+                why = f"the running plan is worth no less with its knobs turned: {decision.reason}"
+                kept = replace(decision, plan=None, reason=why, extra=decision.extra | {"gain": None})
+                return _with_knobs(job, kept, view, view.plan, *stay)
         return _with_knobs(job, decision, view, plan, best, iter_s)
+
+    def _worth_staying(
+        self, running: Plan, new: Plan, view: View, horizon: Horizon, objective: Objective
+    ) -> tuple[Plan, float] | None:
+        """Returns the running plan with its knobs turned and the seconds of its iterations, where over the
+        horizon that is worth as much as `new`, whose knobs are turned; else None. Candidates are compared at
+        the depth that searches assume, and a plan may gain most of its speed by another one."""
+        if running.sync is not None or new.sync is not None or not self._legal(running, view.free_gpus):
+            return None
+        stay, iter_s = self._best_variant(running, view, horizon, objective, deepen=True)
+        turned = PlanComparison(
+            self._estimator, horizon, running, self._context.restart_s, view.slowdown, self._rates
+        )
+        held, moved = (objective.value(out) for out in turned.kept_outcomes([stay, new]))
+        least = MIN_GAIN * min(iter_s / objective.base.iter_s, 1.0)
+        return (stay, iter_s) if moved <= held + least else None
 
     def _legal(self, plan: Plan, free_gpus: tuple[int, ...]) -> bool:
         """Tells whether a plan can run; the last result is cached."""
@@ -150,12 +176,23 @@ class KnobTuner:
         best = plan
         for variant in self._routed(plan, States.of([links]), widely=deepen):
             best = max(best, variant, key=value)
-        for variant in free_variants(self._estimator, best) if deepen else ():
-            best = max(best, variant, key=value)
+        for schedule, depth in self._depths(best) if deepen else ():
+            best = max(best, replace(best, schedule=schedule, extra_warmup=depth), key=value)
         before = outcome(plan).iter_s / objective.base.iter_s
         if best is not plan and value(best) <= value(plan) + MIN_GAIN * min(before, 1.0):
             best = plan
         return best, outcome(best).iter_s
+
+    def _depths(self, plan: Plan) -> tuple[tuple[Schedule, int], ...]:
+        """Returns the other schedules and warm-up depths that fit in memory (`free_variants`), which no route
+        changes; cached."""
+        placed = replace(plan, routes=())
+        if placed not in self._deeper:
+            if len(self._deeper) >= PLANS_KEPT:
+                self._deeper.clear()
+            variants = free_variants(self._estimator, placed)
+            self._deeper[placed] = tuple((other.schedule, other.extra_warmup) for other in variants)
+        return self._deeper[placed]
 
     def _outcome(self, plan: Plan, links: LinkState, slowdown: Float) -> PlanOutcome:
         """Returns the outcome of a plan under these links."""
@@ -163,7 +200,7 @@ class KnobTuner:
         if iter_ns == DEAD:
             return PlanOutcome(float("inf"), 0.0, 0.0)
         iter_s = iter_ns / NS_PER_S
-        if self._relayed:
+        if self._fast:
             return PlanOutcome(iter_s, 0.0, 0.0)
         busy_s, usd = per_iteration(self._estimator, plan, slowdown)
         return PlanOutcome(iter_s, busy_s / iter_s, usd)
@@ -196,7 +233,7 @@ class KnobTuner:
 
     def _with_migration_relays(self, old: Plan, new: Plan, horizon: Horizon) -> Plan:
         """Returns the plan with relays for the layers that move, too, where that shortens the migration and
-        speed alone has weight: relayed egress is paid twice."""
+        money has no weight: relayed egress is paid twice."""
         if not (self._relayed and needs_restart(old, new)):
             return new
         estimator, links = self._estimator, horizon.migration_links

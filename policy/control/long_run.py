@@ -8,22 +8,27 @@ plan that is good for the present links alone is seldom among the best for a day
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.core.errors import InfeasibleError
+from policy.control.horizon import per_iteration
 from policy.control.knobs import default_knobs, free_variants
 from policy.control.plan_rates import PlanRates
 from policy.control.relay_links import RelayPaths, message_bits
-from policy.core.objective import speed_alone
+from policy.control.weighted_orders import add_weighted
+from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context
-from policy.search.plan_search import best_plans
+from policy.core.reference_plan import equal_cuts
+from policy.search.plan_search import best_plans, build, explore
 from twin.core.domain import LinkState
 from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.estimation.estimator import Estimator
-from twin.estimation.link_state_times import States
+from twin.estimation.link_state_times import States, per_second
 
 Float = NDArray[np.float64]
 
@@ -33,8 +38,13 @@ PARTS = 4
 """Parts of the past that are searched on their own, beside the whole."""
 FOUND = 24
 """Plans taken from each search."""
-DEEPENED, CLOSE = 12, 0.85
-"""Plans whose warm-up depths are tried, at most, and the share of the best rate that they reach without."""
+VARIED = 6
+"""Where more than speed has weight, this many times as many are compared, and the fastest of each order."""
+DEEPENED = 12
+"""Plans whose warm-up depths are tried in every sample: the best of a first trial,"""
+TRIED, THINNED = 64, 12
+"""which takes more plans and one sample in twelve. On tri-7b the plan that is best with its depth turned is
+not among the twelve that are best without."""
 
 
 def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
@@ -63,14 +73,28 @@ class PastPlan:
     rate: float
 
 
+def mean_outcome(estimator: Estimator, plan: Plan, rate: float) -> PlanOutcome:
+    """Returns the outcome of a plan that does so many iterations per second in the mean."""
+    if rate <= 0:
+        return PlanOutcome(float("inf"), 0.0, 0.0)
+    busy_s, usd = per_iteration(estimator, plan, None)
+    return PlanOutcome(1.0 / rate, busy_s * rate, usd)
+
+
 class LongRunRates:
     """Mean rates of plans over states of the past, each computed once; where `relayed` with relays turned in
     every state."""
 
     def __init__(self, estimator: Estimator, states: States, *, relayed: bool = True) -> None:
-        self.estimator, self.states = estimator, states
+        self.estimator, self.states, self.relayed = estimator, states, relayed
         self._turned = PlanRates(estimator, relayed)
         self._rates: dict[Plan, Float] = {}
+
+    @cached_property
+    def thinned(self) -> "LongRunRates":
+        """Returns the rates over every `THINNED`th state."""
+        some = States(self.states.bandwidth_bps[::THINNED], self.states.latency_s[::THINNED])
+        return LongRunRates(self.estimator, some, relayed=self.relayed)
 
     def rate(self, plan: Plan) -> float:
         """Returns mean iterations per second of a plan at its own warm-up depth."""
@@ -98,42 +122,54 @@ class LongRunRates:
         return self._rates[plan]
 
 
-def ranked(rates: LongRunRates, plans: Iterable[Plan]) -> list[PastPlan]:
-    """Returns the plans by falling mean rate, those that never run left out; the depths of the best
-    `DEEPENED` are turned, so that the rates of the others are lower bounds."""
+def ranked(rates: LongRunRates, plans: Iterable[Plan], objective: Objective | None = None) -> list[PastPlan]:
+    """Returns the plans by falling mean rate, or by `objective` if given, those that never run left out; the
+    depths of the best `DEEPENED` are turned, so that the rates of the others are lower bounds."""
+
+    def worth(plan: Plan, rate: float) -> float:
+        return rate if objective is None else objective.value(mean_outcome(rates.estimator, plan, rate))
+
     distinct = list(dict.fromkeys(default_knobs(rates.estimator.job, plan) for plan in plans))
-    shallow = sorted(distinct, key=lambda plan: -rates.rate(plan))
-    deepened = [plan for plan in shallow[:DEEPENED] if rates.rate(plan) >= CLOSE * rates.rate(shallow[0])]
-    deep = sorted((rates.turned(plan) for plan in deepened), key=lambda one: -one.rate)
-    rest = [PastPlan(plan, rates.rate(plan)) for plan in shallow[len(deepened) :]]
+    shallow = sorted(distinct, key=lambda plan: -worth(plan, rates.rate(plan)))
+    tried = sorted(shallow[:TRIED], key=lambda plan: -worth(plan, rates.thinned.turned(plan).rate))
+    deep = sorted(
+        (rates.turned(plan) for plan in tried[:DEEPENED]), key=lambda one: -worth(one.plan, one.rate)
+    )
+    rest = [PastPlan(plan, rates.rate(plan)) for plan in (*tried[DEEPENED:], *shallow[TRIED:])]
+    rest.sort(key=lambda one: -worth(one.plan, one.rate))
     return [one for one in (*deep, *rest) if one.rate > 0]
 
 
 class PastPlans:
     """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
 
-    Where nothing is known of the past, the links that are given take its place. Where not `relayed`, messages
-    take direct links.
+    Where nothing is known of the past, the links that are given take its place. Where more than speed has
+    weight, plans are ranked by the objective under `weights`.
     """
 
-    def __init__(self, estimator: Estimator, history: LinkHistory | None, *, relayed: bool = True) -> None:
-        self.estimator, self.history, self.relayed = estimator, history, relayed
+    def __init__(
+        self,
+        estimator: Estimator,
+        history: LinkHistory | None,
+        weights: tuple[float, float, float] = (1.0, 0.0, 0.0),
+    ) -> None:
+        self.estimator, self.history, self.weights = estimator, history, weights
+        self.relayed = free_egress(weights)
         self.states = None if history is None else samples_of(history)
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
         self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
-            self._rates = LongRunRates(estimator, self.states, relayed=relayed)
+            self._rates = LongRunRates(estimator, self.states, relayed=self.relayed)
             self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
 
     @classmethod
     def of(cls, context: Context, known: "PastPlans | None" = None) -> "PastPlans":
-        """Returns the plans for a run, relayed where speed alone has weight; `known` if it is for the same
-        job, cluster and past, since a search takes seconds."""
-        relayed = speed_alone(context.weights)
+        """Returns the plans for a run; `known` if it is for the same job, cluster, past and weights, since a
+        search takes seconds."""
         same = known is not None and known.estimator is context.estimator and known.history is context.history
-        if known is not None and same and known.relayed == relayed:
+        if known is not None and same and known.weights == context.weights:
             return known
-        return cls(context.estimator, context.history, relayed=relayed)
+        return cls(context.estimator, context.history, context.weights)
 
     def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default
@@ -142,6 +178,11 @@ class PastPlans:
         plans = dict.fromkeys(default_knobs(job, one.plan) for found in self._known.values() for one in found)
         fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
         return list(islice(fit, most))
+
+    def rates_in_each(self, plan: Plan) -> Float | None:
+        """Returns a plan's iterations per second in every sample of the past (T,); None where nothing is
+        known."""
+        return None if self._rates is None else self._rates.in_each(plan)
 
     def judged(self, plans: Iterable[Plan]) -> list[PastPlan]:
         """Returns the plans by falling mean rate over the past (`ranked`); none where nothing is known."""
@@ -153,9 +194,23 @@ class PastPlans:
         if free not in self._known:
             states = otherwise if self.states is None else self.states
             rates = self._rates or LongRunRates(self.estimator, states, relayed=self.relayed)
-            found = candidates(self.estimator, states, free, relayed=self.relayed)
-            self._known[free] = ranked(rates, found)
+            objective = self._objective(rates, free)
+            found = candidates(self.estimator, states, free, relayed=self.relayed, objective=objective)
+            self._known[free] = ranked(rates, found, objective)
         return self._known[free]
+
+    def _objective(self, rates: LongRunRates, free: tuple[int, ...]) -> Objective | None:
+        """Returns the objective relative to the static plan's mean outcome; None where speed alone has
+        weight."""
+        if speed_alone(self.weights):
+            return None
+        base = PlanOutcome(1.0, 0.0, 0.0)
+        try:
+            plan = equal_cuts(self.estimator, [k for k, gpus in enumerate(free) if gpus > 0], free)
+        except InfeasibleError:
+            return Objective(self.weights, base)
+        outcome = mean_outcome(self.estimator, plan, rates.rate(plan))
+        return Objective(self.weights, outcome if outcome.iter_s < float("inf") else base)
 
 
 def candidates(
@@ -165,21 +220,31 @@ def candidates(
     *,
     parts: int = PARTS,
     relayed: bool = True,
+    objective: Objective | None = None,
 ) -> list[Plan]:
     """Returns the best plans for the typical links of the past and of each of its parts, over direct links
-    and, where `relayed`, over unshared relays."""
+    and, where `relayed`, over unshared relays; the fastest ones, and those best by `objective` if given."""
     edges = np.linspace(0, len(states), parts + 1).round().astype(np.int64).tolist()
     found: dict[Plan, None] = {}
     for first, last in [(0, len(states)), *pairwise(edges)]:
         if last > first:
             part = States(states.bandwidth_bps[first:last], states.latency_s[first:last])
-            found |= dict.fromkeys(_searched(estimator, part, free_gpus, relayed=relayed))
+            found |= dict.fromkeys(_searched(estimator, part, free_gpus, objective, relayed=relayed))
     return list(found)
 
 
-def _searched(estimator: Estimator, part: States, free_gpus: Sequence[int], *, relayed: bool) -> list[Plan]:
+def _searched(
+    estimator: Estimator,
+    part: States,
+    free_gpus: Sequence[int],
+    objective: Objective | None,
+    *,
+    relayed: bool,
+) -> list[Plan]:
     def over(states: States) -> list[Plan]:
         links = typical_links(states, np.ones(len(states)))
+        if objective is not None:
+            return _best_by(objective, estimator, links, free_gpus)
         return [plan for plan, _ in best_plans(estimator, links, free_gpus=free_gpus, top=FOUND)]
 
     found = over(part)
@@ -188,3 +253,23 @@ def _searched(estimator: Estimator, part: States, free_gpus: Sequence[int], *, r
     paths = RelayPaths(estimator.cluster, message_bits(estimator.job, found[0]), share=1.0)
     links, via = paths.best_routes(part)
     return found + over(links) if (via >= 0).any() else found
+
+
+def _best_by(
+    objective: Objective, estimator: Estimator, links: LinkState, free_gpus: Sequence[int]
+) -> list[Plan]:
+    """Returns the fastest plans under one link state, and those best by the objective."""
+    pool = explore(estimator, links, free_gpus=free_gpus)
+    add_weighted(pool, [k for k, gpus in enumerate(free_gpus) if gpus > 0], objective)
+    rows = pool.fastest(VARIED * FOUND, of_each_order=True)
+    if not len(rows):
+        return []
+    rates = per_second(pool.scorer.iter_ns(rows))
+    plans = [build(estimator, rows.shape(pool.tables.options, n), rows.cuts(n)) for n in range(len(rows))]
+    worth = [
+        objective.value(mean_outcome(estimator, plan, rate))
+        for plan, rate in zip(plans, rates.tolist(), strict=True)
+    ]
+    fastest = np.argsort(-rates, kind="stable")[:FOUND]
+    chosen = [*np.argsort(-np.array(worth), kind="stable")[:FOUND].tolist(), *fastest.tolist()]
+    return [plans[n] for n in dict.fromkeys(chosen)]

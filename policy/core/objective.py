@@ -15,6 +15,11 @@ def speed_alone(weights: tuple[float, float, float]) -> bool:
     return weights[1:] == (0.0, 0.0)
 
 
+def free_egress(weights: tuple[float, float, float]) -> bool:
+    """Tells whether money has no weight, so that relays, whose egress is paid twice, cost nothing."""
+    return weights[2] == 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
     """The outcome of a plan over a period of time; `iter_s` is infinite when no iteration is done."""

@@ -1,6 +1,7 @@
 """The contract of a policy: inputs from the past and present alone in, a decision out."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ class Context:
     weights: tuple[float, float, float]  # w1 efficiency, w2 utilisation, w3 cost; they sum to 1
     rng: np.random.Generator
     history: LinkHistory | None = None  # of the links before the run; None where nothing is known
+    adaptive: float = 0.0  # gain by which weights follow the network (`policy.control.adaptive_weights`)
+    estimator_of: Callable[[str], Estimator] | None = None  # of the jobs in `View.others`, by name
 
     @property
     def cluster(self) -> Cluster:
@@ -54,6 +57,10 @@ class Decision:
     mask: tuple[bool, ...] = ()  # of a network: legal settings of dp and micro-batch
     fallback: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)  # JSON values only
+
+    def with_extra(self, **values: Any) -> "Decision":
+        """Returns the decision with these values added to `extra`."""
+        return replace(self, extra=self.extra | values)
 
 
 class Policy(Protocol):

@@ -78,6 +78,11 @@ POLICIES: dict[str, PolicyEntry] = {
         "model-predictive control: forecast horizon, migration cost, hysteresis",
         weighted=True,
     ),
+    "joint": PolicyEntry(
+        "policy.baselines.joint:Joint",
+        "mpc within the domains that a joint choice for all jobs grants; shared links are priced",
+        weighted=True,
+    ),
     "sailor": PolicyEntry(
         "policy.planners.sailor:Sailor",
         "Sailor-style dynamic program over regions, ranked by the twin's cost model",

@@ -124,6 +124,20 @@ def no_rows(width: int) -> OptionRows:
     return OptionRows(none, none, wide, wide, wide)
 
 
+def single_domain_rows(options: ParallelismOptions, layers: int) -> OptionRows:
+    """Returns every plan inside one domain."""
+    found = [
+        (size, domain, option)
+        for size in range(len(options.sizes))
+        for domain, z in enumerate(options.arrays.class_of.tolist())
+        if z >= 0
+        for option in range(int(options.arrays.option_count[size, z]))
+    ]
+    size, domain, option = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    one = np.ones_like(size)
+    return OptionRows(size, one, domain[:, None], option[:, None], layers * one[:, None])
+
+
 def row_of(options: ParallelismOptions, plan: Plan) -> OptionRows | None:
     """Returns a pipeline plan as the only row; None where its sizes are not offered."""
     size = None if plan.sync is not None else options.size(plan.dp, plan.micro_batch)

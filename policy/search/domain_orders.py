@@ -37,12 +37,17 @@ def every_order(alive: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
 
 def beams(scorer: Scorer, known: ShareTimeTables, alive: Sequence[int]) -> list["Beam"]:
     """Returns a beam of paths of length 1 for each of a few message sizes, smallest to largest."""
+    return [Beam(*path_weights(scorer, known, c, alive), known.layers) for c in typical_sizes(known)]
+
+
+def typical_sizes(known: ShareTimeTables) -> list[int]:
+    """Returns the indices of a few message sizes, smallest to largest."""
     sizes = np.argsort(known.options.arrays.message_bytes, kind="stable")
     chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, MESSAGE_SIZES).round().astype(np.int64))]
-    return [Beam(*_weights(scorer, known, int(c), alive), known.layers) for c in chosen]
+    return [int(c) for c in chosen]
 
 
-def _weights(
+def path_weights(
     scorer: Scorer, known: ShareTimeTables, size: int, alive: Sequence[int]
 ) -> tuple[Float, Float, Float]:
     """Returns weights of edges (K, K), infinite where a link or a domain is dead, speeds of domains (K,), and

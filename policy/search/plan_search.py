@@ -90,6 +90,14 @@ class TimedPlans:
             better = exists & (origin[lead] == np.arange(len(current))) & (ns[lead] < best)
             current, best = near[lead[better]], ns[lead[better]]
 
+    def add_orders(self, orders: Sequence[tuple[int, ...]]) -> None:
+        """Times the fastest split of each of these orders, improved by hill climbing."""
+        seconds, rows = bottleneck_splits(self.scorer, self.tables, orders)
+        if not len(rows):
+            return
+        _, rows = hill_climb(self.scorer, self.tables, rows[_fastest(seconds, 0, rows.domain)])
+        self.add(rows)
+
     def climb_from(self, plan: Plan) -> None:
         """Climbs from a plan, if it can run on the living GPUs."""
         row = row_of(self.tables.options, plan)

@@ -18,8 +18,9 @@ def train(
     *,
     store: Store | PathLike | None = None,
     dataset: str | None = None,
-    algorithm: Algorithm = "tuned",
+    algorithm: Algorithm = "own",
     settings: PathLike | None = None,
+    start: str | None = None,
     seed: int | None = None,
     resume: bool = False,
     activate: bool = True,
@@ -27,7 +28,8 @@ def train(
     """Train Hi-PPO on the training window; with `activate` later runs of `hippo` use the checkpoint.
 
     `algorithm` names a section of `configs/algo/hi_ppo.yaml`, `settings` a YAML file whose values replace
-    some of them. Takes minutes; `toy` ends in seconds. Ctrl-C saves, `resume` goes on.
+    some of them. `start` is the digest of a checkpoint to begin with, or "scratch"; `own` begins with the
+    weights that ship. Takes minutes; `toy` ends in seconds. Ctrl-C saves, `resume` goes on.
 
     Raises:
         LockedError: a training of this store is under way. NotFoundError: the lake lacks the data set.
@@ -35,7 +37,8 @@ def train(
     """
     return training_run.train(
         store_of(store).path, scenario_of(scenario), dataset=dataset, algorithm=algorithm,
-        settings=None if settings is None else Path(settings), seed=seed, resume=resume, activate=activate,
+        settings=None if settings is None else Path(settings), start=start, seed=seed, resume=resume,
+        activate=activate,
     )  # fmt: skip
 
 

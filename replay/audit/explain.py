@@ -1,6 +1,6 @@
 """Explains a decision: its candidates, its bottleneck, what baselines would do, where it would change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ def of_recorded(
         chosen=None if after is None else str(after),
         binding=None if estimate is None else estimate.binding,
         candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
-        reward=reward(prepared, view, after),
+        reward=reward(prepared, view, after, said["extra"].get("weights")),
         baselines={name: _ask(prepared, each, view) for name, each in baselines.items()},
         tipping=tipping,
         tipping_text=tuple(point.sentence(names) for point in tipping),
@@ -153,9 +153,12 @@ def of_recorded(
     )
 
 
-def reward(prepared: runner.PreparedRun, view: View, plan: Plan | None) -> Json:
+def reward(
+    prepared: runner.PreparedRun, view: View, plan: Plan | None, weights: Sequence[float] | None = None
+) -> Json:
     """Returns the expected components of the objective for the plan under the links of the view, relative to
-    the base plan, and beside them the seconds that moving to the plan takes.
+    the base plan, and beside them the seconds that moving to the plan takes. `weights` are those in force
+    where they adapt.
     """
     nothing: Json = {"efficiency": None, "utilisation": None, "cost": None, "total": None, "move_s": None}
     base = base_plan(prepared.context.estimator, view)
@@ -169,7 +172,8 @@ def reward(prepared: runner.PreparedRun, view: View, plan: Plan | None) -> Json:
         for name, weights in (("efficiency", (1, 0, 0)), ("utilisation", (0, 1, 0)), ("cost", (0, 0, 1)))
     }
     move_s = prepared.context.estimator.move(view.plan, plan, view.forecast.links()).seconds
-    total = Objective(prepared.context.weights, other).value(own)
+    speed, utilisation, cost = weights or prepared.context.weights
+    total = Objective((speed, utilisation, cost), other).value(own)
     return {**parts, "total": total, "move_s": move_s if np.isfinite(move_s) else None}
 
 

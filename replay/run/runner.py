@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,16 @@ def run(
     finally:
         log.close()
     _compact(store, run_id)
-    return result(store, run_id)
+    return result(store, run_id, *_unpractised(store, header, setup))
+
+
+def _unpractised(store: Path, header: Header, setup: PreparedScenario) -> tuple[str, ...]:
+    """Returns a note if the weights of the run never practised on its links."""
+    if header.checkpoint is None or checkpoint_registry.practised(store, header.checkpoint, setup):
+        return ()
+    name = setup.scenario.name
+    note = f"the weights {header.checkpoint[:8]} have not practised on these links;"
+    return (f"{note} `twin train --scenario {name}` does that on their past, in minutes",)
 
 
 def same_header(store: Path, header: Header) -> str | None:
@@ -193,14 +203,17 @@ def prepare_run(
 
 def context_of(header: Header, setup: PreparedScenario, job: str = "") -> Context:
     """Returns the context in which the policy of `job` is reset, with a new generator at each call."""
-    spec = next((submission.spec for submission in setup.jobs if submission.name == job), setup.job)
+    specs = {submission.name: submission.spec for submission in setup.jobs}
+    estimator = cache(setup.estimator)  # jobs of one kind share one
     return Context(
-        estimator=setup.estimator(spec),
+        estimator=estimator(specs.get(job, setup.job)),
         period_s=setup.scenario.control.period_s,
         restart_s=setup.scenario.moving.restart_s,
         weights=setup.scenario.weights.vector,
         rng=generator(header.seed, f"policy/{header.policy}" + (f"/{job}" if job else "")),
         history=setup.history,
+        adaptive=setup.scenario.weights.adaptive,
+        estimator_of=lambda other: estimator(specs[other]),
     )
 
 

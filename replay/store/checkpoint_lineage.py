@@ -44,8 +44,10 @@ def _records(store: Path) -> Iterator[LineageRecord]:
             continue
         header = reader.header()
         if header["policy"] == "train" and header["checkpoint"]:
+            (*_, last) = reader.events()
+            parent = last.payload.get("totals", {}).get("parent")
             yield LineageRecord(
-                run_id, header["checkpoint"], None, None, _data(header), header["code"], None, None, {}
+                run_id, header["checkpoint"], parent, None, _data(header), header["code"], None, None, {}
             )
         elif header["policy"] == "retrain":
             yield from _retrained(run_id, list(reader.events()))

@@ -14,6 +14,7 @@ from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
 from replay.store.run_index import CHECKPOINTS
+from twin.scenario.prepare import PreparedScenario
 
 POINTER = "active.json"
 SCHEMA = "twin.active/1"
@@ -33,7 +34,7 @@ def in_use(store: Path) -> str | None:
     Raises:
         DamageError, InputError: it is not what its name says.
     """
-    current, kept = active(store), _shipped(store)
+    current, kept = active(store), that_ships(store)
     if current is not None:
         return verified(path_of(store, current))
     return None if kept is None else verified(kept)
@@ -65,7 +66,7 @@ def previous(store: Path) -> str:
     promoted = history(store)
     if not promoted:
         raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
-    before = path_of(store, promoted[-2]) if len(promoted) > 1 else _shipped(store)
+    before = path_of(store, promoted[-2]) if len(promoted) > 1 else that_ships(store)
     if before is None:
         raise NotFoundError(f"{store / POINTER}: nothing was in use before, nothing to go back to")
     return verified(before)
@@ -163,7 +164,19 @@ def verified(path: Path) -> str:
     return checkpoint.digest(path)
 
 
-def _shipped(store: Path) -> Path | None:
+def practised(store: Path, digest: str, setup: PreparedScenario) -> bool:
+    """Returns whether a checkpoint was trained on the scenario and the traces of `setup`.
+
+    Raises:
+        NotFoundError, DamageError, InputError: it is not in the store, or not what its name says.
+    """
+    from policy.hippo.networks import checkpoint  # imports torch
+
+    data = checkpoint.load(path_of(store, digest)).provenance.get("data", ())
+    return any(one[:2] == [setup.scenario.name, setup.trace_digest] for one in data)
+
+
+def that_ships(store: Path) -> Path | None:
     """Returns the checkpoint that comes with the project."""
     return next((path for path in stored(store) if path.parent.name == "shipped"), None)
 

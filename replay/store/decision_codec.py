@@ -13,7 +13,7 @@ from ingest.core.terminal import SENTENCE, clipped
 from policy.core.protocol import Candidate, Decision
 from replay.log.events import canonical
 from twin.core.plan import Plan, Share, Sync, to_json
-from twin.core.view import Forecast, View
+from twin.core.view import Forecast, OtherJob, View
 
 Json = dict[str, Any]
 
@@ -85,6 +85,7 @@ def view_to_json(view: View) -> Json:
         "since_move_s": _number(float(view.since_move_s)),
         "tokens": float(view.tokens),
         **({"job": view.job} if view.job else {}),
+        **({"others": [_other_job(other) for other in view.others]} if view.others else {}),
     }
 
 
@@ -108,6 +109,10 @@ def view_from_json(value: Json) -> View:
         since_move_s=math.inf if since is None else since,
         tokens=value["tokens"],
         job=value.get("job", ""),
+        others=tuple(
+            OtherJob(other["name"], plan_from_json(other["plan"]))
+            for other in value.get("others", ())  # older logs have none
+        ),
     )
 
 
@@ -137,6 +142,10 @@ def decision_from_json(value: Json) -> Decision:
         fallback=value["fallback"],
         extra=value["extra"],
     )
+
+
+def _other_job(other: OtherJob) -> Json:
+    return {"name": other.name, "plan": plan_to_json(other.plan)}
 
 
 def _candidate_from_json(value: Json) -> Candidate:

@@ -260,14 +260,14 @@ def hippo_trainer(
     out: Path,
     progress: Progress,
 ) -> Trained:
-    """Trains `hippo` with the tuned configuration, from the champion's weights where there is one.
+    """Trains `hippo` on the own past of the links, from the champion's weights where there is one.
 
     Its state has its own folder, so that an interrupted `twin train` can still be resumed.
     """
     from policy.hippo.networks import checkpoint, hippo_config
     from policy.hippo.training import train  # imports torch
 
-    work, config = out.parent / WORK, hippo_config.shipped("tuned")
+    work, config = out.parent / WORK, hippo_config.shipped("own")
     if start is not None:  # weights fit the architecture that they were trained in only
         config = config.model_copy(update={"gnn": checkpoint.load(start).config.gnn})
     done = train.train(

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-Algorithm = Literal["design", "tuned", "shipped", "toy"]
+Algorithm = Literal["own", "tuned", "design", "shipped", "toy"]
+SCRATCH = "scratch"
+"""In place of a checkpoint to begin with: new weights."""
 LOCK = "train.lock"
 
 
@@ -80,8 +82,9 @@ def train(
     scenario: Scenario,
     *,
     dataset: str | None = None,
-    algorithm: Algorithm = "tuned",
+    algorithm: Algorithm = "own",
     settings: Path | None = None,
+    start: str | None = None,
     seed: int | None = None,
     resume: bool = False,
     activate: bool = True,
@@ -94,15 +97,17 @@ def train(
     the result from then on.
 
     `algorithm` names a section of `configs/algo/hi_ppo.yaml`; values of the YAML file `settings` replace
-    those. Ctrl-C saves the state at the next step and returns with `finished` false; `resume` goes
-    on from there to the same weights as an uninterrupted training. The curve of a finished training becomes
+    those. `start` is the digest of a checkpoint whose weights it begins with, or `SCRATCH`; without it `own`
+    begins with those that ship, and the other sections with new ones. Ctrl-C saves the state at the next step
+    and returns with `finished` false; `resume` goes on from there to the same weights as an uninterrupted
+    training. The curve of a finished training becomes
     the events of a run of its own; `tell` is called with every update. `demonstrations` are finished runs
     whose decisions the warm start imitates, too.
 
     Raises:
         LockedError: a training of this store is under way.
         NotFoundError: the data set is not in the lake. UsageError: nothing to resume, or with other settings;
-        `settings` does not fit.
+        `settings` does not fit, or the weights of `start` are of another architecture.
     """
     from policy.hippo.networks import hippo_config
     from policy.hippo.training import launch  # imports torch
@@ -112,6 +117,7 @@ def train(
     chosen = hippo_config.shipped(algorithm)
     if settings is not None:
         chosen = hippo_config.changed(chosen, settings)
+    begin = begins_with(store, algorithm, start)
     first = launch.rank_of() == 0 or not team.distributed
     with ExitStack() as stack:
         if first:  # the other learners write nothing
@@ -119,12 +125,14 @@ def train(
         interrupted = stack.enter_context(interruption())
         validation = validation_window(store, scenario, dataset, seed)
         done = _trained(
-            stack, store, setup, validation, chosen, team, demonstrations, tell, resume, progress,
+            stack, store, setup, validation, chosen, begin, team, demonstrations, tell, resume, progress,
             lambda: bool(interrupted),
         )  # fmt: skip
     run_id = replaced = None
     if done.finished and first:
-        run_id = log_curve(store, Header(setup.header(), "train", "kernel", done.digest, False), done.curve)
+        header = Header(setup.header(), "train", "kernel", done.digest, False)
+        parent = None if begin is None else checkpoint_registry.verified(begin)
+        run_id = log_curve(store, header, done.curve, parent)
         if activate:
             checkpoint_registry.promote(store, done.digest)
             replaced = checkpoint_registry.replaced(store)
@@ -140,6 +148,7 @@ def _trained(
     setup: PreparedScenario,
     validation: PreparedScenario | None,
     settings: "HiPpoConfig",
+    begin: Path | None,
     team: Team,
     demonstrations: Sequence[str],
     tell: Callable[[Any], None],
@@ -166,9 +175,20 @@ def _trained(
         workers, learners, logged(store, demonstrations, setup), digests(store, demonstrations), tell
     )
     return train.train(
-        setup, config=settings, out=out, resume=resume, progress=progress, stop=stop, validation=validation,
-        backend=backend,
+        setup, config=settings, out=out, start=begin, resume=resume, progress=progress, stop=stop,
+        validation=validation, backend=backend,
     )  # fmt: skip
+
+
+def begins_with(store: Path, algorithm: Algorithm, start: str | None) -> Path | None:
+    """Returns the checkpoint whose weights a training begins with; None: new weights.
+
+    Raises:
+        NotFoundError: the store does not hold it.
+    """
+    if start is not None:
+        return None if start == SCRATCH else checkpoint_registry.path_of(store, start)
+    return checkpoint_registry.that_ships(store) if algorithm == "own" else None
 
 
 def validation_window(
@@ -186,8 +206,9 @@ def validation_window(
     return setup if setup.wan.end_ns >= EVALUATION_PERIODS * to_ns(scenario.control.period_s) else None
 
 
-def log_curve(store: Path, header: Header, curve: Any) -> str:
-    """Writes a training curve as a run of its own: one `policy_updated` event a point."""
+def log_curve(store: Path, header: Header, curve: Any, parent: str | None = None) -> str:
+    """Writes a training curve as a run of its own: one `policy_updated` event a point; `parent` is the
+    checkpoint that the training began with."""
     run_id = run_index.new_id(store, header.scenario().name, "train", header.seed, header.config_digest)
     with RunWriter.create(run_index.folder(store, run_id)) as log:
         log.append(0, "run_started", header.payload(), wall=opening())
@@ -195,7 +216,7 @@ def log_curve(store: Path, header: Header, curve: Any) -> str:
             metrics = {name: value for name, value in point.metrics.items() if math.isfinite(value)}
             update = {"stage": point.stage, "update": point.update, "steps": point.steps, "metrics": metrics}
             log.append(0, "policy_updated", update)
-        log.finish({"updates": len(curve)})
+        log.finish({"updates": len(curve), "parent": parent})
     return run_id
 
 

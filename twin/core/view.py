@@ -57,6 +57,14 @@ class Forecast:
         return reach
 
 
+@dataclass(frozen=True, slots=True)
+class OtherJob:
+    """Another job in the world: its plan while it holds GPUs, None while it waits for some."""
+
+    name: str
+    plan: Plan | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """Immutable input of one decision."""
@@ -70,3 +78,4 @@ class View:
     since_move_s: float
     tokens: float  # trained so far
     job: str = ""  # the job that decides; empty in a world without a job list
+    others: tuple[OtherJob, ...] = ()  # all other jobs submitted and not done, in the order of arrival

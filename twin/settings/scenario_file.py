@@ -21,6 +21,7 @@ from twin.settings.disturbances import (
     Slowdown,
 )
 from twin.settings.ranges import (
+    AdaptiveGain,
     Bytes,
     Change,
     Chunks,
@@ -234,6 +235,7 @@ class ObjectiveWeights(Config):
     efficiency: Weight = 1.0
     utilisation: Weight = 0.0
     cost: Weight = 0.0
+    adaptive: AdaptiveGain = 0.0  # gain by which the weights follow the network; 0: they are fixed
 
     @model_validator(mode="after")
     def _one(self) -> "ObjectiveWeights":
@@ -252,6 +254,8 @@ class ObjectiveWeights(Config):
         if self.efficiency == 1:
             return ()
         weights = f"{self.efficiency:g}, {self.utilisation:g}, {self.cost:g}"
+        if self.adaptive:
+            weights += f" (adaptive, gain {self.adaptive:g})"
         caveat = "regret counts tokens alone, so that whoever follows these weights has some"
         return (f"weights {weights} of efficiency, utilisation and cost; {caveat}",)
 

@@ -13,7 +13,7 @@ from twin.core.clock import WORK, At
 from twin.core.domain import Matrix
 from twin.core.plan import Plan
 from twin.core.seeds import generator
-from twin.core.view import View
+from twin.core.view import OtherJob, View
 from twin.engines.engine import Engine, EngineContext
 from twin.filters.slowdown_filter import SlowdownFilter
 from twin.network.flows import Network
@@ -65,6 +65,7 @@ class JobRuntime:
         self.active = True
         self._bandwidth_at_decision: Matrix | None = None
         self._reserved: Counts = (0,) * shared.setup.cluster.size
+        self._target: Plan | None = None  # of the last decision that changed the plan
         scenario, cluster = shared.scenario, shared.setup.cluster
         self.estimator = shared.setup.estimator(submission.spec)
         jitter = shared.setup.jitter
@@ -120,7 +121,17 @@ class JobRuntime:
             since_move_s=to_s(self._env.now - self.execution.applied_ns),
             tokens=float(self.ledger.tokens),
             job=self.name,
+            others=tuple(
+                other.as_seen_by_others()
+                for other in self._shared.allocator.holders
+                if isinstance(other, JobRuntime) and other is not self
+            ),
         )
+
+    def as_seen_by_others(self) -> OtherJob:
+        """What the views of other jobs show of this one."""
+        plan = self._target if any(self._reserved) else None
+        return OtherJob(self.name, plan)
 
     def apply(self, decision: Plan | None) -> None:
         """Apply a decision: go to a plan, or keep the present one (None).
@@ -136,7 +147,7 @@ class JobRuntime:
         for victim in self._shared.allocator.to_preempt(self, need):
             assert isinstance(victim, JobRuntime)
             victim.preempt(self.name)
-        self._reserved = at_least(self._reserved, need)
+        self._reserved, self._target = at_least(self._reserved, need), target
         self.decision_trigger.hold()
         self._env.process(self._switch_to(target))
 
@@ -171,6 +182,7 @@ class JobRuntime:
         if self.active:
             before = self._reserved
             running = self.execution.plan if self.execution.running else None
+            self._target = self.execution.plan
             self._reserved = counts(running, self._shared.setup.cluster.size)
             if self._reserved != before:
                 self._shared.on_gpus_freed(self)

@@ -9,6 +9,7 @@ import torch
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import NS_PER_S
+from policy.control.adaptive_weights import AdaptiveWeights
 from policy.control.break_even import BreakEvenRule
 from policy.control.candidate_search import CandidateSearch, DeadLinkTracker
 from policy.control.decision_rule import choose_plan
@@ -17,7 +18,7 @@ from policy.control.horizon import Horizon, PlanComparison, make_horizon
 from policy.control.knobs import KnobTuner
 from policy.control.long_run import PastPlans
 from policy.control.plan_rates import PlanRates
-from policy.core.objective import Objective, PlanOutcome, speed_alone
+from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
@@ -31,6 +32,7 @@ from policy.hippo.networks.lower_agent import LowerAgent
 from policy.hippo.networks.upper_agent import UpperAgent
 from policy.hippo.tables.features import Features, Situation, situation
 from policy.hippo.tables.planning_tables import Codes, PlanningTables, concatenate
+from twin.core.link_history import LinkHistory
 from twin.core.plan import Plan
 from twin.core.view import View
 from twin.estimation.estimator import Estimator
@@ -38,10 +40,8 @@ from twin.estimation.estimator import Estimator
 OUTAGE_S = 600.0
 """A dead link is expected back after this, or after twice the time it has been dead (as in `mpc`)."""
 SEARCH_TRIGGERS = ("start", "change", "alarm", "failure", "repair")
-"""Triggers after which plans are searched; at others the plans found last and their neighbours are scored,"""
-SEARCH_INTERVAL_NS = 1800 * NS_PER_S
-"""unless the last search is this old: worth one per cent on training windows of geant-70b, whose links change
-more over hours than by events."""
+"""Triggers after which plans are searched, unless what is known is trusted
+(`policy.hippo.agent.search_trust`); at others the plans found last and their neighbours are scored."""
 SEARCHED, PAST = 18, 8
 """Plans taken from the search and from the best ones of the past, as many as `mpc` takes."""
 PLANS_KEPT = 1024
@@ -82,20 +82,33 @@ class HiPpo:
         path = checkpoints.locate(checkpoint or shipped_checkpoint())
         self.digest = checkpoints.digest(path)
         loaded = checkpoints.load(path)
-        self._set_networks(*loaded.agents(), coordinator or loaded.config.coordinator)
+        config = loaded.config
+        self._set_networks(*loaded.agents(), coordinator or config.coordinator, config.parts.history)
 
     @classmethod
-    def of(cls, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> "HiPpo":
-        """Returns the policy of given networks, such as those in training."""
+    def of(
+        cls,
+        upper: UpperAgent,
+        lower: LowerAgent,
+        config: CoordinatorConfig,
+        *,
+        reads_history: bool = True,
+    ) -> "HiPpo":
+        """Returns the policy of given networks, such as those in training; `reads_history` as `parts.history`
+        of their configuration."""
         policy = cls.__new__(cls)
         policy.digest = ""
-        policy._set_networks(upper, lower, config)
+        policy._set_networks(upper, lower, config, reads_history)
         return policy
 
-    def _set_networks(self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig) -> None:
+    def _set_networks(
+        self, upper: UpperAgent, lower: LowerAgent, config: CoordinatorConfig, reads_history: bool
+    ) -> None:
         self.upper, self.lower, self.config = upper, lower, config
         self._by_gpus: dict[tuple[int, ...], Coordinator] = {}
+        self._reads_history = reads_history
         self._made_for: Estimator | None = None
+        self._history: LinkHistory | None = None
         self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
@@ -103,8 +116,9 @@ class HiPpo:
         torch.set_num_threads(1)  # threads cost more than they bring for small tensors
         self.context = context
         self._seed = int(context.rng.integers(2**62))
-        if self._made_for is not context.estimator:  # tables depend on the cluster alone
-            self._made_for, self._by_gpus = context.estimator, {}
+        history = context.history if self._reads_history else None
+        if self._made_for is not context.estimator or self._history is not history:
+            self._made_for, self._history, self._by_gpus = context.estimator, history, {}
         self._base_plans: dict[tuple[int, ...], Plan | None] = {}
         self._base: PlanOutcome | None = None
         self._known: Codes | None = None
@@ -115,8 +129,9 @@ class HiPpo:
         self._legality: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
-        self._rates = PlanRates(context.estimator, speed_alone(context.weights))
+        self._rates = PlanRates(context.estimator, free_egress(context.weights))
         self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._weights = AdaptiveWeights(context, self._past, self._rates)
         self._trust = SearchTrust()
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)
         self._knobs = KnobTuner(context)
@@ -134,49 +149,55 @@ class HiPpo:
             coordinator = self._coordinator(tuple(view.free_gpus))
         except InfeasibleError:  # too few GPUs are alive for any plan
             return nothing_runs(estimator, view)
-        legal = self._running_is_legal(view)
-        seen = situation(coordinator.problem, view, self.context.weights, legal)
-        fresh = view.trigger in SEARCH_TRIGGERS or self._search_is_due(view)
-        searches = fresh and self._must_search(view)
-        proposal = self._propose(view, coordinator, seen, fresh)
+        legal, weights = self._running_is_legal(view), self._weights.at(running)
+        seen = situation(coordinator.features, view, weights, legal)
         base = self._base_codes(view, coordinator.problem)
-        relayed = speed_alone(self.context.weights)
+        relayed = free_egress(self.context.weights)
         evaluator = coordinator.evaluator(seen, horizon, direct, self.context.restart_s, relayed=relayed)
-        objective = self._objective(evaluator, base)
+        objective = self._objective(evaluator, base, weights)
         if self.config.verify:
-            moment = _Moment(view, coordinator, evaluator, objective)
-            decision = self._verified_decision(moment, seen, proposal, fresh, searches)
+            decision = self._verified(_Moment(view, coordinator, evaluator, objective), seen)
         else:
-            assert proposal is not None
-            decision = self._network_decision(view, coordinator, proposal)
-        return self._knobs.tune(decision, running, direct, objective, deepen=fresh)
+            decision = self._network_decision(view, coordinator, self._propose(view, coordinator, seen, 1))
+        deepen = view.trigger in SEARCH_TRIGGERS
+        decision = self._knobs.tune(decision, running, direct, objective, deepen=deepen)
+        return self._weights.record(decision, weights)
 
-    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, fresh: bool) -> Proposal | None:
-        """Proposals of the network; None at a periodic trigger (not `fresh`), where they changed no decision
-        and took a third of the time.
-        """
-        if self.config.verify and not fresh:
-            return None
-        count = self.config.proposals if self.config.verify else 1
+    def _propose(self, view: View, coordinator: Coordinator, seen: Situation, count: int) -> Proposal:
         return coordinator.propose(seen, np.random.default_rng([self._seed, view.now_ns]), count)
 
-    def _search_is_due(self, view: View) -> bool:
-        """Whether the last search was for other GPUs, or too long ago."""
-        old = view.now_ns - self._searched_ns >= SEARCH_INTERVAL_NS
-        return old or self._searched_gpus != tuple(view.free_gpus)
+    def _verified(self, moment: "_Moment", seen: Situation) -> Decision:
+        """At the start the best known plan of the past; else the best of what is known, and of proposals and
+        a search where these are not trusted."""
+        view, coordinator = moment.view, moment.coordinator
+        searches = self._must_search(view)
+        decision = self._start(moment) if view.plan is None else None
+        if decision is not None:
+            return replace(decision, mask=coordinator.problem.open_knobs)
+        fresh, proposal = searches or view.plan is None, None
+        if fresh:
+            proposal = self._propose(view, coordinator, seen, self.config.proposals)
+        return self._verified_decision(moment, seen, proposal, fresh, searches)
+
+    def _start(self, moment: "_Moment") -> Decision | None:
+        """The plan that was worth most over the past, of those judged before the run; None where none is
+        known or runs."""
+        view = moment.view
+        plans = self._past.legal(tuple(view.free_gpus), PAST) if self.config.search else []
+        return first_plan(self._past, plans, view, self._rates, moment.objective)
 
     def _must_search(self, view: View) -> bool:
-        """Whether plans are searched at this event: not at the start where the past is known, whose plans
-        were searched before the run, and not where the last searches found nothing."""
-        due, free = self._search_is_due(view), tuple(view.free_gpus)
+        """Whether plans are searched: after an event unless what is known is trusted, and where the last
+        search is old; not at the start where the past is known, whose plans were searched before the run."""
+        free = tuple(view.free_gpus)
         if self._searched_gpus != free:  # what is known is of other tables
             self._trust.forget()
             self._known = None
-        begins = view.plan is None and self._past.states is not None
-        if begins or due or not self._trust.needless:
-            self._searched_gpus, self._searched_ns = free, view.now_ns
-            return not begins
-        return False
+        event = self._searched_gpus != free or (view.trigger in SEARCH_TRIGGERS and not self._trust.trusts)
+        if not event and view.now_ns - self._searched_ns < self._trust.interval_ns:
+            return False
+        self._searched_gpus, self._searched_ns = free, view.now_ns
+        return view.plan is not None or self._past.states is None
 
     def _running_is_legal(self, view: View) -> bool:
         """Whether the running plan is legal with the GPUs alive; cached."""
@@ -204,8 +225,8 @@ class HiPpo:
         self, moment: "_Moment", seen: Situation, proposal: Proposal | None, fresh: bool, searches: bool
     ) -> Decision:
         """The best of proposals, plans found before and their neighbours, and of a search where it
-        `searches`. At a periodic trigger (not `fresh`) plans are timed approximately, and exactly before a
-        move.
+        `searches`. Where what is known is trusted (not `fresh`) plans are timed approximately, and exactly
+        before a move.
         """
         view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
@@ -214,8 +235,8 @@ class HiPpo:
             searched = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
         past = self._past_codes(coordinator.problem) if self.config.search else None
-        familiar = [codes for codes in (proposed, base, self._known, past) if codes is not None]
-        known = familiar if searched is None else [*familiar, searched]
+        familiar = [codes for codes in (base, self._known, past) if codes is not None]
+        known = [*familiar, *(codes for codes in (proposed, searched) if codes is not None)]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
         finalists = coordinator.refine(
             moment.evaluator, concatenate(known), objective, may_hold=may_hold, wide=fresh
@@ -228,7 +249,7 @@ class HiPpo:
             decision = self._choose(moment, self._decoded(coordinator.problem, finalists), *outcomes)
         if decision is None or decision.plan is not None:
             every = finalists if past is None else concatenate([finalists, past])
-            unsearched = concatenate(familiar) if searched is not None else None
+            unsearched = concatenate(familiar) if searches and familiar else None
             decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold, unsearched)
         decision = replace(decision, mask=coordinator.problem.open_knobs)
         if proposal is None:
@@ -304,7 +325,8 @@ class HiPpo:
         """Coordinator for the GPUs alive, made once for each set."""
         if free not in self._by_gpus:
             context = self.context
-            features = Features(PlanningTables(context.estimator, free), context.restart_s, context.period_s)
+            tables, history = PlanningTables(context.estimator, free), self._history
+            features = Features(tables, context.restart_s, context.period_s, history)
             self._by_gpus[free] = Coordinator(self.upper, self.lower, features, self.config)
         return self._by_gpus[free]
 
@@ -315,7 +337,9 @@ class HiPpo:
         plan = self._base_plans[free]
         return problem.encode(plan) if plan is not None else None
 
-    def _objective(self, evaluator: PlanEvaluator, base: Codes | None) -> Objective:
+    def _objective(
+        self, evaluator: PlanEvaluator, base: Codes | None, weights: tuple[float, float, float]
+    ) -> Objective:
         """The objective relative to the static plan over the horizon; to the last such outcome while it
         cannot run.
 
@@ -329,7 +353,7 @@ class HiPpo:
             (found,) = alone.approximate(base)[0] if quick else alone.kept(base)
             if found.iter_s < float("inf"):
                 self._base = found
-        return Objective(self.context.weights, self._base or PlanOutcome(1.0, 0.0, 0.0))
+        return Objective(weights, self._base or PlanOutcome(1.0, 0.0, 0.0))
 
 
 def _network_record(proposal: Proposal, plan: Plan, view: View) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.control.horizon import Horizon, outcomes_of
-from policy.core.objective import Objective, PlanOutcome
+from policy.core.objective import Objective, PlanOutcome, speed_alone
 from policy.core.recourse import TwoStageProgram
 from policy.hippo.tables.batch_timing import PipelineBatch, Timer, rate
 from policy.hippo.tables.planning_tables import Codes
@@ -65,10 +65,20 @@ class PlanEvaluator:
         kept = self._with_rates(codes, rates, rows).without_recourse()
         return outcomes_of(kept, horizon.length_s), speed[:, horizon.slices :]
 
-    def approximate_speed(self, codes: Codes) -> Float:
-        """Iterations/s (P,) by the closed form under the median links of the last, longest slice."""
+    def approximate_values(self, codes: Codes, objective: Objective) -> Float:
+        """Returns a value (P,) that orders plans by the objective, by the closed form under the median links
+        of the last, longest slice: iterations/s where speed alone has weight."""
         rows = self.timer.rows(codes, self.slowdown)
-        return rate(self.timer.closed_form_ns(rows, *_broadcast(_last(self.horizon), len(codes))))[:, 0]
+        speed = rate(self.timer.closed_form_ns(rows, *_broadcast(_last(self.horizon), len(codes))))[:, 0]
+        if speed_alone(objective.weights):
+            return speed
+        usd = self.timer.problem.usd(codes)
+        return np.array(
+            [
+                objective.value(PlanOutcome(1 / fast if fast > 0 else np.inf, busy * fast, cost))
+                for fast, busy, cost in zip(speed.tolist(), rows.busy_s.tolist(), usd.tolist(), strict=True)
+            ]
+        )
 
     def _prospects(self, codes: Codes, *, exact: bool) -> TwoStageProgram:
         """Times plans exactly under every scenario; else exactly under the median links of the last slice, in

@@ -21,7 +21,7 @@ KEPT_BY_VALUE = 6
 KEPT_BY_SIZE = 3
 """Numbers of domains of which the best plan is kept."""
 KEPT_NEIGHBOURS = 24
-"""Fastest neighbours that are kept in a round."""
+"""Best neighbours that are kept in a round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ class Shortlist:
 
     def _grow(self, fresh: Codes) -> "Shortlist":
         fresh = fresh.take(self._unknown(fresh))
-        speed = self.evaluator.approximate_speed(fresh)
-        fresh = fresh.take(np.argsort(-speed, kind="stable")[:KEPT_NEIGHBOURS])
+        worth = self.evaluator.approximate_values(fresh, self.objective)
+        fresh = fresh.take(np.argsort(-worth, kind="stable")[:KEPT_NEIGHBOURS])
         more = self.of(self.evaluator, self.objective, fresh)
         both = replace(
             self,

@@ -14,6 +14,7 @@ from ingest.core.units import NS_PER_S, to_ns
 from policy.control.relay_links import RelayPaths
 from policy.core.objective import speed_alone
 from twin.core.domain import LinkState
+from twin.core.link_history import HOURS
 from twin.core.seeds import generator
 from twin.core.view import Forecast
 from twin.filters.link_filter import pairs
@@ -36,7 +37,7 @@ CONDITIONS: tuple[Perturbation, ...] = (
 """Conditions of training and validation: as measured; +-30 % noise; congestion and outages."""
 
 
-PER_DECISION = ("bandwidth_bps", "sd_log", "widths", "latency_s", "true_bps", "true_latency_s")
+PER_DECISION = ("bandwidth_bps", "sd_log", "widths", "latency_s", "true_bps", "true_latency_s", "hour")
 """Fields of a `PracticeTrace` with one entry a decision."""
 
 
@@ -51,6 +52,7 @@ class PracticeTrace:
     latency_s: Float  # (D, K, K)
     true_bps: Float  # (D, J, K, K)
     true_latency_s: Float  # (D, J, K, K)
+    hour: NDArray[np.int64]  # (D,) of the day, UTC
     segment_end: NDArray[np.int64]  # (D,) index one past the segment of each decision
 
     def __len__(self) -> int:
@@ -181,6 +183,7 @@ def _trace_under(
         np.stack([f.latency_s for f in forecasts]),
         true_bps.reshape(shape),
         true_s.reshape(shape),
+        (wan.origin_epoch_ns + np.arange(first, periods) * period_ns) // (3600 * NS_PER_S) % HOURS,
         np.full(periods - first, periods - first),
     )
 

@@ -11,7 +11,7 @@ from ingest.core.units import to_ns
 from policy.control.relay_links import RelayPaths, message_bits
 from policy.core.protocol import Context
 from policy.core.reference_plan import equal_cuts
-from policy.hippo.env.practice_trace import PracticeTracePair, prepare_trace
+from policy.hippo.env.practice_trace import CONDITIONS, PracticeTracePair, prepare_trace
 from policy.hippo.env.vector_env import BatchedTwins
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.tables.features import Features
@@ -89,18 +89,20 @@ def prepare_task(
     base = problem.encode(equal_cuts(estimator, range(problem.k), problem.free))
     if base is None:
         raise InfeasibleError(f"{scenario.name}: the static plan is not among the choices of training")
-    features = Features(problem, scenario.moving.restart_s, scenario.control.period_s)
+    history = long_run.before(setup.wan, setup.wan.end_ns, telemetry_model(setup.scenario))
+    shown = history if config.parts.history else None
+    features = Features(problem, scenario.moving.restart_s, scenario.control.period_s, shown)
     samples = config.rollout.samples_per_period
+    conditions = CONDITIONS if config.parts.perturbation else CONDITIONS[:1]
     relays = RelayPaths(problem.estimator.cluster, message_bits(problem.estimator.job, problem.plan(base, 0)))
     # Validation has the conditions of training, since weights for all are a compromise between them.
     training, held_out = (
         PracticeTracePair(one, one.relayed(relays))
         for one in (
-            prepare_trace(setup, samples, seed=config.seed),
-            prepare_trace(validation or setup, samples, seed=VALIDATION_SEED),
+            prepare_trace(setup, samples, seed=config.seed, conditions=conditions),
+            prepare_trace(validation or setup, samples, seed=VALIDATION_SEED, conditions=conditions),
         )
     )
-    history = long_run.before(setup.wan, setup.wan.end_ns, telemetry_model(setup.scenario))
     if not config.parts.forecast:
         training, held_out = training.without_forecast(), held_out.without_forecast()
     if validation is None:

@@ -170,12 +170,13 @@ class BatchedTwins:
             self.plan.take(np.arange(self.size)),
             self.has_plan.copy(),
             self.has_plan & self.hold,
+            trace.hour[decision],
         )
 
     def step(self, codes: Codes, move: Bool) -> StepResult:
         """Moves to `codes` where `move`, then simulates one period."""
         trace, decision = self.trace, self.decision
-        self.owed_usd += self._migrate(codes, move | ~self.has_plan)
+        self.owed_usd += self.migrate(codes, move | ~self.has_plan)
         paused = np.minimum(self.pause_s, self.period_s)
         self.pause_s -= paused
         rows = self.timer.rows(self.plan, self._nominal)
@@ -205,8 +206,8 @@ class BatchedTwins:
         ns[some], found_bps[some] = self.timer.best_relay_ns(rows.take(some), *(x[some] for x in links))
         return rate(ns), found_bps
 
-    def _migrate(self, codes: Codes, move: Bool) -> Float:
-        """Changes plans where `move`; returns the egress of the migrations, USD (E,)."""
+    def migrate(self, codes: Codes, move: Bool) -> Float:
+        """Changes plans where `move`, and adds the pauses; returns the egress of the migrations, USD (E,)."""
         trace, decision = self.trace, self.decision
         usd = np.zeros(self.size)
         moving = np.flatnonzero(move & self.has_plan)

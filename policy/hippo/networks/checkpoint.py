@@ -173,13 +173,16 @@ def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
             f"{clipped('.'.join(map(str, first['loc'])))}: {clipped(first['msg'])}"
         ) from error
     for wanted, source in (
-        (architecture(config), "this version"),
-        (expect and architecture(expect), "the configuration"),
+        (architecture(config), "this version reads other features; train again with `twin train`"),
+        (
+            expect and architecture(expect),
+            "the configuration; train a new checkpoint, or use the configuration it was made with",
+        ),
     ):
         if wanted and wanted != header["architecture"]:
             raise UsageError(
                 f"{path}: made for another architecture: {_differences(header['architecture'], wanted)} "
-                f"({source}); train a new checkpoint, or use the configuration it was made with"
+                f"({source})"
             )
     found = Checkpoint(config, payload["upper"], payload["lower"], header["provenance"], payload["training"])
     upper, lower = build(config)

@@ -48,6 +48,8 @@ class PpoConfig(Config):
     )
     update_epochs: Count = 10
     minibatch_size: Count = 256
+    # Periods over which a decision's plan is judged (`policy.hippo.training.kept_plans`); 0: by episodes.
+    kept_periods: Annotated[int, Within(0, 2000, "no trace of training has more")] = 0
 
 
 class LowerConfig(Config):
@@ -104,6 +106,7 @@ class ImitationConfig(Config):
     # Demonstrations of `mpc` on the scenario; named `lessons` in stored configurations.
     lessons: CountOrNone = 60
     searched: CountOrNone = 600  # of the agent's verified search, over all clusters
+    past: CountOrNone = 0  # of the best plan of the scenario's own past, kept; cheap
     entropy_coef: NotNegative = 0.02
     steps: CountOrNone = 400
     lr: Positive = 1.0e-3
@@ -132,6 +135,8 @@ class PartsConfig(Config):
     hierarchy: bool = True  # False: one agent, both levels learn from the upper reward
     masks: bool = True  # False: plans are sampled freely, illegal ones replaced by the nearest legal one
     hold: bool = True  # False: a plan at every decision; choosing the running one is free
+    history: bool = True  # False: the network sees nothing of the past but the forecast's mean
+    perturbation: bool = True  # False: trained and selected on the links as measured alone
 
 
 class CoordinatorConfig(Config):
@@ -173,12 +178,13 @@ class Variants(Config):
 
     design: HiPpoConfig
     tuned: HiPpoConfig
+    own: HiPpoConfig
     shipped: HiPpoConfig
     toy: HiPpoConfig
 
 
 def shipped(
-    variant: Literal["design", "tuned", "shipped", "toy"] = "tuned", path: Path | None = None
+    variant: Literal["design", "tuned", "own", "shipped", "toy"] = "tuned", path: Path | None = None
 ) -> HiPpoConfig:
     """Returns one section of `hi_ppo.yaml` (the shipped file unless `path` names another).
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from ingest.core.units import BITS_PER_BYTE, GBPS, NS_PER_S
 from policy.hippo.tables.batch_timing import Timer
+from policy.hippo.tables.history_features import HistoryFeatures
 from policy.hippo.tables.observation import CHOICE, Observation
 from policy.hippo.tables.planning_tables import Codes, PlanningTables
+from twin.core.link_history import LinkHistory
 from twin.core.view import View
 from twin.pipeline.kernel import DEAD
 
@@ -41,6 +43,7 @@ class Situation:
     plan: Codes  # (B,) running plan; ignored without `has_plan`
     has_plan: Bool  # (B,)
     may_hold: Bool  # (B,)
+    hour: Int  # (B,) of the day, UTC; read only where the past is known
 
     def take(self, index: NDArray[np.int64]) -> "Situation":
         """Returns the decisions `index`."""
@@ -49,9 +52,10 @@ class Situation:
 
 
 def situation(
-    problem: PlanningTables, view: View, weights: tuple[float, float, float], may_hold: bool
+    features: "Features", view: View, weights: tuple[float, float, float], may_hold: bool
 ) -> Situation:
     """Returns a view as a situation; a running plan that the tables do not offer counts as none."""
+    problem = features.problem
     plan = problem.encode(view.plan) if view.plan is not None else None
     nothing = np.zeros((1, problem.k), np.int64)
     there = np.full_like(nothing, np.argmax(np.array(problem.free) > 0))  # a plan needs GPUs
@@ -69,13 +73,21 @@ def situation(
         plan if plan is not None else empty,
         np.array([plan is not None]),
         np.array([may_hold]),
+        np.array([features.hour(view.now_ns)]),
     )
 
 
 class Features:
-    """Observations of one cluster and job."""
+    """Observations of one cluster and job; without `history` its columns are 0."""
 
-    def __init__(self, problem: PlanningTables, restart_s: float, period_s: float):
+    def __init__(
+        self,
+        problem: PlanningTables,
+        restart_s: float,
+        period_s: float,
+        history: LinkHistory | None = None,
+    ):
+        self._history, self._past = history, HistoryFeatures(problem.estimator, history)
         self.problem, self.timer, self.restart_s = problem, Timer(problem), restart_s
         job, cluster = problem.estimator.job, problem.estimator.cluster
         size = job.model.seq * job.model.hidden * job.model.bytes_per_element
@@ -98,6 +110,10 @@ class Features:
         self._knobs = self._knob_table()
         self._diagonal = np.eye(problem.k, dtype=np.bool_)
         self._fixed = [restart_s / period_s, np.log2(problem.k) / 6, np.log2(problem.n) / 7]
+
+    def hour(self, now_ns: int) -> int:
+        """Returns the hour of the day, UTC, at a time of the run; 0 where the past is unknown."""
+        return 0 if self._history is None else self._history.hour(now_ns)
 
     def _static(self) -> tuple[float, Float, Float]:
         """Returns seconds of an iteration on the mean domain alone (memory aside), seconds per layer relative
@@ -231,6 +247,7 @@ class Features:
             s.sd_log[:, -1],
             used,
             np.clip(load / 2, -3, 5),
+            *self._past.columns(now, s.hour, (s.weights[:, 1:] == 0.0).all(axis=1)),
         ]
         edges = np.stack(columns, axis=-1)
         edges[:, self._diagonal] = 0.0

@@ -8,9 +8,10 @@ from torch import Tensor
 NODE = 11
 """utilisation, share of the room used, share of the layers, position, slowdown, log free GPUs, share of all
 GPUs, room, pace, log node size, price."""
-EDGE = 11
+EDGE = 15
 """log bandwidth, dead, latency, price, forecast at three horizons, deviation now and at the last horizon,
-used by the plan, load."""
+used by the plan, load; of the past: long-run mean relative to now, spread, share of outages, mean of this
+hour of the day relative to the long run."""
 GLOBAL = 17
 """has a plan, time since the move, time of the plan now and later, restart, K, N, load, weights (3), trigger
 (6)."""

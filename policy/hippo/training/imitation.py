@@ -107,7 +107,7 @@ def logged_demonstrations(
         if codes is None or tuple(one.view.free_gpus) != problem.free:
             continue
         held = problem.encode(running) is not None if running is not None else False
-        seen = situation(problem, view, objective, held)
+        seen = situation(task.features, view, objective, held)
         actions = forced_actions(problem.masks, codes, np.array([target != running]))
         found.append((task.features.observe(seen), actions))
         weight = float(np.exp(one.advantage / config.beta)) if config.beta else 1.0
@@ -143,7 +143,7 @@ def _query_sequence(
             break
         go = np.array([target != plan or not config.parts.hold])
         view = _view(task, task.training.for_weights(weights), index, plan, since)
-        seen = situation(problem, view, weights, plan is not None and config.parts.hold)
+        seen = situation(task.features, view, weights, plan is not None and config.parts.hold)
         found.append((task.features.observe(seen), forced_actions(problem.masks, codes, go)))
         jump = int(rng.integers(1, MOST_PERIODS_BETWEEN + 1))
         since = (0.0 if target != plan else since) + jump * period_s

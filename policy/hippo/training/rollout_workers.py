@@ -16,6 +16,7 @@ import torch
 from policy.hippo.env.training_task import TrainingTask
 from policy.hippo.networks import checkpoint
 from policy.hippo.networks.hippo_config import HiPpoConfig
+from policy.hippo.training.kept_plans import collect_kept
 from policy.hippo.training.learner import PpoLearner, Rollout, Weights
 from policy.hippo.training.rollout import EarlyStop, RolloutRequest, collect
 from twin.core.seeds import generator
@@ -66,7 +67,10 @@ def run_request(
 ) -> RequestResult:
     """Returns the rollout from the given lower agents, and the lower agents after it."""
     learner.load_lower(lower)
-    rollout = collect(learner, task, request.steps, generator(*request.seed), stop)
+    rng = generator(*request.seed)
+    if learner.config.ppo.kept_periods:  # the same work for all learners: none is stopped early
+        return collect_kept(learner, task, request.steps, rng), learner.lower_weights()
+    rollout = collect(learner, task, request.steps, rng, stop)
     return rollout, learner.lower_weights()
 
 

@@ -94,10 +94,10 @@ def train(
     began = perf_counter()
     training = _Training(setup, config, out, progress, stop, validation, others, backend or TrainingBackend())
     try:
+        if start is not None:
+            training.begin_with(start, load=not resume)
         if resume:
             training.restore()
-        elif start is not None:
-            training.load_weights(start)
         finished = training.run()
     finally:
         training.workers.close()
@@ -126,6 +126,7 @@ class _Training:
         upper, lower = checkpoint.build(config)
         self.learner = PpoLearner(upper, lower, config, self.group)
         self.state = TrainingState()
+        self.parent: str | None = None
         self.tasks = [
             prepare_task(setup, config, validation),
             *(prepare_task(other, config) for other in others),
@@ -149,9 +150,10 @@ class _Training:
         """Runs imitation, PPO and selection; False when stopped before the end."""
         config, state = self.config, self.state
         imitation = config.imitation
-        total = imitation.lessons + imitation.searched + imitation.steps + config.iterations
+        asked = imitation.lessons + imitation.searched + imitation.past
+        total = asked + imitation.steps + config.iterations
         self.progress.start(total, "training")
-        learned = 0 if state.imitated < imitation.steps else imitation.lessons + imitation.searched
+        learned = 0 if state.imitated < imitation.steps else asked
         self.progress.advance(learned + state.imitated + state.iteration)
         imitated = state.imitated >= imitation.steps or not self.first or self._imitate()
         if not self.group.broadcast(imitated):
@@ -273,9 +275,13 @@ class _Training:
         self.state.curve.append(update)
         self.backend.on_update(update)
 
-    def load_weights(self, start: Path) -> None:
-        """Loads the weights of a checkpoint."""
-        earlier = checkpoint.load(checkpoint.locate(start), self.config)
+    def begin_with(self, start: Path, *, load: bool) -> None:
+        """Notes the checkpoint that the training begins with; loads its weights if so asked."""
+        path = checkpoint.locate(start)
+        self.parent = checkpoint.digest(path)
+        if not load:
+            return
+        earlier = checkpoint.load(path, self.config)
         self.learner.upper.load_state_dict(earlier.upper)
         self.learner.lower.load_state_dict(earlier.lower)
 
@@ -285,6 +291,7 @@ class _Training:
             "config": self.config.digest(),
             "code": checkpoint.code_version(),
             "data": self.data,
+            "parent": self.parent,
             "seed": self.config.seed,
             "score": None if self.state.best == -np.inf else self.state.best,
             "iterations": self.state.iteration,

@@ -19,6 +19,7 @@ from policy.hippo.training.imitation import (
     query_teacher,
 )
 from policy.hippo.training.learner import PpoLearner
+from policy.hippo.training.past_teacher import PastTeacher
 from twin.core.seeds import generator
 
 SEARCH = CoordinatorConfig(proposals=8, rounds=16, wide_rounds=16)
@@ -33,8 +34,8 @@ def collect_demonstrations(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> list[DemonstrationSet]:
-    """Returns decisions of `mpc` on the first task (the user's), of the verified search on all tasks, and
-    logged ones.
+    """Returns decisions of `mpc` on the first task (the user's), of the verified search on all tasks, of the
+    best plan of the first task's past, and logged ones.
 
     The search (random proposals, many rounds of refinement) has the horizon and objective of `mpc` and is a
     hundred times cheaper.
@@ -44,6 +45,7 @@ def collect_demonstrations(
     share = -(-config.imitation.searched // len(tasks))
     queries: list[tuple[TrainingTask, Policy, int]] = [(tasks[0], Mpc(), config.imitation.lessons)]
     queries += [(task, search, share) for task in tasks]
+    queries.append((tasks[0], PastTeacher(), config.imitation.past))
     found = [
         query_teacher(task, teacher, config, count, progress, stop)
         for task, teacher, count in queries

@@ -107,6 +107,17 @@ def test_a_plan_that_is_gone_over_to_is_turned_and_its_layers_take_relays() -> N
     assert cheap.plan is not None and cheap.plan.route(0, 1) == ((0, 1),)  # a relay would be paid for twice
 
 
+def test_no_move_where_the_running_plan_is_worth_no_less_with_its_own_knobs_turned() -> None:
+    """Searches compare plans without extra warm-up; a relay or a deeper warm-up may be all that is needed."""
+    estimator, links, plan = case()
+    slow, goal = between(links, (0, 1), 1e6), over_two(estimator, plan, (17, 17))
+    decision = asked(estimator, slow, Decision(goal, "gains"), plan=plan, horizon_s=60.0)
+    job = estimator.job
+    assert decision.plan is not None and default_knobs(job, decision.plan) == default_knobs(job, plan)
+    assert decision.plan.routes and decision.reason.startswith("the running plan is worth no less")
+    assert decision.extra["gain"] is None
+
+
 def test_a_move_is_priced_on_the_routes_that_it_takes() -> None:
     """Layers between neighbours take the relays of their messages, not the dead slow link between them."""
     estimator, links, plan = case()

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from policy.control import long_run
 from policy.control.knobs import free_variants
 from policy.control.long_run import (
     LongRunRates,
+    PastPlan,
     PastPlans,
     candidates,
     ranked,
@@ -14,6 +16,7 @@ from policy.control.long_run import (
 )
 from tests.support.pasts import past
 from tests.support.worlds import toy_setup
+from twin.core.plan import Plan
 from twin.estimation.link_state_times import States
 
 FREE = (4, 4)
@@ -56,6 +59,30 @@ def test_nothing_ranked_is_above_what_was_found_and_plans_that_never_run_are_lef
     plans = candidates(estimator, alive, FREE)
     assert any(len(plan.shares) == 2 for plan in plans)
     assert all(len(one.plan.shares) == 1 for one in ranked(LongRunRates(estimator, dead), plans))
+
+
+class ByDepth(LongRunRates):
+    """Rates of plans by rank: the later a plan, the slower at its own depth and the faster once turned."""
+
+    def rate(self, plan: Plan) -> float:
+        return 2.0 - PLANS.index(plan) / len(PLANS)
+
+    def turned(self, plan: Plan) -> PastPlan:
+        return PastPlan(plan, 2.0 + PLANS.index(plan) / len(PLANS))
+
+
+PLANS = candidates(toy_setup(2).estimator(), samples_of(past(1e10)), FREE)
+
+
+def test_the_depth_decides_among_more_plans_than_are_turned_in_every_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(long_run, "DEEPENED", 2)
+    monkeypatch.setattr(long_run, "TRIED", len(PLANS))
+    rates = ByDepth(toy_setup(2).estimator(), samples_of(past(1e10)))
+    monkeypatch.setattr(ByDepth, "thinned", rates)
+    found = [one.plan for one in ranked(rates, PLANS)]
+    assert found == [*PLANS[-2:][::-1], *PLANS[:-2]] and len(PLANS) > 4
 
 
 def test_without_a_past_the_given_links_take_its_place() -> None:

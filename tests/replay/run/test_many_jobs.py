@@ -44,7 +44,7 @@ def _run(store: Path, policy: str = "greedy", **changes: Any) -> RunResult:
     return runner.run(store, policy=policy, scenario=_scenario(**changes))
 
 
-@pytest.mark.parametrize("policy", ["greedy", "static"])
+@pytest.mark.parametrize("policy", ["greedy", "static", "joint"])
 def test_every_event_names_its_job_and_the_audit_is_clean(store: Path, policy: str) -> None:
     done = _run(store, policy)
     events = list(RunReader(run_index.folder(store, done.run_id)).events())

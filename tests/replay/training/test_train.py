@@ -7,19 +7,22 @@ from threading import Thread
 from typing import NoReturn
 
 import pytest
+import torch
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT
 from ingest.core.units import NS_PER_S
+from policy.hippo.networks import checkpoint, hippo_config
 from policy.hippo.training.rollout import EVALUATION_PERIODS
 from replay.log.run_log import RunReader
+from replay.run import runner
 from replay.store import checkpoint_lineage, checkpoint_registry, run_index
 from replay.training import retrain
 from replay.training import train as training_run
 from replay.training.train import TrainingResult
 from tests.support import toys
 from tests.support.worlds import toy_scenario
-from twin.scenario.prepare import PreparedScenario
+from twin.scenario.prepare import PreparedScenario, Scenario
 
 
 class Interrupting:
@@ -87,8 +90,6 @@ def test_training_selects_on_the_validation_window(tmp_path: Path, monkeypatch: 
 def test_a_retraining_starts_from_the_champion_and_keeps_out_of_the_way_of_training(
     trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from policy.hippo.networks import hippo_config
-
     # Another architecture than the champion's, as that of `tuned` is for the shipped checkpoint.
     other = hippo_config.shipped("toy").model_copy(update={"gnn": hippo_config.GnnConfig(type="GATv2")})
     monkeypatch.setattr(hippo_config, "shipped", lambda name: other)
@@ -109,6 +110,47 @@ def test_a_training_is_in_the_lineage(trained: tuple[Path, TrainingResult]) -> N
     store, done = trained
     (record,) = checkpoint_lineage.records(store)
     assert (record.run_id, record.checkpoint, record.parent) == (done.run_id, done.checkpoint, None)
+
+
+def test_a_training_begins_with_a_checkpoint_and_names_it(
+    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toys.without_lake(monkeypatch)
+    first = checkpoint_registry.path_of(trained[0], trained[1].checkpoint)
+    mother = checkpoint.install(first, tmp_path / run_index.CHECKPOINTS)
+    still = tmp_path / "still.yaml"  # neither imitation nor PPO changes the weights
+    still.write_text("{imitation: {lessons: 0, searched: 0, steps: 0}, iterations: 0}")
+    made = training_run.train(tmp_path, toy_scenario(), algorithm="toy", settings=still, start=mother)
+    child = checkpoint.load(made.path)
+    assert child.provenance["parent"] == mother and child.provenance["parent"] != made.checkpoint
+    before = checkpoint.load(first)
+    assert all(torch.equal(child.upper[name], value) for name, value in before.upper.items())
+    assert checkpoint_lineage.records(tmp_path)[0].parent == mother
+    with pytest.raises(UsageError, match="architecture"):
+        training_run.train(tmp_path, toy_scenario(), algorithm="tuned", start=mother)
+
+
+def test_what_ships_is_where_training_begins_by_default(tmp_path: Path) -> None:
+    ships = checkpoint_registry.that_ships(tmp_path)
+    assert ships is not None and training_run.begins_with(tmp_path, "own", None) == ships
+    assert training_run.begins_with(tmp_path, "own", "scratch") is None
+    assert training_run.begins_with(tmp_path, "tuned", None) is None
+    assert hippo_config.shipped("own").gnn == checkpoint.load(ships).config.gnn
+
+
+def test_a_run_says_that_its_weights_have_not_practised_on_its_links(
+    trained: tuple[Path, TrainingResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = trained
+    toys.without_lake(monkeypatch)
+
+    def notes(scenario: Scenario, checkpoint: str | None = None) -> str:
+        done = runner.run(store, policy="hippo", scenario=scenario, checkpoint=checkpoint)
+        return " ".join(done.notes)
+
+    assert "practised" not in notes(toy_scenario())
+    ships = checkpoint_registry.that_ships(store)
+    assert "`twin train --scenario toy-3` does that" in notes(toy_scenario(), str(ships))
 
 
 def test_a_second_ctrl_c_ends_at_once_and_a_thread_is_not_asked() -> None:

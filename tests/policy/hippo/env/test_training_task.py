@@ -9,7 +9,13 @@ from policy.core.reference_plan import equal_cuts
 from policy.hippo.env.practice_trace import CONDITIONS, PER_DECISION, PracticeTrace
 from policy.hippo.env.training_task import TrainingTask, lower_rewards, prepare_task
 from policy.hippo.env.vector_env import CONSTRAINTS
-from policy.hippo.networks.hippo_config import HiPpoConfig, LowerConfig, PenaltyConfig, RolloutConfig
+from policy.hippo.networks.hippo_config import (
+    HiPpoConfig,
+    LowerConfig,
+    PartsConfig,
+    PenaltyConfig,
+    RolloutConfig,
+)
 from policy.hippo.training.rollout import EVALUATION_PERIODS, evaluate
 from tests.support.worlds import toy_setup
 from twin.estimation.link_state_times import States, iteration_ns, per_second
@@ -135,3 +141,20 @@ def test_longer_pipelines_inside_a_domain_leave_more_time_idle(task: TrainingTas
         assert whole.get(1, 0.0) == 0
         compared += len(ranked) > 1
     assert compared
+
+
+def test_without_perturbation_the_links_are_as_measured() -> None:
+    setup = toy_setup(2, seconds=6000.0)
+    alone = prepare_task(setup, HiPpoConfig(rollout=CONFIG.rollout, parts=PartsConfig(perturbation=False)))
+    with_all = prepare_task(setup, CONFIG)
+    assert len(with_all.training.direct) == len(CONDITIONS) * len(alone.training.direct)
+    assert np.ptp(alone.training.direct.true_bps[:, :, 0, 1]) == 0.0
+
+
+def test_the_network_sees_the_past_unless_told_not_to(task: TrainingTask) -> None:
+    blind = prepare_task(task.setup, HiPpoConfig(rollout=CONFIG.rollout, parts=PartsConfig(history=False)))
+    seen, unseen = (
+        one.features.observe(one.twins(CONFIG).begin(np.zeros(1, np.int64), (1.0, 0.0, 0.0))).edges[..., -4:]
+        for one in (task, blind)
+    )
+    assert bool(seen.any()) and not bool(unseen.any())
