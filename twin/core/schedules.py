@@ -1,4 +1,4 @@
-"""What all must know of the schedules of a pipeline: chunks, split backwards, the way through the stages.
+"""Properties of schedules of a pipeline: chunks, split backwards, the way through the stages.
 
 A micro-batch passes the parts of the model in order. With one part a stage that is the order of the stages.
 Interleaved, stages hold v chunks and the way leads from the last stage back to the first. ZB-V has two chunks
@@ -23,7 +23,7 @@ def default_chunks(schedule: str) -> int:
 
 
 def chunk_fault(schedule: str, chunks: int) -> str | None:
-    """What is wrong with that many chunks a stage; None: nothing."""
+    """Fault of that many chunks a stage; None: none."""
     if schedule == "zb-v":
         return None if chunks == 2 else f"{chunks} with zb-v: it has 2"
     if (schedule == "interleaved") == (chunks > 1):
@@ -32,7 +32,7 @@ def chunk_fault(schedule: str, chunks: int) -> str | None:
 
 
 def choice_fault(schedule: str, allowed: Sequence[str]) -> str | None:
-    """What is wrong with these schedules to choose from; None: nothing. Empty: there is no choice."""
+    """Fault of these schedules to choose from; None: none. Without any there is no choice."""
     for name in allowed:
         if name in CHUNKED:
             return f"plans cannot switch to {name}, which keeps other layers in a stage; set schedule alone"

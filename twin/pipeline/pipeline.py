@@ -44,7 +44,7 @@ class Rules(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """Where the result of an operation goes."""
+    """Way of the result of an operation to the next one."""
 
     target: int  # part of the model
     boundary: int | None  # that the message crosses; None: the stage passes it on to itself
@@ -141,7 +141,7 @@ class Pipeline:
         return schedules.way(self.stages, self.chunks, self.schedule)
 
     def hop(self, part: int, *, forward: bool) -> Hop | None:
-        """Where the activation, or else the gradient, of a part goes; None at the end of the way."""
+        """Way of the activation, or else of the gradient, from a part; None at the end."""
         at = self.way.index(part) + (1 if forward else -1)
         if not 0 <= at < len(self.way):
             return None
