@@ -38,7 +38,7 @@ class Switches:
     `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
     process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
 
-    `tp_overlap`: that of `TensorMode`.
+    `tp_overlap`: that of `TensorMode`. `offload_optimiser`: optimiser states and Adam are the host's.
     """
 
     shard_activations: bool = True
@@ -48,6 +48,7 @@ class Switches:
     fp32_logits: bool = False
     context_bytes: int | None = None
     tp_overlap: bool = False
+    offload_optimiser: bool = False
 
 
 DEFAULT = Switches()
