@@ -8,7 +8,7 @@ GradientDtype = Literal["bf16", "fp16", "fp32"]
 
 @dataclass(frozen=True, slots=True)
 class TensorMode:
-    """How the GPUs of a tensor group share a block.
+    """Mode in which the GPUs of a tensor group share a block.
 
     `sequence_parallel`: norms, dropout and residuals run on 1/tp of the tokens, and a reduce-scatter and an
     all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2). `overlapped`: its
