@@ -9,6 +9,9 @@ from twin.scenario.prepare import PreparedScenario
 MODELS = {
     "7b": {},
     "7b-zero0": {"job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 0}},
+    "7b-sp": {
+        "job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 1, "sequence_parallel": True},
+    },
     "gpt2": {"model": "gpt2-1.5b"},  # tied: both ends exchange gradients
     "70b": {"model": "llama2-70b", "job": {"global_batch": 64, "micro_batches": [1, 2], "zero": 1}},
 }

@@ -254,6 +254,10 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "1.5 GiB", count(Within(0, 1e12, "in bytes; processes hold some 0.5 to 4 GB")),
     ),
     CaseColumn(
+        "offload_optimiser", "", "yes: optimiser states lie in the host's memory and Adam runs there", "no",
+        yes_or_no,
+    ),
+    CaseColumn(
         "schedule", "", f"{', '.join(_SCHEDULES)}; interleaved: Megatron's virtual stages; crosspipe: a "
         "greedy order for the latencies at hand, weight gradients on their own; zb-h1, zb-v: zero-bubble "
         "orders of split backwards, zb-v with two chunks a stage in the shape of a V",

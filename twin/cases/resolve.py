@@ -223,6 +223,7 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         fp32_logits=cells.get("fp32_logits", False),
         context_bytes=cells.get("context_bytes"),
         tp_overlap=cells.get("tp_overlap", False),
+        offload_optimiser=cells.get("offload_optimiser", False),
     )
 
 

@@ -59,7 +59,7 @@ class JobSpec:
 
     @property
     def tensor_mode(self) -> TensorMode:
-        """How the tensor groups of its plans share a block."""
+        """Mode in which the tensor groups of its plans share a block."""
         return TensorMode(self.sequence_parallel, self.switches.tp_overlap)
 
     def micro_batches(self, dp: int, micro_batch: int) -> int | None:

@@ -8,7 +8,7 @@ GradientDtype = Literal["bf16", "fp16", "fp32"]
 
 @dataclass(frozen=True, slots=True)
 class TensorMode:
-    """How the GPUs of a tensor group share a block.
+    """Mode in which the GPUs of a tensor group share a block.
 
     `sequence_parallel`: norms, dropout and residuals run on 1/tp of the tokens, and a reduce-scatter and an
     all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2). `overlapped`: its
@@ -38,7 +38,7 @@ class Switches:
     `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
     process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
 
-    `tp_overlap`: that of `TensorMode`.
+    `tp_overlap`: that of `TensorMode`. `offload_optimiser`: optimiser states and Adam are the host's.
     """
 
     shard_activations: bool = True
@@ -48,6 +48,7 @@ class Switches:
     fp32_logits: bool = False
     context_bytes: int | None = None
     tp_overlap: bool = False
+    offload_optimiser: bool = False
 
 
 DEFAULT = Switches()

@@ -32,12 +32,13 @@ FP32_LOGIT_BYTES = 16.0
 gradients 4 and 2."""
 
 
-def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16") -> float:
+def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16", offloaded: bool = False) -> float:
     """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks.
 
-    In fp32 no second copy of the weights is kept: 4 + 4 + 8.
+    In fp32 no second copy of the weights is kept: 4 + 4 + 8. `offloaded`: optimiser states lie on the host.
     """
     weights, gradients, optimiser = (4.0, 4.0, 8.0) if dtype == "fp32" else (2.0, 4.0, 12.0)
+    optimiser = 0.0 if offloaded else optimiser
     return (
         weights / (dp if zero >= 3 else 1)
         + gradients / (dp if zero >= 2 else 1)

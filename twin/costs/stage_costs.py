@@ -19,7 +19,7 @@ from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute, Schedule
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
-from twin.costs import memory
+from twin.costs import memory, optimiser
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
@@ -30,11 +30,6 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Spans = Sequence[tuple[Int, Int]]
 """First layer and past the last (P,) of each chunk that a stage holds."""
-
-OPTIMISER_BYTES = 30.0
-"""Memory traffic of a fused Adam per parameter: read gradient, master, two moments (16), write three and
-the weight (14)."""
-OPTIMISER_MEMORY_EFFICIENCY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +239,8 @@ class StageModel:
         )
 
     def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
-        speed = self._domains[slot.domain].gpu.memory_bandwidth_bytes_s * OPTIMISER_MEMORY_EFFICIENCY
-        return parameters / (sketch.dp if sketch.zero >= 1 else 1) * OPTIMISER_BYTES / speed
+        gpu, own = self._domains[slot.domain].gpu, parameters / (sketch.dp if sketch.zero >= 1 else 1)
+        return (optimiser.on_host_s if self._job.switches.offload_optimiser else optimiser.on_gpu_s)(gpu, own)
 
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
@@ -294,7 +289,9 @@ class StageModel:
         if recompute == "full":
             working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
         temporary = np.maximum(last * head, (blocks > 0) * working)
-        states = parameters * memory.state_bytes_per_parameter(sketch.zero, sketch.dp, model.dtype)
+        states = parameters * memory.state_bytes_per_parameter(
+            sketch.zero, sketch.dp, model.dtype, switches.offload_optimiser
+        )
         activations = sketch.micro_batch * stored * flight + waiting
         peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
         return peak, sketch.micro_batch * stored + last * each

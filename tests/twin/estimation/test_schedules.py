@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from ingest.core.errors import InfeasibleError, UsageError
+from ingest.core.errors import DamageError, InfeasibleError, UsageError
 from replay.store.decision_codec import plan_from_json
 from tests.support.plays import durations, hold, play
 from tests.support.worlds import toy_setup
@@ -117,6 +117,19 @@ def test_plans_with_chunks_are_json_and_check_themselves() -> None:
     for wrong in ({"micro_batches": 3}, {"chunks": 1}, {"chunks": 20}):
         with pytest.raises(ValueError, match=r"chunks|interleaved"):
             replace(plan, **wrong)
+
+
+def test_plans_with_sequence_parallelism_are_json_and_restart_the_job() -> None:
+    setup = toy_setup(3)
+    plain, spread = (
+        over(Estimator(setup.cluster, replace(setup.job, sequence_parallel=split)), (0, 1), (2, 2))
+        for split in (False, True)
+    )
+    assert "sequence_parallel" not in to_json(plain) and to_json(spread)["sequence_parallel"] is True
+    assert plan_from_json(to_json(spread)) == spread and str(spread) == f"{plain} sp"
+    assert migration.needs_restart(plain, spread) and not migration.needs_restart(spread, spread)
+    with pytest.raises(DamageError, match="neither true nor false"):
+        plan_from_json({**to_json(spread), "sequence_parallel": 1})
 
 
 def test_what_cannot_run_interleaved_is_infeasible_not_wrong() -> None:
