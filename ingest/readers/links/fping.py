@@ -39,7 +39,6 @@ class Fping:
 
     name = "fping"
     version = 2
-    text_only = True
     tables = ("link_samples",)
     settings = ("values.src",)
 
