@@ -27,7 +27,7 @@ SCHEMA = "twin.explain/1"
 
 @dataclass(frozen=True, slots=True)
 class FileExplanation:
-    """What is known of one file; `rows` are the first of its table as they would be stored."""
+    """Everything known of one file; `rows` are the first of its table as they would be stored."""
 
     path: str
     looks: str

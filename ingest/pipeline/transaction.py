@@ -213,14 +213,14 @@ class Transaction:
         for index in np.flatnonzero(counts):
             self.taken[index].rows[table] += int(counts[index])
         if rows.num_rows:
-            if self._invented(table, rows):
+            if self._is_undated(table, rows):
                 self._assumptions.add(UNDATED)
                 for index in np.flatnonzero(counts):
                     self.taken[index].undated = True
             rows = validate.settled(table, rows)
             self._chunks[table].append(rows.append_column("_source", pa.array(origin)))
 
-    def _invented(self, table: str, rows: pa.Table) -> bool:
+    def _is_undated(self, table: str, rows: pa.Table) -> bool:
         """True if the rows begin on the day at which series without dates and stated start are laid."""
         column = TIME_COLUMN.get(table, "ts")
         if self.options.start is not None or column not in rows.column_names:
