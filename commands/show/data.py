@@ -8,7 +8,7 @@ from replay.metrics.formatting import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.lake.lake import DatasetInfo
-    from ingest.pipeline.explain import Explanation
+    from ingest.pipeline.explain import FileExplanation
     from ingest.pipeline.follow import Followed
     from ingest.pipeline.ingest_report import FileResult, IngestReport
     from ingest.public.fetch import Fetched
@@ -47,7 +47,7 @@ def ingest(console: Console, report: "IngestReport") -> None:
         console.line('why rows were rejected: twin sql "select source_file, source_row, reason from rejects"')
 
 
-def explained(console: Console, found: "Explanation") -> None:
+def explained(console: Console, found: "FileExplanation") -> None:
     """Prints what is known of one file: its look, its reader, five rows, and a mapping to start from."""
     console.line(f"{found.path} is {found.looks}")
     console.line(f"read by: {found.reader}" if found.reader else f"not read: {found.why_not}")

@@ -1,7 +1,7 @@
 """Text cells to typed columns, a column at a time; cells that do not parse become rejects, none is dropped.
 
-A whole column is converted at once; only where that fails is it halved until the cells at fault stand alone,
-so a few bad cells cost little.
+A whole column is converted at once; only where that fails is it cut into parts until the cells at fault stand
+alone, so a few bad cells cost little.
 """
 
 import re
@@ -20,8 +20,11 @@ from ingest.parsing import csv_blocks
 from ingest.parsing.csv_blocks import Block, Texts
 from ingest.parsing.reader import Reject, RowBatch
 
-_ALONE = 64
+_ALONE = 4
 """Cells that are converted one by one when together they fail."""
+_PARTS = 32
+"""Parts into which cells are cut that fail together."""
+_LINE_END = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ZONED = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$")
@@ -89,7 +92,8 @@ class Typed:
                 if name is None or kinds.get(name, pa.string()) == pa.string():
                     return from_texts(self.table, self._texts(block), self.columns, self.constants)
                 kinds[name] = self._kinds[name] = pa.string()
-        return _typed(self.table, parsed, self.columns, self.constants, _Later(lambda: self._texts(block)))
+        text = _BlockText(block, self.names, parsed.rows, lambda: self._texts(block))
+        return _typed(self.table, parsed, self.columns, self.constants, text)
 
     def _texts(self, block: Block) -> Texts:
         return csv_blocks.texts(block, self.names, list(self._kinds))
@@ -102,13 +106,13 @@ def from_texts(
 
     constants: canonical columns that have one value in all rows.
     """
-    return _typed(table, texts, columns, constants, _Later(lambda: texts))
+    return _typed(table, texts, columns, constants, _Text(lambda: texts))
 
 
 def _typed(
-    table: str, parsed: Texts, columns: Sequence[ColumnMapping], constants: Constants, later: "_Later"
+    table: str, parsed: Texts, columns: Sequence[ColumnMapping], constants: Constants, text: "_Text"
 ) -> RowBatch:
-    """Columns of text or of their direct type made canonical; `later` has the text behind them all."""
+    """Columns of text or of their direct type made canonical; `text` has what stands behind them all."""
     made: dict[str, pa.Array] = {}
     bad = np.zeros(len(parsed.rows), bool)
     rejects = list(parsed.rejects)
@@ -117,22 +121,22 @@ def _typed(
         if wrong is None:
             continue
         cells = parsed.columns[column.source]
-        if not pa.types.is_string(cells.type):
-            cells = later.texts().columns[column.source]
         for at in np.flatnonzero(wrong & ~bad):
             row = parsed.rows[int(at)].as_py()
-            raw = cells[int(at)].as_py()
+            raw = (
+                cells[int(at)] if pa.types.is_string(cells.type) else text.cell(column.source, int(at))
+            ).as_py()
             rejects.append(Reject(row, column.source, raw, column.reason + column.hint(raw)))
         bad |= wrong
     made["source_row"] = parsed.rows
-    keep = None
+    kept = np.arange(len(bad))
     if bad.any():
-        keep = pa.array(~bad)
+        keep, kept = pa.array(~bad), kept[~bad]
         made = {name: values.filter(keep) for name, values in made.items()}
     for name, value in constants.items():
         made[name] = pa.repeat(value, len(made["source_row"]))
     sources = {column.target: column.source for column in columns}
-    return RowBatch(table, made, parsed.rows_in, rejects, _Raw(later, sources, keep))
+    return RowBatch(table, made, parsed.rows_in, rejects, _Raw(text, sources, kept))
 
 
 def number(target: str, source: str, factor: float = 1.0) -> ColumnMapping:
@@ -231,29 +235,70 @@ def epoch(target: str, source: str, unit_s: float = 1.0, start_ns: int = 0) -> C
     return ColumnMapping(target, source, direct, convert, one, TS, "not a time (counted from 1970)")
 
 
-class _Later:
-    """A block as text, parsed at most once and only when somebody asks."""
+class _Text:
+    """Rows as text, made at most once and only when somebody asks."""
 
-    def __init__(self, parse: Callable[[], Texts]):
-        self._parse = parse
-        self._parsed: Texts | None = None
+    def __init__(self, make: Callable[[], Texts]):
+        self._make = make
+        self._made: Texts | None = None
 
-    def texts(self) -> Texts:
-        """The block as text columns."""
-        if self._parsed is None:
-            self._parsed = self._parse()
-        return self._parsed
+    def cell(self, column: str, at: int) -> pa.Scalar:
+        """The cell of a column in the row at this position."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made.columns[column][at]
 
 
-class _Raw(Mapping[str, pa.Array]):
+class _BlockText(_Text):
+    """The text of a block: a cell is cut out of its line, which costs less than to parse all again."""
+
+    def __init__(self, block: Block, names: Sequence[str], rows: pa.Int64Array, make: Callable[[], Texts]):
+        super().__init__(make)
+        self._block, self._names, self._rows = block, list(names), rows
+        self._plain = b'"' not in block.data and not block.rejects
+        self._starts: np.ndarray | None = None
+
+    def cell(self, column: str, at: int) -> pa.Scalar:
+        """The cell of a column in the row at this position."""
+        cells = self._line(at).split(self._block.delimiter) if self._plain else []
+        if len(cells) != len(self._names):
+            return super().cell(column, at)
+        return pa.scalar(cells[self._names.index(column)] or None, pa.string())
+
+    def _line(self, at: int) -> str:
+        """The line of the row at this position; blank lines are no rows."""
+        if self._starts is None:
+            raw = np.frombuffer(self._block.data, np.uint8)
+            starts = np.concatenate(([0], np.flatnonzero(raw == _LINE_END) + 1))
+            blank = np.diff(np.concatenate((starts, [len(raw) + 1]))) <= 1
+            self._starts = starts[~blank]
+        start = int(self._starts[self._rows[at].as_py() - self._block.first_row])
+        end = self._block.data.find(b"\n", start)
+        return self._block.data[start : end if end >= 0 else len(self._block.data)].decode("utf-8", "replace")
+
+
+class _RawColumn:
+    """The text of a column, cell by cell."""
+
+    def __init__(self, text: _Text, column: str, kept: np.ndarray):
+        self._text, self._column, self._kept = text, column, kept
+
+    def __getitem__(self, at: int) -> pa.Scalar:
+        return self._text.cell(self._column, int(self._kept[at]))
+
+    def filter(self, keep: pa.BooleanArray) -> "_RawColumn":
+        """The column without the rows that are not kept."""
+        return _RawColumn(self._text, self._column, self._kept[np.asarray(keep)])
+
+
+class _Raw(Mapping[str, Any]):
     """The text behind the columns of a batch, for the rejects that quote it."""
 
-    def __init__(self, later: _Later, sources: Mapping[str, str], keep: pa.BooleanArray | None):
-        self._later, self._sources, self._keep = later, sources, keep
+    def __init__(self, text: _Text, sources: Mapping[str, str], kept: np.ndarray):
+        self._text, self._sources, self._kept = text, sources, kept
 
-    def __getitem__(self, target: str) -> pa.Array:
-        cells = self._later.texts().columns[self._sources[target]]
-        return cells if self._keep is None else cells.filter(self._keep)
+    def __getitem__(self, target: str) -> _RawColumn:
+        return _RawColumn(self._text, self._sources[target], self._kept)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)
@@ -295,9 +340,9 @@ def _converted(cells: pa.Array, column: ColumnMapping) -> tuple[pa.Array, np.nda
 def _piecewise(cells: pa.Array, column: ColumnMapping) -> pa.Array:
     if len(cells) <= _ALONE:
         return pa.array([_one(cell, column) for cell in cells.to_pylist()], column.kind)
-    middle = len(cells) // 2
+    size = -(-len(cells) // _PARTS)
     parts = []
-    for part in (cells[:middle], cells[middle:]):
+    for part in (cells[start : start + size] for start in range(0, len(cells), size)):
         try:
             parts.append(column.convert(part))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -26,8 +26,8 @@ SCHEMA = "twin.explain/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """What is known of one file; `rows` are the first of its table as they would be stored."""
+class FileExplanation:
+    """Everything known of one file; `rows` are the first of its table as they would be stored."""
 
     path: str
     looks: str
@@ -47,7 +47,7 @@ class Explanation:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-def explain(path: Path) -> Explanation:
+def explain(path: Path) -> FileExplanation:
     """Returns what is known of a file; nothing is stored.
 
     Raises:
@@ -74,7 +74,7 @@ def explain(path: Path) -> Explanation:
             DatasetOptions, tomllib.loads("\n".join(lines)) | {"name": options.name}, source="the draft"
         )
     table, rows, rejected, refused = _tried(source, options) if reader or lines else ("", [], 0, "")
-    return Explanation(
+    return FileExplanation(
         str(path), seen.sentence(), reader.name if reader else None, why_not, nearest(seen), tuple(lines),
         tuple(drafting.unmapped(seen, made)) if lines else (), table, tuple(rows), rejected, refused,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from ingest.parsing.source import Source, file_of, from_file
 from ingest.pipeline import derived_datasets, discover, refusal
 from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest_report import FileResult, IngestReport
-from ingest.pipeline.transaction import Taken, Transaction
+from ingest.pipeline.transaction import UNDATED, Taken, Transaction
 from ingest.readers import registry
 
 
@@ -38,6 +38,8 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
         for item in sets:
             results.extend(_Ingest(target, item.options).run(item, progress or SILENT))
         notes = [note for item in sets for note in _derive(target, item.options, results)]
+        undated = sorted({result.dataset for result in results if result.undated})
+        notes += [f"{name}: {UNDATED}" for name in undated]
         rejected = [item.options.name for item in sets if target.rejected(item.options.name)]
     report = IngestReport(
         tuple(results), perf_counter() - began, tuple(notes), registry.plugin_problems(), tuple(rejected)
@@ -270,4 +272,5 @@ class _Ingest:
             dict(sorted(taken.rows.items())),
             taken.rejected,
             examples=tuple(taken.examples),
+            undated=taken.undated,
         )

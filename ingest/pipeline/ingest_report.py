@@ -27,6 +27,8 @@ class FileResult:
     already: bool = False
     examples: tuple[Reject, ...] = ()
     """The first rejects, for the eye; all are in the table `rejects`."""
+    undated: bool = False
+    """Whether its rows were laid at an arbitrary day, because neither it nor dataset.toml has a date."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -39,6 +41,7 @@ class FileResult:
             "rejected": self.rejected,
             "skipped": self.skipped_reason,
             "already": self.already,
+            "undated": self.undated,
             "examples": [asdict(reject) for reject in self.examples],
         }
 
@@ -50,7 +53,7 @@ class IngestReport:
     files: tuple[FileResult, ...]
     seconds: float
     notes: tuple[str, ...] = ()
-    """Assumptions of derived data sets, one sentence each."""
+    """Assumptions of derived data sets, and sets without dates, one sentence each."""
     plugin_problems: tuple[str, ...] = ()
     """Plugins that are left out, one sentence each; among the notes of the JSON form."""
     rejected_sets: tuple[str, ...] = ()

@@ -16,16 +16,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.core.errors import InputError, TwinError
 from ingest.lake import lake, validate
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
-from ingest.lake.schema import SITES, TABLES
-from ingest.parsing.dataset import DatasetOptions
+from ingest.lake.schema import SITES, TABLES, TIME_COLUMN
+from ingest.parsing.dataset import DEFAULT_START, DatasetOptions
 from ingest.parsing.reader import Reader, Reject, RowBatch
 from ingest.parsing.row_buffer import RejectList, RowLists
 from ingest.parsing.source import Source
 
+UNDATED = (
+    f"no dates in the files: laid at {DEFAULT_START.date()}, an arbitrary day; say start in dataset.toml"
+)
+"""Sentence about sets without dates."""
 PART_ROWS = 1 << 19
 """Rows of a part; a unit of small files is closed at this size."""
 UNIT_SOURCES = 20_000
@@ -48,6 +53,7 @@ class Taken:
     rows: Counter[str] = field(default_factory=Counter)
     rejected: int = 0
     examples: list[Reject] = field(default_factory=list)
+    undated: bool = False
 
     @property
     def ingest_id(self) -> str:
@@ -207,8 +213,20 @@ class Transaction:
         for index in np.flatnonzero(counts):
             self.taken[index].rows[table] += int(counts[index])
         if rows.num_rows:
+            if self._is_undated(table, rows):
+                self._assumptions.add(UNDATED)
+                for index in np.flatnonzero(counts):
+                    self.taken[index].undated = True
             rows = validate.settled(table, rows)
             self._chunks[table].append(rows.append_column("_source", pa.array(origin)))
+
+    def _is_undated(self, table: str, rows: pa.Table) -> bool:
+        """True if the rows begin on the day at which series without dates and stated start are laid."""
+        column = TIME_COLUMN.get(table, "ts")
+        if self.options.start is not None or column not in rows.column_names:
+            return False
+        first = pc.min(rows.column(column)).as_py()
+        return first is not None and first.date() == DEFAULT_START.date()
 
     def _write(self, least: int) -> None:
         """Write a part of every table that has at least `least` rows waiting."""

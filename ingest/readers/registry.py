@@ -180,11 +180,9 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
         return _with(by_name(stated), options)
     if not head:
         return None, "empty file"
-    json = is_json(head)
+    asked = _of_json() if is_json(head) else READERS
     claims = [
-        reader
-        for reader in readers()
-        if not (json and getattr(reader, "text_only", False)) and reader.can_read(path, head)
+        reader for reader in (*asked, *_plugins()[0], *_registered.values()) if reader.can_read(path, head)
     ]
     if len(claims) == 1:
         return _with(claims[0], options)
@@ -192,6 +190,12 @@ def find(path: PurePath, head: bytes, options: DatasetOptions) -> tuple[Reader |
         return None, _described(head)
     names = ", ".join(reader.name for reader in claims)
     return None, f"several readers claim it ({names}); name one in dataset.toml"
+
+
+@cache
+def _of_json() -> tuple[Reader, ...]:
+    """The shipped readers that may read a file which begins as JSON does."""
+    return tuple(reader for reader in READERS if not getattr(reader, "text_only", False))
 
 
 def _described(head: bytes) -> str:

@@ -39,13 +39,13 @@ class Fping:
 
     name = "fping"
     version = 2
-    text_only = True
     tables = ("link_samples",)
     settings = ("values.src",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Returns True if the first line has a target and one of the three forms."""
-        lines = head.removeprefix(BOM).decode("utf-8", "replace").strip().splitlines()
+        first = head.removeprefix(BOM).lstrip().partition(b"\n")[0]
+        lines = first.decode("utf-8", "replace").strip().splitlines()
         line = _LINE.fullmatch(lines[0].strip()) if lines else None
         return line is not None and any(
             form.match(line["rest"]) if form is not _SERIES else form.fullmatch(line["rest"])

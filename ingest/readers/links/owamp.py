@@ -62,8 +62,8 @@ class Owamp:
 
 
 def _row(block: list[str], zone: ZoneInfo) -> tuple[Any, ...]:
-    ends, told = _ENDS.fullmatch(block[0]), "\n".join(block)
-    first, sent, delay = (pattern.search(told) for pattern in (_FIRST, _SENT, _DELAY))
+    ends, joined = _ENDS.fullmatch(block[0]), "\n".join(block)
+    first, sent, delay = (pattern.search(joined) for pattern in (_FIRST, _SENT, _DELAY))
     if ends is None or first is None or sent is None:
         raise ValueError("a block without its ends, its first packet or its count")
     count, lost = int(sent[1]), int(sent[2])

@@ -39,7 +39,6 @@ class Ping:
 
     name = "ping"
     version = 2
-    text_only = True
     tables = ("link_samples",)
     settings = ("values.src",)
 
