@@ -1,7 +1,6 @@
 """Weights of the objective that follow the state of the network.
 
-The dynamic adjustment of the design (seeds, chapter 3, section 3.4.4; "from the present state of the
-network", phase 1, section 3.2):
+The dynamic adjustment of the design, which sets the weights "from the present state of the network":
 
     w_i(t) = w_i (1 + g (f_i(t) - mean_i) / sd_i),    then divided by their sum.
 

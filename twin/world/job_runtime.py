@@ -129,7 +129,7 @@ class JobRuntime:
         )
 
     def as_seen_by_others(self) -> OtherJob:
-        """What the views of other jobs show of this one."""
+        """Returns what the views of other jobs show of this one."""
         plan = self._target if any(self._reserved) else None
         return OtherJob(self.name, plan)
 

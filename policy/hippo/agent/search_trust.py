@@ -53,7 +53,7 @@ class SearchTrust:
 
     @property
     def trusts(self) -> bool:
-        """Whether what is known is as good as what a search would find."""
+        """True while what is known is as good as what a search would find."""
         return self.bound < 1.0
 
     @property

@@ -36,7 +36,7 @@ LONGEST_PAUSE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class KeptRewards:
-    """What E decisions bring: mean components of the reward and values of the soft constraints (E, 3)."""
+    """Mean components of the reward and values of the soft constraints of E decisions (E, 3)."""
 
     components: Float
     limited: Float
