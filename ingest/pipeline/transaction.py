@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.core.errors import InputError, TwinError
+from ingest.core.units import to_ns
 from ingest.lake import lake, validate
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
 from ingest.lake.schema import SITES, TABLES, TIME_COLUMN
@@ -31,6 +32,7 @@ UNDATED = (
     f"no dates in the files: laid at {DEFAULT_START.date()}, an arbitrary day; say start in dataset.toml"
 )
 """Sentence about sets without dates."""
+_DAY_NS = to_ns(86_400)
 PART_ROWS = 1 << 19
 """Rows of a part; a unit of small files is closed at this size."""
 UNIT_SOURCES = 20_000
@@ -225,8 +227,9 @@ class Transaction:
         column = TIME_COLUMN.get(table, "ts")
         if self.options.start is not None or column not in rows.column_names:
             return False
-        first = pc.min(rows.column(column)).as_py()
-        return first is not None and first.date() == DEFAULT_START.date()
+        first_ns = pc.min(rows.column(column).cast(pa.int64())).as_py()
+        since_ns = None if first_ns is None else first_ns - to_ns(DEFAULT_START.timestamp())
+        return since_ns is not None and 0 <= since_ns < _DAY_NS
 
     def _write(self, least: int) -> None:
         """Write a part of every table that has at least `least` rows waiting."""
