@@ -40,6 +40,9 @@ def answers(console: Console, found: "CaseAnswers") -> None:
             f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
             f"stage times from {found.constants.source} unless measured"
         )
+        if found.constants.profiles is not None:
+            for number, one in found.rows:
+                console.line(f"row {number}: {one.basis}")
     _failures(console, found.path, found.failures)
 
 

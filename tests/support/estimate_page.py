@@ -170,6 +170,19 @@ latest`, or names a digest: compute times and power are then the fitted ones, li
 states, and the run's first event holds the digest, under which a run is computed again whatever is fitted \
 later.
 
+## Profiles
+
+`--profiles DATASET` takes layer times from the `layer_profiles` of that data set in the lake: numbered \
+layers (embedding, blocks, norm and head, with the collectives of their tensor group inside a node) or the \
+blocks of `twin profile`, where model, GPU model and tp are measured, linear between the measured \
+micro-batches; recompute adds the measured forward again. `profile_model` names the model in the data set. \
+The optimiser takes its measured time, links inside nodes are those that the data set's all-reduces show \
+(unless intra_node_bps is given). A width or a micro-batch that is not measured, or a group over nodes, comes \
+from the models. `basis` says which it was, row by row. Profiles of another model, GPU or sequence length are \
+refused. The lake does not know in which type a profile ran: give the row's dtype accordingly. A scenario \
+does the same with `profiles: {{dataset: NAME, model: NAME}}`, and the run's first event holds the digest of \
+the rows.
+
 ## The inverse
 
 `--solve COLUMN --target FIGURE=VALUE` with COLUMN one of {solved} and FIGURE one of {targets}: the least \

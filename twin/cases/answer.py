@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import GB, NS_PER_S, to_s
+from twin.calibration.lake_profiles import LakeProfiles
 from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
+from twin.cases.stage_durations import Modelled
 from twin.core.domain import Domain
 from twin.costs import energy, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
@@ -64,12 +66,20 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Constants of answers: the compute model, the spread of its errors, fitted properties of a site."""
+    """Constants of answers: the compute model, the spread of its errors, fitted properties of a site, and
+    profiles that take the place of the compute model where they measured."""
 
     compute: ComputeModel = layer_times
     residuals: Residuals = MODELS
     source: str = "built-in constants"
     site: Callable[[Domain, bool], Domain] | None = None
+    profiles: LakeProfiles | None = None
+
+    def domain(self, site: Domain, keep_links: bool) -> Domain:
+        """`site` with its fitted properties."""
+        if self.site is not None:
+            site = self.site(site, keep_links)
+        return site if self.profiles is None else self.profiles.site(site, keep_links)
 
 
 BUILT_IN = Constants()
@@ -86,10 +96,11 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer to `case` with its parts."""
-    if constants.site is not None:
-        said = "intra_node_bps" not in case.defaults
-        case = replace(case, site=constants.site(case.site, said))
-    modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
+    case = replace(case, site=constants.domain(case.site, "intra_node_bps" not in case.defaults))
+    modelled = None
+    if case.model is not None:
+        modelled = stage_durations.modelled(case, constants.profiles or constants.compute)
+        modelled = _updated(case, modelled, constants.profiles)
     timing, update = stage_durations.durations(case, modelled)
     total = int(kernel.iteration_ns(timing)[0])
     silent = replace(
@@ -98,6 +109,39 @@ def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     alone = int(kernel.iteration_ns(silent)[0])
     peak = () if modelled is None else modelled.peak_bytes
     return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
+
+
+def _updated(case: Case, modelled: Modelled, profiles: LakeProfiles | None) -> Modelled:
+    """`modelled` with the optimiser's time that the profiles measured, shared by dp with ZeRO."""
+    assert case.model is not None and case.job is not None
+    if profiles is None:
+        return modelled
+    layers = profiles.update_s(case.model, case.site, case.tp, case.micro_batch)
+    if layers is None:
+        return modelled
+    ends = np.cumsum(case.counts)[:-1]
+    seconds = np.array([part.sum() for part in np.split(layers, ends)])
+    return modelled.with_update(seconds / (case.dp if case.job.zero else 1))
+
+
+def _basis(case: Case, constants: Constants) -> str:
+    """Source of the stage times in words.
+
+    Raises:
+        BadCellError: the profiles are those of another model or GPU.
+    """
+    profiles, model = constants.profiles, case.model
+    if case.measured.schedule_only:
+        return "measured stage times"
+    if profiles is None or model is None:
+        return constants.source
+    reason = profiles.refusal(model, case.site.gpu.name)
+    if reason is not None:
+        raise BadCellError("profile_model", reason)
+    found = profiles.look(model, case.site, case.tp, case.micro_batch)
+    if found.times is None:
+        return f"{constants.source} (profiles {profiles.dataset}: {found.where})"
+    return f"profiles {profiles.dataset}: {found.where}"
 
 
 def _describe(
@@ -135,7 +179,7 @@ def _describe(
         usd=None if wan_bytes is None else wan_bytes / GB * USD_PER_GB,
         energy_j=sum(energy.energy_j(gpu, case.tp * case.dp, float(busy), iter_s) for busy in busy_s),
         binding=_binding(case, timing),
-        basis="measured stage times" if case.measured.schedule_only else constants.source,
+        basis=_basis(case, constants),
     )
 
 

@@ -196,6 +196,10 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "4 x hidden", count(WIDTH),
     ),
     CaseColumn("vocab", "", "rows of the embedding table", "51200", count(VOCABULARY)),
+    CaseColumn(
+        "profile_model", "", "with --profiles: the model's name in the data set of profiles",
+        "that of its blocks' shape, as `twin profile` names them", label,
+    ),
     CaseColumn("seq", "", "tokens in a sequence", "2048", count(TOKENS)),
     CaseColumn(
         "dtype", "", f"{', '.join(get_args(Dtype))}; fp16 reduces gradients in 2 bytes, bf16 and fp8 in 4",

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 
 from ingest.core.errors import UsageError
+from twin.calibration.profiled_layers import UNNAMED
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.frameworks import filled
@@ -200,7 +201,7 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
     dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
     try:
         return Transformer(
-            "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
+            cells.get("profile_model", UNNAMED), cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
             learned_positions=classic, layer_norm=classic, tied=classic,
             dropout=cells.get("dropout", classic),
@@ -208,7 +209,7 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         )  # fmt: skip
     except UsageError as error:
         column = "kv_heads" if "kv_heads" in str(error) else "heads"
-        raise BadCellError(column, str(error).removeprefix("model case: ")) from None
+        raise BadCellError(column, str(error).split(": ", 1)[-1]) from None
 
 
 def _switches(cells: Mapping[str, Cell]) -> Switches:

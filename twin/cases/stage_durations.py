@@ -34,6 +34,12 @@ class Modelled:
     update: Int
     peak_bytes: tuple[int, ...]
 
+    def with_update(self, seconds: NDArray[np.float64]) -> "Modelled":
+        """The same with updates of so many seconds (S,)."""
+        update = _ns(seconds).reshape(-1, 1)
+        timing = replace(self.timing, tail=self.timing.tail - self.update + update)
+        return replace(self, timing=timing, update=update)
+
 
 def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkState]:
     """Estimator, plan and links of a case: one domain a stage, one link a boundary."""
