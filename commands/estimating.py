@@ -112,14 +112,27 @@ def estimate(
 
 
 @command
+@click.option(
+    "--runs", type=PATH, metavar="CASES", help="Fit to measured runs: cases with measured_s or run."
+)
 @with_output
-def calibrate(out: Output) -> None:
-    """Fit the twin's constants to the profiles in the lake.
+def calibrate(out: Output, runs: Path | None) -> None:
+    """Fit the twin's constants to the profiles in the lake, or to measured runs.
 
     \b
-    Example: twin calibrate
+    Examples:
+      twin calibrate
+      twin calibrate --runs runs.csv
     """
     from commands.show import estimate as show
+    from twin.cases import run_learning
+
+    if runs is not None:
+        learned = run_learning.learn(out.store, runs)
+        learned.calibration.save(out.store)
+        body = learned.to_json()
+        out.show(body, lambda console: show.learned(console, body))
+        return
     from twin.calibration.calibrate import calibrate as fit
     from twin.calibration.uncalibrated import uncalibrated
 

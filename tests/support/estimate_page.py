@@ -177,11 +177,25 @@ layers (embedding, blocks, norm and head, with the collectives of their tensor g
 blocks of `twin profile`, where model, GPU model and tp are measured, linear between the measured \
 micro-batches; recompute adds the measured forward again. `profile_model` names the model in the data set. \
 The optimiser takes its measured time, links inside nodes are those that the data set's all-reduces show \
-(unless intra_node_bps is given). A width or a micro-batch that is not measured, or a group over nodes, comes \
-from the models. `basis` says which it was, row by row. Profiles of another model, GPU or sequence length are \
-refused. The lake does not know in which type a profile ran: give the row's dtype accordingly. A scenario \
-does the same with `profiles: {{dataset: NAME, model: NAME}}`, and the run's first event holds the digest of \
-the rows.
+(unless intra_node_bps is given). A width or a micro-batch that is not measured, or a group over nodes, \
+comes from the models. `basis` says which it was, row by row. Profiles of another model, GPU or sequence \
+length are refused. The lake does not know in which type a profile ran: give the row's dtype accordingly. A \
+scenario does the same with `profiles: {{dataset: NAME, model: NAME}}`, and the run's first event holds the \
+digest of the rows.
+
+## Learning from runs
+
+`twin calibrate --runs CASES.csv` takes the plans of real jobs, a row each, and their step times: \
+`measured_s` in the row, or `run`, a data set and a job whose step times stand in the lake (`twin ingest` \
+reads MLPerf logs, Megatron's records and CSV). It prints what was predicted, in terms that add up \
+(reduction: what the iteration loses when gradient reduction is free; pipeline: stage boundaries then; \
+tensor-parallel: its collectives then; compute: the rest), and fits three factors per GPU model: on the \
+time of computing, of messages inside nodes, and of messages between nodes. A factor that the runs cannot \
+tell from the others is named and stays 1: the elasticities of all runs are decomposed into singular values, \
+and a direction that changes times by less than 2 % for an e-fold change is lost in the scatter of runs. So \
+one plan alone seldom shows more than one factor. The factors join the calibration of the store, with the \
+runs and the digest of their table; nothing built in changes. `twin calibrate` without `--runs` fits to \
+profiles anew and drops them.
 
 ## The inverse
 

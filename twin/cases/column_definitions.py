@@ -196,10 +196,6 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "4 x hidden", count(WIDTH),
     ),
     CaseColumn("vocab", "", "rows of the embedding table", "51200", count(VOCABULARY)),
-    CaseColumn(
-        "profile_model", "", "with --profiles: the model's name in the data set of profiles",
-        "that of its blocks' shape, as `twin profile` names them", label,
-    ),
     CaseColumn("seq", "", "tokens in a sequence", "2048", count(TOKENS)),
     CaseColumn(
         "dtype", "", f"{', '.join(get_args(Dtype))}; fp16 reduces gradients in 2 bytes, bf16 and fp8 in 4",
@@ -305,6 +301,18 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "micro_batches", "", "micro-batches of one pipeline and iteration",
         "global_batch / (dp x micro_batch)", count(SEQUENCES),
+    ),
+    CaseColumn(
+        "profile_model", "", "with --profiles: the model's name in the data set of profiles",
+        "that of its blocks' shape, as `twin profile` names them", label,
+    ),
+    CaseColumn(
+        "measured_s", "s", "for `twin calibrate --runs` alone: measured iteration times, of which the median "
+        "counts", "those of run", seconds,
+    ),
+    CaseColumn(
+        "run", "", "for `twin calibrate --runs` alone: DATASET/JOB, whose step times stand in the lake",
+        "measured_s", label,
     ),
 )  # fmt: skip
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -93,8 +93,8 @@ def _each(table: Table, solve_row: Callable[[CaseRow], T]) -> tuple[list[tuple[i
 
 
 def constants_of(store: Path, dataset: str | None = None) -> Constants:
-    """Calibration of `store` where there is one, else the built-in constants; in front of them the profiles of
-    `dataset`.
+    """Calibration of `store` where there is one, else the built-in constants; in front of them the profiles
+    of `dataset`.
 
     Raises:
         NotFoundError: the lake has no profiles of `dataset`.

@@ -161,8 +161,8 @@ def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype
 
 
 def _element(model: Transformer) -> float:
-    """Size of an activation element over the 2 bytes that `Passes` and `EMBEDDING_PASSES` count: in fp32 every
-    pass moves twice as many bytes."""
+    """Size of an activation element over the 2 bytes that `Passes` and `EMBEDDING_PASSES` count: in fp32
+    every pass moves twice as many bytes."""
     return 2.0 if model.dtype == "fp32" else 1.0
 
 
