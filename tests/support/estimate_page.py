@@ -132,8 +132,10 @@ in rank order: tensor rank fastest, then data rank, then stage. A tensor group w
 the network's speed.
 
 **Measured pieces.** Each replaces the value of the models. With both stage_forward_s and \
-stage_backward_s the answer is the pure makespan of the schedule: boundaries inside a domain cost nothing \
-and no gradient reduction or update follows.
+stage_backward_s the answer is the makespan of the schedule, where boundaries inside a domain cost nothing, \
+and then gradient reduction and update: reduction_s and update_s where they are given, else those of the \
+models, nothing where the row describes no model. Micro-batches seldom take equally long: \
+`1.0|1.2;0.9|1.1` are two of them in two stages, in YAML `[[1.0, 1.2], [0.9, 1.1]]`.
 
 **Attention.** GPT blocks on {scores} write their scores to memory; any other block, and any block on newer \
 GPUs, uses fused attention.

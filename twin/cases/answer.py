@@ -17,7 +17,7 @@ from twin.core.domain import Domain
 from twin.costs import energy, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
-from twin.pipeline import critical_cycle, kernel
+from twin.pipeline import critical_cycle
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import Pipeline
 
@@ -102,11 +102,11 @@ def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
         modelled = stage_durations.modelled(case, constants.profiles or constants.compute)
         modelled = _updated(case, modelled, constants.profiles)
     timing, update = stage_durations.durations(case, modelled)
-    total = int(kernel.iteration_ns(timing)[0])
+    total = stage_durations.iteration_ns(case, timing)
     silent = replace(
         timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
     )
-    alone = int(kernel.iteration_ns(silent)[0])
+    alone = stage_durations.iteration_ns(case, silent)
     peak = () if modelled is None else modelled.peak_bytes
     return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
 
@@ -201,7 +201,7 @@ def _wan_bytes(case: Case) -> float | None:
     if case.message_bytes is None:
         return None
     tied_bytes = 0
-    if case.job is not None and case.around is not None and not case.measured.schedule_only:
+    if case.job is not None and case.around is not None:
         tied_bytes = tied_embeddings.iteration_bytes(case.job, case.pp)
     return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
 
