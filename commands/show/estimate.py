@@ -35,9 +35,9 @@ def answers(console: Console, found: "CaseAnswers") -> None:
     ]  # fmt: skip
     if rows:
         console.table("", ANSWER_COLUMNS, rows)
-        spread = found.constants.residuals
+        bases = ", ".join(dict.fromkeys(one.interval for _, one in found.rows))
         console.line(
-            f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
+            f"note: low and high hold 80% of measured runs of the same basis ({bases}); "
             f"stage times from {found.constants.source} unless measured"
         )
         if found.constants.profiles is not None:

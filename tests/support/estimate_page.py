@@ -42,6 +42,7 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ("energy_j", "J", "energy of all GPUs in one iteration, computing and waiting"),
     ("binding", "", "the critical cycle of the pipeline: which stages (from 0), which domains"),
     ("basis", "", "source of the stage times"),
+    ("interval", "", "what runs the interval is made from"),
 )
 
 EXAMPLES = (
@@ -89,12 +90,13 @@ def _outputs() -> list[str]:
 
 
 def _interval() -> str:
-    models, schedule = residual_quantiles.MODELS, residual_quantiles.SCHEDULE
+    spreads = "; ".join(
+        f"{one.basis} {one.low:g} and {one.high:g} ({one.rows} {one.source})"
+        for one in residual_quantiles.ALL
+    )
     return (
-        f"`iter_s_low` and `iter_s_high` are `iter_s` times {models.low:g} and {models.high:g}: quantiles of "
-        f"measured / predicted that hold {models.level:.0%} of the {models.rows} {models.source}. "
-        f"With measured stage times they are {schedule.low:g} and {schedule.high:g}: {schedule.source}. "
-        "The level holds for runs like the calibration rows; `docs/measured/fidelity.md` counts how often it "
+        "`iter_s_low` and `iter_s_high` are `iter_s` times quantiles of measured / predicted that hold 80% of "
+        f"measured runs of the same basis, which `interval` names: {spreads}. The level holds for runs like the calibration rows; `docs/measured/fidelity.md` counts how often it "
         "held on "
         "other measured tables."
     )

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import GB, NS_PER_S, to_s
+from twin.calibration import residual_quantiles
 from twin.calibration.lake_profiles import LakeProfiles
-from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
+from twin.calibration.residual_quantiles import PROFILES, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
@@ -49,6 +50,7 @@ class Answer:
     energy_j: float
     binding: str
     basis: str
+    interval: str
 
     def to_json(self) -> dict[str, Any]:
         """Field by field."""
@@ -66,11 +68,10 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Constants of answers: the compute model, the spread of its errors, fitted properties of a site, and
+    """Constants of answers: the compute model, fitted properties of a site, and
     profiles that take the place of the compute model where they measured."""
 
     compute: ComputeModel = layer_times
-    residuals: Residuals = MODELS
     source: str = "built-in constants"
     site: Callable[[Domain, bool], Domain] | None = None
     profiles: LakeProfiles | None = None
@@ -124,6 +125,18 @@ def _updated(case: Case, modelled: Modelled, profiles: LakeProfiles | None) -> M
     return modelled.with_update(seconds / (case.dp if case.job.zero else 1))
 
 
+def residuals(case: Case, constants: Constants = BUILT_IN) -> Residuals:
+    """Errors of runs whose stage times come from where those of `case` do."""
+    profiles = constants.profiles
+    if case.measured.schedule_only:
+        return SCHEDULE
+    if profiles is not None and case.model is not None:
+        found = profiles.look(case.model, case.site, case.tp, case.micro_batch)
+        if found.times is not None:
+            return PROFILES
+    return residual_quantiles.of(case.site.gpu.name, case.gpus)
+
+
 def _basis(case: Case, constants: Constants) -> str:
     """Source of the stage times in words.
 
@@ -156,8 +169,8 @@ def _describe(
         float(np.mean([b for b, k in zip(busy_s, case.domains, strict=True) if k == domain])) / iter_s
         for domain in dict.fromkeys(case.domains)
     ]
-    residuals = SCHEDULE if case.measured.schedule_only else constants.residuals
-    low, high = residuals.interval(iter_s)
+    spread = residuals(case, constants)
+    low, high = spread.interval(iter_s)
     wan_bytes = _wan_bytes(case)
     gpu = case.site.gpu
     largest = max(peak) - WORKSPACE_BYTES if peak else None
@@ -180,6 +193,7 @@ def _describe(
         energy_j=sum(energy.energy_j(gpu, case.tp * case.dp, float(busy), iter_s) for busy in busy_s),
         binding=_binding(case, timing),
         basis=_basis(case, constants),
+        interval=spread.basis,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ingest.core.errors import NotFoundError, TwinError
 from ingest.core.units import to_s
 from twin.calibration import calibration, lake_profiles
+from twin.calibration.residual_quantiles import ALL, MODELS
 from twin.cases import table_reader
 from twin.cases.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
 from twin.cases.case import Case, summary
@@ -33,12 +34,11 @@ class _TableResult:
         return not self.failures
 
     def _json(self, rows: Iterable[dict[str, Any]], **more: str) -> dict[str, Any]:
-        spread = self.constants.residuals
         return {
             "schema": "twin.estimate/1",
             "file": str(self.path),
-            "interval_level": spread.level,
-            "interval_source": f"{spread.rows} {spread.source}",
+            "interval_level": MODELS.level,
+            "interval_source": {one.basis: f"{one.rows} {one.source}" for one in ALL},
             "constants": self.constants.source,
             **more,
             "rows": list(rows),
@@ -101,7 +101,7 @@ def constants_of(store: Path, dataset: str | None = None) -> Constants:
     """
     found, constants = calibration.load(store), BUILT_IN
     if found is not None:
-        constants = Constants(found, BUILT_IN.residuals, f"calibration {found.digest[:12]}", found.site)
+        constants = Constants(found, f"calibration {found.digest[:12]}", found.site)
     if dataset is None:
         return constants
     return replace(constants, profiles=lake_profiles.load(store, dataset, constants.compute))
