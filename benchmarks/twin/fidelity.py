@@ -84,8 +84,8 @@ and without it the second row was +0.6 %; of the 512-GPU vTrain rows those with 
 took a third longer than the rows beside them, for a reason that the table does not give.
 """
 INTERVALS = """The interval depends on where stage times come from, never on the table. That for other \
-scales was fitted to every second of its rows, those for other GPU models and for profiles to all of theirs, since \
-they are few: there the share shows the fit, not a forecast.
+scales was fitted to every second of its rows, those for other GPU models and for profiles to all of \
+theirs, since they are few: there the share shows the fit, not a forecast.
 """
 OTHERS = """Sailor-style, the additive form of the design documents and the closed cycle form read the same \
 stage and boundary times (`twin/pipeline/other_estimators.py`), so only their composition is compared. No \

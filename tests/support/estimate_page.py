@@ -95,10 +95,9 @@ def _interval() -> str:
         for one in residual_quantiles.ALL
     )
     return (
-        "`iter_s_low` and `iter_s_high` are `iter_s` times quantiles of measured / predicted that hold 80% of "
-        f"measured runs of the same basis, which `interval` names: {spreads}. The level holds for runs like the calibration rows; `docs/measured/fidelity.md` counts how often it "
-        "held on "
-        "other measured tables."
+        "`iter_s_low` and `iter_s_high` are `iter_s` times quantiles of measured / predicted that hold 80 % "
+        f"of measured runs of the same basis, which `interval` names: {spreads}. The level holds for runs "
+        "like these; `docs/measured/fidelity.md` counts how often it held on each measured table."
     )
 
 
@@ -169,7 +168,7 @@ activity, and the ratio of measured to modelled stored activations. Blocks that 
 1, half precision, fused attention) are interpolated in the micro-batch. `twin estimate` with the same \
 `--store` then uses every fit that predicts its rows better than the built-in constant, and names the \
 calibration in `basis`. The fit of a network between nodes is printed, not used: give inter_node_bps. The \
-interval stays that of the calibration rows above. Runs use the fits where the scenario says `calibration: \
+interval stays the one above. Runs use the fits where the scenario says `calibration: \
 latest`, or names a digest: compute times and power are then the fitted ones, links those that the scenario \
 states, and the run's first event holds the digest, under which a run is computed again whatever is fitted \
 later.
