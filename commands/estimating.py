@@ -89,10 +89,15 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 )
 @click.option("--target", metavar="FIGURE=VALUE", help="What --solve should reach, such as utilisation=0.8.")
 @click.option(
+    "--profiles", metavar="DATASET", help="Take layer times from the profiles of this data set in the lake."
+)
+@click.option(
     "--explain", "number", type=int, metavar="ROW", help="Show what the answer to one row is made of."
 )
 @with_output
-def estimate(out: Output, cases: Path, column: str | None, target: str | None, number: int | None) -> None:
+def estimate(
+    out: Output, cases: Path, column: str | None, target: str | None, profiles: str | None, number: int | None
+) -> None:
     """Answer a table of cases, CSV or YAML, without a replay.
 
     Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/guides/estimate.md.
@@ -101,6 +106,7 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
     Examples:
       twin estimate cases.csv
       twin estimate cases.csv --solve wan_bps --target utilisation=0.8
+      twin estimate cases.csv --profiles my-profiles
     """
     from commands.show import estimate as show
     from twin.cases import table_answers
@@ -108,7 +114,7 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
 
     if (column is None) != (target is None):
         raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
-    constants = table_answers.constants_of(out.store)
+    constants = table_answers.constants_of(out.store, profiles)
     if number is not None:
         case, explained = table_answers.explain_row(cases, number, constants)
         body = table_answers.explained_json(case, explained)
@@ -124,14 +130,27 @@ def estimate(out: Output, cases: Path, column: str | None, target: str | None, n
 
 
 @command
+@click.option(
+    "--runs", type=PATH, metavar="CASES", help="Fit to measured runs: cases with measured_s or run."
+)
 @with_output
-def calibrate(out: Output) -> None:
-    """Fit the twin's constants to the profiles in the lake.
+def calibrate(out: Output, runs: Path | None) -> None:
+    """Fit the twin's constants to the profiles in the lake, or to measured runs.
 
     \b
-    Example: twin calibrate
+    Examples:
+      twin calibrate
+      twin calibrate --runs runs.csv
     """
     from commands.show import estimate as show
+    from twin.cases import run_learning
+
+    if runs is not None:
+        learned = run_learning.learn(out.store, runs)
+        learned.calibration.save(out.store)
+        body = learned.to_json()
+        out.show(body, lambda console: show.learned(console, body))
+        return
     from twin.calibration.calibrate import calibrate as fit
     from twin.calibration.uncalibrated import uncalibrated
 

@@ -21,6 +21,7 @@ from benchmarks.twin.fidelity_tables import (
     SHARED,
     Compared,
     alternatives,
+    by_basis,
     calibration,
     judged,
     listed,
@@ -81,6 +82,10 @@ collectives slow the products that they run beside, the model's do not (MLPerf i
 costs); the H100 data-parallel rows do not say what reduces their gradients: PyTorch's overlap is assumed, \
 and without it the second row was +0.6 %; of the 512-GPU vTrain rows those with tp 2 and small micro-batches \
 took a third longer than the rows beside them, for a reason that the table does not give.
+"""
+INTERVALS = """The interval depends on where stage times come from, never on the table. That for other \
+scales was fitted to every second of its rows, those for other GPU models and for profiles to all of \
+theirs, since they are few: there the share shows the fit, not a forecast.
 """
 OTHERS = """Sailor-style, the additive form of the design documents and the closed cycle form read the same \
 stage and boundary times (`twin/pipeline/other_estimators.py`), so only their composition is compared. No \
@@ -170,7 +175,7 @@ def ceiling(sets: Sequence[Compared]) -> list[str]:
 
 def iterations(runs: Sequence[Compared]) -> list[str]:
     """The section of iteration times."""
-    lines = ["## Iteration time", "", *summary(runs, "s")]
+    lines = ["## Iteration time", "", *summary(runs, "s"), INTERVALS, *by_basis(runs)]
     for data in DATA_SETS:
         if not data.calibrated_every:
             continue

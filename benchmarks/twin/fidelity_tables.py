@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks.twin.measured_memory import Stored
 from benchmarks.twin.measured_runs import DataSet, Run
-from twin.calibration.residual_quantiles import MODELS, SCHEDULE
+from twin.calibration.residual_quantiles import ALL, Residuals
 from twin.cases import table_reader
-from twin.cases.answer import answer, explain
+from twin.cases.answer import answer, explain, residuals
 from twin.cases.resolve import resolve
 from twin.costs import memory
 from twin.pipeline.other_estimators import ALTERNATIVES, sailor_bytes
@@ -50,10 +50,20 @@ class Compared:
 
     def covered(self) -> float:
         """Share of rows inside the interval that `twin estimate` gives."""
-        schedule = "stage_forward_s" in getattr(self.rows[0], "cells", {})
-        low, high = (SCHEDULE if schedule else MODELS).interval(1.0)
+        return float(np.mean(self.inside))
+
+    @cached_property
+    def bases(self) -> tuple[Residuals, ...]:
+        """Residuals that set the interval of each row."""
+        cells = [row.cells for row in self.rows if isinstance(row, Run)]
+        return tuple(residuals(resolve(table_reader.parse(one))) for one in cells)
+
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """Whether each row lies in its interval."""
         ratio = self.measured / self.predicted
-        return float(np.mean((ratio >= low) & (ratio <= high)))
+        pairs = zip(ratio, self.bases, strict=True)
+        return np.array([one.low <= value <= one.high for value, one in pairs])
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -81,6 +91,26 @@ def table(head: Sequence[str], rows: Iterator[Sequence[str]] | list[Sequence[str
     """A Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def by_basis(sets: Sequence[Compared]) -> list[str]:
+    """Share of rows inside their interval, by what the interval is made for."""
+    rows = []
+    for basis in ALL:
+        found = [
+            bool(ok) for one in sets for ok, its in zip(one.inside, one.bases, strict=True) if its is basis
+        ]
+        if found:
+            rows.append(
+                [
+                    basis.basis,
+                    f"{basis.low:g}",
+                    f"{basis.high:g}",
+                    str(len(found)),
+                    percent(sum(found) / len(found)),
+                ]
+            )
+    return table(["interval for", "low", "high", "rows", "in the interval"], rows)
 
 
 def alternatives(sets: Sequence[Compared]) -> list[str]:

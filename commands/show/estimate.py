@@ -35,11 +35,14 @@ def answers(console: Console, found: "CaseAnswers") -> None:
     ]  # fmt: skip
     if rows:
         console.table("", ANSWER_COLUMNS, rows)
-        spread = found.constants.residuals
+        bases = ", ".join(dict.fromkeys(one.interval for _, one in found.rows))
         console.line(
-            f"note: low and high hold {spread.level:.0%} of the {spread.rows} {spread.source}; "
+            f"note: low and high hold 80% of measured runs of the same basis ({bases}); "
             f"stage times from {found.constants.source} unless measured"
         )
+        if found.constants.profiles is not None:
+            for number, one in found.rows:
+                console.line(f"row {number}: {one.basis}")
     _failures(console, found.path, found.failures)
 
 
@@ -71,6 +74,30 @@ def explained(console: Console, body: dict[str, Any]) -> None:
     for title in ("stages", "boundaries"):
         if body[title]:
             console.table(title, tuple(body[title][0]), [tuple(part.values()) for part in body[title]])
+
+
+def learned(console: Console, body: dict[str, Any]) -> None:
+    """Prints measured runs beside predictions, where the difference lies, and the fitted factors."""
+    rows = [
+        (run["case"] or "-", run["measured_s"], run["predicted_s"], *run["terms_s"].values(), run["fitted_s"],
+         *run["difference_s"].values(), run["unexplained_s"])
+        for run in body["runs"]
+    ]  # fmt: skip
+    terms = ("compute", "tensor", "pipeline", "reduction")
+    columns = ("run", "measured s", "predicted", *terms, "fitted", *(f"+ {term}" for term in terms), "rest")
+    console.table("predicted seconds and their terms; then the fit and what it adds to each", columns, rows)
+    fits = [
+        (gpu, name, fit["values"]["factor"], fit["rows"], percent(fit["error_before"]),
+         percent(fit["error_after"]))
+        for gpu, found in body["factors"].items()
+        for name, fit in found.items()
+    ]  # fmt: skip
+    if fits:
+        console.table("factors on times", ("GPU", "of", "factor", "runs", "error before", "after"), fits)
+    left = [tuple(one.values()) for one in body["not_identifiable"]]
+    if left:
+        console.table("not identifiable, so the factor stays 1", ("GPU", "of", "why"), left)
+    console.line(f"calibration  {body['calibration']}")
 
 
 def calibration(console: Console, body: dict[str, Any]) -> None:

@@ -47,6 +47,7 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ),
     ("binding", "", "the critical cycle of the pipeline: which stages (from 0), which domains"),
     ("basis", "", "source of the stage times"),
+    ("interval", "", "what runs the interval is made from"),
 )
 
 EXAMPLES = (
@@ -94,14 +95,14 @@ def _outputs() -> list[str]:
 
 
 def _interval() -> str:
-    models, schedule = residual_quantiles.MODELS, residual_quantiles.SCHEDULE
+    spreads = "; ".join(
+        f"{one.basis} {one.low:g} and {one.high:g} ({one.rows} {one.source})"
+        for one in residual_quantiles.ALL
+    )
     return (
-        f"`iter_s_low` and `iter_s_high` are `iter_s` times {models.low:g} and {models.high:g}: quantiles of "
-        f"measured / predicted that hold {models.level:.0%} of the {models.rows} {models.source}. "
-        f"With measured stage times they are {schedule.low:g} and {schedule.high:g}: {schedule.source}. "
-        "The level holds for runs like the calibration rows; `docs/measured/fidelity.md` counts how often it "
-        "held on "
-        "other measured tables."
+        "`iter_s_low` and `iter_s_high` are `iter_s` times quantiles of measured / predicted that hold 80 % "
+        f"of measured runs of the same basis, which `interval` names: {spreads}. The level holds for runs "
+        "like these; `docs/measured/fidelity.md` counts how often it held on each measured table."
     )
 
 
@@ -137,8 +138,10 @@ in rank order: tensor rank fastest, then data rank, then stage. A tensor group w
 the network's speed.
 
 **Measured pieces.** Each replaces the value of the models. With both stage_forward_s and \
-stage_backward_s the answer is the pure makespan of the schedule: boundaries inside a domain cost nothing \
-and no gradient reduction or update follows.
+stage_backward_s the answer is the makespan of the schedule, where boundaries inside a domain cost nothing, \
+and then gradient reduction and update: reduction_s and update_s where they are given, else those of the \
+models, nothing where the row describes no model. Micro-batches seldom take equally long: \
+`1.0|1.2;0.9|1.1` are two of them in two stages, in YAML `[[1.0, 1.2], [0.9, 1.1]]`.
 
 **Attention.** GPT blocks on {scores} write their scores to memory; any other block, and any block on newer \
 GPUs, uses fused attention.
@@ -170,10 +173,37 @@ activity, and the ratio of measured to modelled stored activations. Blocks that 
 1, half precision, fused attention) are interpolated in the micro-batch. `twin estimate` with the same \
 `--store` then uses every fit that predicts its rows better than the built-in constant, and names the \
 calibration in `basis`. The fit of a network between nodes is printed, not used: give inter_node_bps. The \
-interval stays that of the calibration rows above. Runs use the fits where the scenario says `calibration: \
+interval stays the one above. Runs use the fits where the scenario says `calibration: \
 latest`, or names a digest: compute times and power are then the fitted ones, links those that the scenario \
 states, and the run's first event holds the digest, under which a run is computed again whatever is fitted \
 later.
+
+## Profiles
+
+`--profiles DATASET` takes layer times from the `layer_profiles` of that data set in the lake: numbered \
+layers (embedding, blocks, norm and head, with the collectives of their tensor group inside a node) or the \
+blocks of `twin profile`, where model, GPU model and tp are measured, linear between the measured \
+micro-batches; recompute adds the measured forward again. `profile_model` names the model in the data set. \
+The optimiser takes its measured time, links inside nodes are those that the data set's all-reduces show \
+(unless intra_node_bps is given). A width or a micro-batch that is not measured, or a group over nodes, \
+comes from the models. `basis` says which it was, row by row. Profiles of another model, GPU or sequence \
+length are refused. The lake does not know in which type a profile ran: give the row's dtype accordingly. A \
+scenario does the same with `profiles: {{dataset: NAME, model: NAME}}`, and the run's first event holds the \
+digest of the rows.
+
+## Learning from runs
+
+`twin calibrate --runs CASES.csv` takes the plans of real jobs, a row each, and their step times: \
+`measured_s` in the row, or `run`, a data set and a job whose step times stand in the lake (`twin ingest` \
+reads MLPerf logs, Megatron's records and CSV). It prints what was predicted, in terms that add up \
+(reduction: what the iteration loses when gradient reduction is free; pipeline: stage boundaries then; \
+tensor-parallel: its collectives then; compute: the rest), and fits three factors per GPU model: on the \
+time of computing, of messages inside nodes, and of messages between nodes. A factor that the runs cannot \
+tell from the others is named and stays 1: the elasticities of all runs are decomposed into singular values, \
+and a direction that changes times by less than 2 % for an e-fold change is lost in the scatter of runs. So \
+one plan alone seldom shows more than one factor. The factors join the calibration of the store, with the \
+runs and the digest of their table; nothing built in changes. `twin calibrate` without `--runs` fits to \
+profiles anew and drops them.
 
 ## The inverse
 

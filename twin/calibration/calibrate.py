@@ -91,7 +91,7 @@ def calibrate(store: Path) -> Calibration:
     for kind in kinds:
         rows = [row for row in found.layers if model_of(row["gpu_model"]) == kind]
         fitted = {**_rates(kind, rows), **_power(kind, found.power)}
-        fitted |= dict(_collectives(kind, found.collectives))
+        fitted |= dict(collective_fits(kind, found.collectives))
         if fitted:
             gpus[kind] = fitted
         measured = _blocks(rows)
@@ -222,7 +222,7 @@ def _blocks(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
     return {label: sorted(times) for label, times in found.items()}
 
 
-def _collectives(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
+def collective_fits(kind: str, rows: Sequence[Row]) -> Iterator[tuple[str, Fit]]:
     """Fits of all-reduces inside a node, then of the remaining time between nodes by ranks a node."""
     usual = gpu_models.fabric(kind)
     intra = Link(usual.intra_node_bps, usual.intra_node_latency_s)

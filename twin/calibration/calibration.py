@@ -17,8 +17,10 @@ import numpy as np
 from ingest.core import durable, integrity, safe_json
 from ingest.core.errors import DamageError, ExistsError, NotFoundError
 from ingest.core.terminal import SENTENCE, clipped, shown
+from twin.calibration import run_factors
 from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import label_of
+from twin.calibration.run_factors import RunFactors, free
 from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
@@ -38,18 +40,21 @@ Blocks = Mapping[str, Mapping[str, list[list[float]]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """Fits by GPU model and name, and measured blocks; made from the lake `lake_digest`."""
+    """Fits by GPU model and name, and measured blocks; made from the lake `lake_digest`. `runs`: factors that
+    measured runs showed on top of them."""
 
     lake_digest: str
     gpus: Mapping[str, Mapping[str, Fit]]
     blocks: Blocks
+    runs: RunFactors | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Schema `twin.calibration/1`."""
         fits = {
             kind: {name: fit.to_json() for name, fit in found.items()} for kind, found in self.gpus.items()
         }
-        return {"schema": SCHEMA, "lake_digest": self.lake_digest, "gpus": fits, "blocks": self.blocks}
+        body = {"schema": SCHEMA, "lake_digest": self.lake_digest, "gpus": fits, "blocks": self.blocks}
+        return body if self.runs is None else body | {"runs": self.runs.to_json()}
 
     @property
     def digest(self) -> str:
@@ -71,11 +76,22 @@ class Calibration:
         self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute,
         *, mode: TensorMode = PLAIN,
     ) -> LayerTimes:  # fmt: skip
-        """Layer times: a measured block where there is one, else the model with fitted rates.
+        """Layer times: a measured block where there is one, else the model with fitted rates; with factors
+        of runs their part without collectives multiplied.
 
         A block counts as measured for its own shape, tp 1, half precision and fused attention, and between
         the smallest and the largest micro-batch of the profile.
         """
+        plan = (tp, micro_batch, recompute, mode)
+        times = self._unscaled(model, domain, *plan)
+        if self.runs is None:
+            return times
+        return self.runs.layers(times, self._unscaled(model, free(domain), *plan), domain.gpu.name)
+
+    def _unscaled(
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, recompute: Recompute,
+        mode: TensorMode,
+    ) -> LayerTimes:  # fmt: skip
         fitted = self.gpus.get(domain.gpu.name, {})
         times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted), mode)
         block = self._measured(model, domain.gpu, tp, micro_batch)
@@ -111,7 +127,8 @@ class Calibration:
             changed["intra_node_latency_s"] = fit.values["alpha_s"]
         if "power" in fitted:
             changed["gpu"] = _powered(domain.gpu, fitted["power"])
-        return replace(domain, **changed)
+        domain = replace(domain, **changed)
+        return domain if self.runs is None else self.runs.site(domain)
 
 
 def _powered(device: GpuType, fit: Fit) -> GpuType:
@@ -215,7 +232,8 @@ def _parsed(path: Path, data: bytes) -> Calibration:
         gpus = {
             kind: {name: Fit(**fit) for name, fit in found.items()} for kind, found in body["gpus"].items()
         }
-        return Calibration(body["lake_digest"], gpus, body["blocks"])
+        runs = run_factors.from_json(body["runs"]) if "runs" in body else None
+        return Calibration(body["lake_digest"], gpus, body["blocks"], runs)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamageError(
             f"{path}: not a calibration ({clipped(str(error), SENTENCE)}); run `twin calibrate` again"

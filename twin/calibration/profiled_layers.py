@@ -5,6 +5,8 @@ from typing import Any
 
 from twin.core.transformer import Transformer
 
+UNNAMED = "case"
+"""Name of a model that is given by its shape alone."""
 LABEL = re.compile(r"(gpt|llama)-h(\d+)-a(\d+)-kv(\d+)-f(\d+)-s(\d+)")
 
 

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import GB, NS_PER_S, to_ns, to_s
-from twin.calibration.residual_quantiles import MODELS, SCHEDULE, Residuals
+from twin.calibration import residual_quantiles
+from twin.calibration.lake_profiles import LakeProfiles
+from twin.calibration.residual_quantiles import PROFILES, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
+from twin.cases.stage_durations import Modelled
 from twin.core import schedules
 from twin.core.domain import Domain
 from twin.core.plan import Sync
 from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
-from twin.pipeline import critical_cycle, kernel
+from twin.pipeline import critical_cycle
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import Pipeline
 
@@ -50,6 +53,7 @@ class Answer:
     token_efficiency: float | None
     binding: str
     basis: str
+    interval: str
 
     def to_json(self) -> dict[str, Any]:
         """Field by field."""
@@ -67,12 +71,19 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Constants of answers: the compute model, the spread of its errors, fitted properties of a site."""
+    """Constants of answers: the compute model, fitted properties of a site, and
+    profiles that take the place of the compute model where they measured."""
 
     compute: ComputeModel = layer_times
-    residuals: Residuals = MODELS
     source: str = "built-in constants"
     site: Callable[[Domain, bool], Domain] | None = None
+    profiles: LakeProfiles | None = None
+
+    def domain(self, site: Domain, keep_links: bool) -> Domain:
+        """`site` with its fitted properties."""
+        if self.site is not None:
+            site = self.site(site, keep_links)
+        return site if self.profiles is None else self.profiles.site(site, keep_links)
 
 
 BUILT_IN = Constants()
@@ -89,18 +100,64 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer to `case` with its parts."""
-    if constants.site is not None:
-        said = "intra_node_bps" not in case.defaults
-        case = replace(case, site=constants.site(case.site, said))
-    modelled = None if case.model is None else stage_durations.modelled(case, constants.compute)
+    case = replace(case, site=constants.domain(case.site, "intra_node_bps" not in case.defaults))
+    modelled = None
+    if case.model is not None:
+        modelled = stage_durations.modelled(case, constants.profiles or constants.compute)
+        modelled = _updated(case, modelled, constants.profiles)
     timing, update = stage_durations.durations(case, modelled)
-    total = int(kernel.iteration_ns(timing)[0]) + _exchange_ns(case)
+    total = stage_durations.iteration_ns(case, timing) + _exchange_ns(case)
     silent = replace(
         timing, of=timing.of * 0, lf=timing.lf * 0, ob=timing.ob * 0, lb=timing.lb * 0, tail=update
     )
-    alone = int(kernel.iteration_ns(silent)[0])
+    alone = stage_durations.iteration_ns(case, silent)
     peak = () if modelled is None else stage_durations.peak_bytes(case, modelled)
     return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
+
+
+def _updated(case: Case, modelled: Modelled, profiles: LakeProfiles | None) -> Modelled:
+    """`modelled` with the optimiser's time that the profiles measured, shared by dp with ZeRO."""
+    assert case.model is not None and case.job is not None
+    if profiles is None:
+        return modelled
+    layers = profiles.update_s(case.model, case.site, case.tp, case.micro_batch)
+    if layers is None:
+        return modelled
+    ends = np.cumsum(case.counts)[:-1]
+    seconds = np.array([part.sum() for part in np.split(layers, ends)])
+    return modelled.with_update(seconds / (case.dp if case.job.zero else 1))
+
+
+def residuals(case: Case, constants: Constants = BUILT_IN) -> Residuals:
+    """Errors of runs whose stage times come from where those of `case` do."""
+    profiles = constants.profiles
+    if case.measured.schedule_only:
+        return SCHEDULE
+    if profiles is not None and case.model is not None:
+        found = profiles.look(case.model, case.site, case.tp, case.micro_batch)
+        if found.times is not None:
+            return PROFILES
+    return residual_quantiles.of(case.site.gpu.name, case.gpus)
+
+
+def _basis(case: Case, constants: Constants) -> str:
+    """Source of the stage times in words.
+
+    Raises:
+        BadCellError: the profiles are those of another model or GPU.
+    """
+    profiles, model = constants.profiles, case.model
+    if case.measured.schedule_only:
+        return "measured stage times"
+    if profiles is None or model is None:
+        return constants.source
+    reason = profiles.refusal(model, case.site.gpu.name)
+    if reason is not None:
+        raise BadCellError("profile_model", reason)
+    found = profiles.look(model, case.site, case.tp, case.micro_batch)
+    if found.times is None:
+        return f"{constants.source} (profiles {profiles.dataset}: {found.where})"
+    return f"profiles {profiles.dataset}: {found.where}"
 
 
 def _describe(
@@ -115,8 +172,8 @@ def _describe(
         float(np.mean([b for b, k in zip(busy_s, case.domains, strict=True) if k == domain])) / iter_s
         for domain in dict.fromkeys(case.domains)
     ]
-    residuals = SCHEDULE if case.measured.schedule_only else constants.residuals
-    low, high = residuals.interval(iter_s)
+    spread = residuals(case, constants)
+    low, high = spread.interval(iter_s)
     wan_bytes = _wan_bytes(case)
     gpu = case.site.gpu
     largest = max(peak) - WORKSPACE_BYTES if peak else None
@@ -139,7 +196,8 @@ def _describe(
         energy_j=sum(energy.energy_j(gpu, case.gpus // case.pp, float(busy), iter_s) for busy in busy_s),
         token_efficiency=_token_efficiency(case),
         binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
-        basis="measured stage times" if case.measured.schedule_only else constants.source,
+        basis=_basis(case, constants),
+        interval=spread.basis,
     )
 
 
@@ -184,7 +242,7 @@ def _wan_bytes(case: Case) -> float | None:
     if case.message_bytes is None:
         return None
     tied_bytes = 0
-    if case.job is not None and case.around is not None and not case.measured.schedule_only:
+    if case.job is not None and case.around is not None:
         together = schedules.turns(case.schedule)  # the first stage has embedding and head
         tied_bytes = tied_embeddings.iteration_bytes(case.job, 1 if together else case.pp)
     return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)

@@ -25,10 +25,17 @@ class Measured:
     backward_s: Times | None
     transfer_s: Times | None
     latency_s: Times | None
+    reduction_s: Times | None = None
+    update_s: Times | None = None
+    forward_each_s: tuple[Times, ...] | None = (
+        None  # (S, m) where micro-batches differ; `forward_s` is the mean
+    )
+    backward_each_s: tuple[Times, ...] | None = None
 
     @property
     def schedule_only(self) -> bool:
-        """True where forward and backward are measured: the answer is the makespan of the schedule alone."""
+        """True where forward and backward are measured: the models add what follows the last backward, if
+        anything."""
         return self.forward_s is not None and self.backward_s is not None
 
 

@@ -120,6 +120,11 @@ def seconds(text: str) -> tuple[float, ...]:
     return tuple(number(part, SECONDS) for part in items(text))
 
 
+def stage_seconds(text: str) -> tuple[tuple[float, ...], ...]:
+    """Times of stages, separated by `;`; of the micro-batches of one, where they differ, by `|`."""
+    return tuple(tuple(number(part, SECONDS) for part in items(stage, "|")) for stage in items(text))
+
+
 def rates(text: str) -> tuple[float, ...]:
     """A list of bandwidths separated by `;`, 0 for none."""
     found = tuple(number(part, RATES) for part in items(text))
@@ -303,9 +308,17 @@ COLUMNS: tuple[CaseColumn, ...] = (
     ),
     CaseColumn(
         "stage_forward_s", "s", "measured: forward of one micro-batch per stage, list with `;` or one value "
-        "for all", "from the models", seconds,
+        "for all; where micro-batches differ, the times of each with `|` (YAML: a list of lists)",
+        "from the models", stage_seconds,
     ),
-    CaseColumn("stage_backward_s", "s", "measured: backward, likewise", "from the models", seconds),
+    CaseColumn("stage_backward_s", "s", "measured: backward, likewise", "from the models", stage_seconds),
+    CaseColumn(
+        "reduction_s", "s", "measured: gradient reduction after the last backward, per stage or one value",
+        "from the models; 0 without a model", seconds,
+    ),
+    CaseColumn(
+        "update_s", "s", "measured: optimiser, likewise", "from the models; 0 without a model", seconds,
+    ),
     CaseColumn(
         "boundary_transfer_s", "s", "measured: time one message occupies each stage boundary, each way; 0 = "
         "no WAN there", "from wan_bps", seconds,
@@ -317,6 +330,18 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "micro_batches", "", "micro-batches of one pipeline and iteration",
         "global_batch / (dp x micro_batch)", count(SEQUENCES),
+    ),
+    CaseColumn(
+        "profile_model", "", "with --profiles: the model's name in the data set of profiles",
+        "that of its blocks' shape, as `twin profile` names them", label,
+    ),
+    CaseColumn(
+        "measured_s", "s", "for `twin calibrate --runs` alone: measured iteration times, of which the median "
+        "counts", "those of run", seconds,
+    ),
+    CaseColumn(
+        "run", "", "for `twin calibrate --runs` alone: DATASET/JOB, whose step times stand in the lake",
+        "measured_s", label,
     ),
 )  # fmt: skip
 BY_NAME = {column.name: column for column in COLUMNS}

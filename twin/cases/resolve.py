@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from ingest.core.errors import UsageError
+from twin.calibration.profiled_layers import UNNAMED
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.frameworks import filled
@@ -41,7 +43,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     tp, pp, dp = _parallel(cells, cells.get("replicas", 1))
     copies = replicas_of(cells)
     micro_batch, micro_batches = _batch(cells, dp * copies.count)
-    measured = _measured(cells, pp)
+    measured = _measured(cells, pp, micro_batches)
     kind = cells.get("gpu_model", "A100-80")
     shaped = "hidden" in cells and "layers" in cells
     model = _model(cells, kind) if shaped or not measured.schedule_only else None
@@ -167,9 +169,9 @@ def _message_bytes(cells: Mapping[str, Cell], micro_batch: int) -> int | None:
     return int(micro_batch * cells.get("seq", DEFAULT_SEQ) * cells["hidden"] * element)
 
 
-def _spread(cells: Mapping[str, Cell], name: str, size: int, what: str) -> Times | None:
+def _spread(cells: Mapping[str, Cell], name: str, size: int, what: str) -> Any:
     """A list of `size` entries; one value stands for all."""
-    values: Times | None = cells.get(name)
+    values: tuple[Any, ...] | None = cells.get(name)
     if values is None or len(values) == size:
         return values
     if len(values) != 1:
@@ -177,13 +179,41 @@ def _spread(cells: Mapping[str, Cell], name: str, size: int, what: str) -> Times
     return values * size
 
 
-def _measured(cells: Mapping[str, Cell], pp: int) -> Measured:
+def _measured(cells: Mapping[str, Cell], pp: int, micro_batches: int) -> Measured:
+    forward, backward = (
+        _stages(cells, f"stage_{way}_s", pp, micro_batches) for way in ("forward", "backward")
+    )
     return Measured(
-        _spread(cells, "stage_forward_s", pp, "stages"),
-        _spread(cells, "stage_backward_s", pp, "stages"),
+        forward[0],
+        backward[0],
         _spread(cells, "boundary_transfer_s", pp - 1, "boundaries"),
         _spread(cells, "boundary_latency_s", pp - 1, "boundaries"),
+        _spread(cells, "reduction_s", pp, "stages"),
+        _spread(cells, "update_s", pp, "stages"),
+        forward[1],
+        backward[1],
     )
+
+
+def _stages(
+    cells: Mapping[str, Cell], name: str, pp: int, micro_batches: int
+) -> tuple[Times | None, tuple[Times, ...] | None]:
+    """Mean time of a micro-batch in every stage, and of each micro-batch where they differ."""
+    lists = _spread(cells, name, pp, "stages")
+    if lists is None:
+        return None, None
+    for stage, times in enumerate(lists):
+        if len(times) not in (1, micro_batches):
+            raise BadCellError(
+                name,
+                f"stage {stage} has {len(times)} times for {micro_batches} micro-batches; write one or all",
+            )
+    means = tuple(sum(times) / len(times) for times in lists)
+    if all(len(times) == 1 for times in lists):
+        return means, None
+    if cells.get("schedule") == "crosspipe":
+        raise BadCellError(name, "crosspipe takes one time for all micro-batches; write their mean")
+    return means, tuple(times if len(times) > 1 else times * micro_batches for times in lists)
 
 
 def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
@@ -202,7 +232,7 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
     dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
     try:
         return Transformer(
-            "case", cells["layers"], hidden, heads, kv_heads, ffn, gated,
+            cells.get("profile_model", UNNAMED), cells["layers"], hidden, heads, kv_heads, ffn, gated,
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
             learned_positions=classic, layer_norm=classic, tied=classic,
             dropout=cells.get("dropout", classic),
@@ -210,7 +240,7 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
         )  # fmt: skip
     except UsageError as error:
         column = "kv_heads" if "kv_heads" in str(error) else "heads"
-        raise BadCellError(column, str(error).removeprefix("model case: ")) from None
+        raise BadCellError(column, str(error).split(": ", 1)[-1]) from None
 
 
 def _switches(cells: Mapping[str, Cell]) -> Switches:

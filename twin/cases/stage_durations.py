@@ -22,6 +22,8 @@ from twin.costs.layer_compute import ComputeModel
 from twin.costs.replica_sync import OUTER_BYTES
 from twin.costs.stage_boundaries import shared_boundary
 from twin.estimation.estimator import Estimator
+from twin.pipeline import kernel
+from twin.pipeline.fixed_order_kernel import unequal_ns
 from twin.pipeline.kernel import LONGEST_NS
 from twin.pipeline.pipeline import Int, Pipeline, warmup_depths
 
@@ -35,6 +37,12 @@ class Modelled:
     timing: Pipeline
     update: Int
     peak_bytes: tuple[int, ...]
+
+    def with_update(self, seconds: NDArray[np.float64]) -> "Modelled":
+        """The same with updates of so many seconds (S,)."""
+        update = _ns(seconds).reshape(-1, 1)
+        timing = replace(self.timing, tail=self.timing.tail - self.update + update)
+        return replace(self, timing=timing, update=update)
 
 
 def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkState]:
@@ -110,10 +118,10 @@ def peak_bytes(case: Case, modelled: Modelled) -> tuple[int, ...]:
 def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:
     """Durations with measured times in place of modelled ones, and the updates that end them (S, 1) in ns.
 
-    With measured stage times the answer is the schedule's makespan: boundaries inside a domain cost nothing
-    and nothing follows the last backward.
+    With measured stage times boundaries inside a domain cost nothing. What follows the last backward,
+    reduction and update, is measured, else modelled, else nothing.
     """
-    measured, nothing = case.measured, np.zeros((case.pp, 1), np.int64)
+    measured = case.measured
     timing = _makespan(case) if modelled is None or measured.schedule_only else modelled.timing
     pieces: dict[str, Any] = {}
     if measured.forward_s is not None:
@@ -130,10 +138,35 @@ def durations(case: Case, modelled: Modelled | None) -> tuple[Pipeline, Int]:
         pieces["lf"] = pieces["lb"] = _crossing(case, delay, timing.lf)
     if case.returns:
         pieces["shared"] = shared_boundary(case.domains)
-    update = nothing if modelled is None or measured.schedule_only else modelled.update
+    pieces["tail"], update = _ends(case, modelled)
     timing = replace(timing, **pieces)
     _check_length(timing)
     return timing, update
+
+
+def _ends(case: Case, modelled: Modelled | None) -> tuple[Int, Int]:
+    """What follows the last backward, and its part that is the update (S, 1) in ns."""
+    measured, nothing = case.measured, np.zeros((case.pp, 1), np.int64)
+    update = nothing if modelled is None else modelled.update
+    reduction = nothing if modelled is None else modelled.timing.tail - update
+    if measured.reduction_s is not None:
+        reduction = _measured_ns("reduction_s", measured.reduction_s)
+    if measured.update_s is not None:
+        update = _measured_ns("update_s", measured.update_s)
+    return reduction + update, update
+
+
+def iteration_ns(case: Case, timing: Pipeline) -> int:
+    """Iteration time of the case's pipeline; its micro-batches differ where their times were measured."""
+    each = case.measured.forward_each_s, case.measured.backward_each_s
+    if each == (None, None):
+        return int(kernel.iteration_ns(timing)[0])
+    forward, backward = (
+        np.repeat(mean, timing.micro_batches, axis=1) if times is None
+        else np.tile(np.rint(_ns(times) / case.chunks).astype(np.int64), (case.chunks, 1))
+        for times, mean in zip(each, (timing.tf, timing.tb), strict=True)
+    )  # fmt: skip
+    return unequal_ns(timing, forward, backward)
 
 
 def _check_length(timing: Pipeline) -> None:

@@ -1,13 +1,14 @@
 """Answers to a table of cases, failures of bad rows among them; as JSON, `twin.estimate/1`."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.core.errors import NotFoundError, TwinError
 from ingest.core.units import to_s
-from twin.calibration import calibration
+from twin.calibration import calibration, lake_profiles
+from twin.calibration.residual_quantiles import ALL, MODELS
 from twin.cases import table_reader
 from twin.cases.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
 from twin.cases.case import Case, summary
@@ -33,12 +34,11 @@ class _TableResult:
         return not self.failures
 
     def _json(self, rows: Iterable[dict[str, Any]], **more: str) -> dict[str, Any]:
-        spread = self.constants.residuals
         return {
             "schema": "twin.estimate/1",
             "file": str(self.path),
-            "interval_level": spread.level,
-            "interval_source": f"{spread.rows} {spread.source}",
+            "interval_level": MODELS.level,
+            "interval_source": {one.basis: f"{one.rows} {one.source}" for one in ALL},
             "constants": self.constants.source,
             **more,
             "rows": list(rows),
@@ -92,12 +92,19 @@ def _each(table: Table, solve_row: Callable[[CaseRow], T]) -> tuple[list[tuple[i
     return found, tuple(sorted(failures, key=lambda one: one.row))
 
 
-def constants_of(store: Path) -> Constants:
-    """Calibration of `store` where there is one, else the built-in constants."""
-    found = calibration.load(store)
-    if found is None:
-        return BUILT_IN
-    return Constants(found, BUILT_IN.residuals, f"calibration {found.digest[:12]}", found.site)
+def constants_of(store: Path, dataset: str | None = None) -> Constants:
+    """Calibration of `store` where there is one, else the built-in constants; in front of them the profiles
+    of `dataset`.
+
+    Raises:
+        NotFoundError: the lake has no profiles of `dataset`.
+    """
+    found, constants = calibration.load(store), BUILT_IN
+    if found is not None:
+        constants = Constants(found, f"calibration {found.digest[:12]}", found.site)
+    if dataset is None:
+        return constants
+    return replace(constants, profiles=lake_profiles.load(store, dataset, constants.compute))
 
 
 def estimate(path: Path, constants: Constants = BUILT_IN) -> CaseAnswers:

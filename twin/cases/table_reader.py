@@ -165,5 +165,5 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        return ";".join(_text(part) for part in value)
+        return ";".join(_text(part).replace(";", "|") for part in value)
     return repr(value) if isinstance(value, float) else str(value).strip()

@@ -161,6 +161,12 @@ def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype
     return count * rates.start_s + flops / matmul_flops_s(gpu, rates, dtype)
 
 
+def _element(model: Transformer) -> float:
+    """Size of an activation element over the 2 bytes that `Passes` and `EMBEDDING_PASSES` count: in fp32
+    every pass moves twice as many bytes."""
+    return 2.0 if model.dtype == "fp32" else 1.0
+
+
 def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
     return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
 
@@ -177,7 +183,7 @@ def _attention_s(
     if model.attention == "flash":
         once = flops / 2 / gpu.peak_flops
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
-    matrix = 2.0 * micro_batch * model.heads * model.seq**2 / tp
+    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp
     over = (CLASSIC if model.bias else GATED).matrix
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
     forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
@@ -206,8 +212,9 @@ def _block_s(
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
     parts = tp if mode.sequence_parallel else 1
     around = [per_h / parts + rotary for per_h, rotary in zip(norms.hidden, norms.rotary, strict=True)]
+    moved = tokens * _element(model)
     sizes = [
-        tokens * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
+        moved * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
     ]
     forward = _matmul_s(gpu, rates, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
     backward = _matmul_s(gpu, rates, 4.0 * tokens * weights, 8, model.dtype)
@@ -224,7 +231,7 @@ def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch
 
 
 def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
-    activations = 2.0 * micro_batch * model.seq * model.hidden
+    activations = 2.0 * _element(model) * micro_batch * model.seq * model.hidden
     table = 2.0 * model.vocab * model.hidden / tp
     forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
     return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)

@@ -23,9 +23,12 @@ NEVER = int(np.iinfo(np.int64).max)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _run(ops: Any, durations: Durations, rules: Rules) -> int:
-    """Iteration time of one pipeline in which stage i runs `ops[i]` (n,); -1: the order waits for itself."""
-    tf, td, tw, boundaries = durations.forward, durations.gradient, durations.weight, durations.boundaries
+def _run(ops: Any, durations: Durations, forward: Any, gradient: Any, rules: Rules) -> int:
+    """Iteration time of one pipeline in which stage i runs `ops[i]` (n,); -1: the order waits for itself.
+
+    `forward` and `gradient` (v S, m): durations of each micro-batch.
+    """
+    tw, boundaries = durations.weight, durations.boundaries
     m, chunks = rules.micro_batches, rules.chunks
     stages, count = ops.shape
     parts = stages * chunks
@@ -53,7 +56,8 @@ def _run(ops: Any, durations: Durations, rules: Rules) -> int:
                     start = _carry(
                         start, kind, n - 1 if kind == 0 else n + 1, wire, boundaries, stages, rules
                     )
-                ends[i] = start + (tf[v] if kind == 0 else td[v] if kind == 1 else tw[v])
+                k = which % m
+                ends[i] = start + (forward[v, k] if kind == 0 else gradient[v, k] if kind == 1 else tw[v])
         if step == stages * count:
             break
         i = int(np.argmin(ends))
@@ -113,9 +117,12 @@ def _carry(ready: int, kind: int, n: int, wire: Any, boundaries: Any, stages: in
 def _run_all(ops: Any, durations: Durations, rules: Rules, totals: Any) -> None:
     """Iteration times of all plans into `totals` (P,); without operations every plan gets the order that
     CrossPipe makes for it."""
+    m = rules.micro_batches
     for p in range(len(totals)):
         plan = one_plan(durations, p)
-        totals[p] = _run(ops if ops.size else place(plan, rules), plan, rules)
+        forward, gradient = np.repeat(plan.forward, m), np.repeat(plan.gradient, m)
+        each = forward.reshape(-1, m), gradient.reshape(-1, m)
+        totals[p] = _run(ops if ops.size else place(plan, rules), plan, each[0], each[1], rules)
 
 
 def iteration_ns(pipeline: Pipeline) -> Int:
@@ -128,3 +135,14 @@ def iteration_ns(pipeline: Pipeline) -> Int:
     _run_all(ops, one.durations, one.rules, totals)
     assert np.all(totals >= 0), "the order waits for itself"
     return totals
+
+
+def unequal_ns(pipeline: Pipeline, forward: Int, backward: Int) -> int:
+    """Iteration time of one pipeline whose micro-batches take `forward` and `backward` (v S, m) nanoseconds,
+    in place of `tf` and `tb`; the order of operations is that of equal ones."""
+    assert pipeline.tw is None, "weight gradients have one duration"
+    durations = one_plan(pipeline.durations, 0)
+    ops = np.ascontiguousarray(operation_order.of(pipeline))
+    total = _run(ops, durations, *map(np.ascontiguousarray, (forward, backward)), pipeline.rules)
+    assert total >= 0, "the order waits for itself"
+    return int(total)

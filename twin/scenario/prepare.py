@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -12,8 +12,9 @@ from ingest.core import config, resources, text_files
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.ranges import SEED_LIMIT
 from ingest.core.terminal import clipped, shown
-from twin.calibration import calibration
+from twin.calibration import calibration, lake_profiles
 from twin.calibration.calibration import Calibration
+from twin.calibration.lake_profiles import LakeProfiles
 from twin.core.domain import Cluster
 from twin.core.job import JobSpec
 from twin.core.link_history import LinkHistory
@@ -65,6 +66,7 @@ class PreparedScenario:
     jitter: Factors | None = None  # quantiles of measured step times over their median
     inputs: tuple[tuple[str, str], ...] = ()  # name and digest of every other table read from the lake
     calibration: Calibration | None = None  # fitted constants of the cost models, None: the built-in ones
+    profiles: LakeProfiles | None = None  # measured layer times, which come before `calibration`
     span: TimeSpan | None = None
 
     def link_filter(self) -> LinkFilter:
@@ -80,7 +82,7 @@ class PreparedScenario:
 
         return Estimator(
             self.cluster, job or self.job, restart_s=self.scenario.moving.restart_s,
-            compute=self.calibration or layer_times,
+            compute=self.profiles or self.calibration or layer_times,
         )  # fmt: skip
 
     def header(self) -> dict[str, Any]:
@@ -173,7 +175,19 @@ def prepare(
         )
     whole = _links(store, scenario, window, seen)
     found = workload_records.load(store, scenario, cluster_and_jobs.job(scenario))
-    return assemble(scenario, whole, window=window, seed=seed, found=found, constants=constants)
+    setup = assemble(scenario, whole, window=window, seed=seed, found=found, constants=constants)
+    return setup if scenario.profiles is None else with_profiles(setup, store)
+
+
+def with_profiles(setup: PreparedScenario, store: Path) -> PreparedScenario:
+    """`setup` with the layer times of the data set that its scenario names."""
+    wanted, model = setup.scenario.profiles, setup.job.model
+    assert wanted is not None
+    names = {} if wanted.model is None else {model.name: wanted.model}
+    found = lake_profiles.load(store, wanted.dataset, setup.calibration or layer_times, names)
+    for job in (setup.job, *(submitted.spec for submitted in setup.jobs)):
+        lake_profiles.check(found, job.model, setup.cluster.domains)
+    return replace(setup, profiles=found, inputs=(*setup.inputs, ("profiles", found.digest)))
 
 
 def _links(store: Path, scenario: Scenario, window: Part, seen: SeriesIdentity | None) -> WanTrace:

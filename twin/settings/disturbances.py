@@ -100,6 +100,13 @@ class JitterSettings(Config):
     job: Label | None = None  # one job of it; all by default
 
 
+class ProfileSettings(Config):
+    """Layer times from the profiles of a data set of the lake instead of the models."""
+
+    dataset: Name
+    model: Label | None = None  # name of the scenario's model in the data set; its own by default
+
+
 class Noise(Config):
     """Multiplicative Ornstein-Uhlenbeck noise 1 + eps on every bandwidth, eps clipped to +-`clip`."""
 

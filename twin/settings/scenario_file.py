@@ -18,6 +18,7 @@ from twin.settings.disturbances import (
     NodeFailures,
     Outage,
     Perturbation,
+    ProfileSettings,
     Slowdown,
 )
 from twin.settings.ranges import (
@@ -309,15 +310,19 @@ class Scenario(Config):
     perturbation: Perturbation = Perturbation()
     # constants of the cost models that `twin calibrate` fitted: a digest (or its beginning), or `latest`
     calibration: Name | None = None
+    profiles: ProfileSettings | None = None
     weights: ObjectiveWeights = ObjectiveWeights()
     seed: Seed = 0
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omits a default `filter`: scenarios without one keep the digest that their runs have recorded."""
+        """Omits a default `filter` and absent `profiles`: scenarios without them keep the digest that their
+        runs have recorded."""
         fields: dict[str, Any] = written(self)
         if self.filter == FilterSettings():
             fields.pop("filter", None)  # absent where the caller asked for some fields only
+        if self.profiles is None:
+            fields.pop("profiles", None)
         return fields
 
     @property

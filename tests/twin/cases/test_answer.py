@@ -241,3 +241,34 @@ def test_1f1b_holds_the_logits_of_one_micro_batch(pp: str) -> None:
     assert some.peak_mem_bytes == many.peak_mem_bytes
     assert gpipe.peak_mem_bytes is not None and some.peak_mem_bytes is not None
     assert gpipe.peak_mem_bytes > some.peak_mem_bytes + 14 * 5 * 8192 * 128256 / 8
+
+
+def test_measured_stages_pay_reduction_and_update() -> None:
+    """One stage of four micro-batches, (1 + 2) s each; then 0.5 and 0.25 s, or what the models say."""
+    cells = {"micro_batches": "4", "stage_forward_s": "1", "stage_backward_s": "2"}
+    assert ask(**cells).iter_s == 12
+    both = ask(**cells, reduction_s="0.5", update_s="0.25")
+    assert both.iter_s == 12.75 and both.exposed_comm_s == pytest.approx(0.5)
+    shape = {"layers": "4", "hidden": "1024", "dp": "8"}
+    models = ask(**cells, **shape)
+    without = ask(micro_batches="4", **shape)
+    assert without.exposed_comm_s > 0
+    assert models.exposed_comm_s == pytest.approx(without.exposed_comm_s)
+
+
+def test_micro_batches_that_differ_by_hand() -> None:
+    """GPipe over two stages, no messages. Forwards: stage 0 ends 1, 4; stage 1 starts 1, 4 and ends 2, 5.
+    Backwards: stage 1 ends 7, 8 (2 s, then 1 s; micro-batch 0 first), stage 0 7-9 and 9-10."""
+    found = ask(
+        pp="2", micro_batches="2", schedule="gpipe", stage_forward_s="1|3;1", stage_backward_s="2|1;2|1"
+    )
+    assert found.iter_s == 10
+    same = ask(pp="2", micro_batches="2", stage_forward_s="2|2;2", stage_backward_s="3|3;3")
+    assert same.iter_s == ask(pp="2", micro_batches="2", stage_forward_s="2", stage_backward_s="3").iter_s
+
+
+def test_lists_of_micro_batches_that_cannot_be() -> None:
+    with pytest.raises(BadCellError, match="stage 1 has 3 times for 2 micro-batches"):
+        one(pp="2", micro_batches="2", stage_forward_s="1|1;1|1|1", stage_backward_s="1")
+    with pytest.raises(BadCellError, match="crosspipe takes one time"):
+        one(pp="2", micro_batches="2", schedule="crosspipe", stage_forward_s="1|1;1", stage_backward_s="1")

@@ -168,3 +168,17 @@ def test_rates_replace_the_built_in_ones() -> None:
     slow = layer_times(BIG, domain(), 1, 1, "none", rates).forward_s[-1]
     fast = times(BIG).forward_s[-1]
     assert slow > 1.5 * fast
+
+
+def test_fp32_passes_move_twice_the_bytes_and_products_run_at_the_fp32_rate() -> None:
+    """By difference of two MLP widths: 4 s h products forward at 0.75 x 156 TFLOP/s, 5 bytes doubled."""
+    site = Domain("d", preset("A100-40"), 8, 8, 2.4e12, 2e11, 3e-6, 8e-6, 0.0)
+    narrow = classic("m", 1, 4096, 32, 2048, 512, "fp32")
+    wide = replace(narrow, ffn=2 * narrow.ffn)
+    more = layer_times(wide, site, 1, 8, "none").forward_s[1] - layer_times(
+        narrow, site, 1, 8, "none"
+    ).forward_s[1]  # fmt: skip
+    tokens, ffn = 8 * 2048, 4 * 4096
+    assert more == pytest.approx(
+        2 * tokens * 2 * 4096 * ffn / (0.75 * 156e12) + 2 * 5 * tokens * ffn / 1555e9
+    )
