@@ -211,8 +211,8 @@ def _stages(
     means = tuple(sum(times) / len(times) for times in lists)
     if all(len(times) == 1 for times in lists):
         return means, None
-    if cells.get("schedule") == "crosspipe":
-        raise BadCellError(name, "crosspipe takes one time for all micro-batches; write their mean")
+    if (schedule := cells.get("schedule")) in schedules.SPLIT:
+        raise BadCellError(name, f"{schedule} takes one time for all micro-batches; write their mean")
     return means, tuple(times if len(times) > 1 else times * micro_batches for times in lists)
 
 
