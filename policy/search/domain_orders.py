@@ -43,6 +43,8 @@ def beams(scorer: Scorer, known: ShareTimeTables, alive: Sequence[int]) -> list[
 def typical_sizes(known: ShareTimeTables) -> list[int]:
     """Returns the indices of a few message sizes, smallest to largest."""
     sizes = np.argsort(known.options.arrays.message_bytes, kind="stable")
+    if not len(sizes):  # nothing can run
+        return []
     chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, MESSAGE_SIZES).round().astype(np.int64))]
     return [int(c) for c in chosen]
 

@@ -18,8 +18,11 @@ from twin.scenario import prepare
 MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
 SCENARIOS = ("tri-7b", "quad-70b", "geant-70b", "storm", "octo-175b")
 """`benchmarks/policy/planners.py` has the sixty domains of planet-405b, half a minute."""
-PLANNERS = tuple(name for name, entry in registry.POLICIES.items() if not entry.learned and name != "mpc")
-"""`mpc` climbs from the plans of two such searches, and so may find a little more than one."""
+PLANNERS = tuple(
+    name for name, entry in registry.POLICIES.items() if not entry.learned and name not in ("mpc", "joint")
+)
+"""`mpc`, which `joint` is for a job alone, climbs from the plans of two such searches, and so may find a
+little more than one."""
 
 
 @pytest.fixture(scope="session")

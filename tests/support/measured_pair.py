@@ -9,6 +9,7 @@ from twin.settings.disturbances import LinkChange
 
 DESCRIBED = """name = "own"
 table = "link_samples"
+accept = ["rtt_s.constant"]
 [columns]
 ts = "time"
 src = "from"

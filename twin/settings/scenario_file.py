@@ -268,6 +268,12 @@ class ObjectiveWeights(Config):
             raise ValueError(f"efficiency + utilisation + cost must be 1, not {sum(self.vector):g}")
         return self
 
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits `adaptive` where it is 0: such scenarios keep the digest that their runs have recorded."""
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if name != "adaptive" or value}
+
     @property
     def vector(self) -> tuple[float, float, float]:
         """(w1, w2, w3)."""

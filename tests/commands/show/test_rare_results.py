@@ -32,11 +32,11 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
     return show
 
 
-def test_files_that_were_not_read_or_held_nothing_are_named_a_dozen_of_each(shown: Shown) -> None:
+def test_files_that_were_not_read_are_told_together_and_a_dozen_that_held_nothing(shown: Shown) -> None:
     refused = tuple(FileResult(f"r{k}.csv", "set", skipped_reason="no reader knows it") for k in range(14))
     empty = tuple(FileResult(f"e{k}.csv", "set", "columns") for k in range(13))
     text = shown(data.ingest, IngestReport((*refused, *empty), 0.5, ("bandwidth was computed",)))
-    assert "r11.csv" in text and "r12.csv" not in text and "... and 2 more; --json lists all" in text
+    assert "not read: 14 files" in text and "r0.csv and 13 more files like it: no reader knows it" in text
     assert "e11.csv" in text and "e12.csv" not in text and "... and 1 more; in --json" in text
     assert "bandwidth was computed" in text and "0 rows added" in text
     few = shown(data.ingest, IngestReport((refused[0], empty[0]), 0.5))

@@ -32,7 +32,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_lake(monkeypatch)
     register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
     monkeypatch.setattr(retrain, "INCUMBENT", "static")  # which loses to replicas in the toy world
-    monkeypatch.setattr(checkpoint_registry, "_shipped", lambda store: None)
+    monkeypatch.setattr(checkpoint_registry, "that_ships", lambda store: None)
     return tmp_path / "store"
 
 
@@ -40,7 +40,7 @@ def comes_with(store: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> str:
     """Let a toy be the checkpoint that comes with the project; its digest."""
     digest = toy_checkpoint(store / "checkpoints", kind)
     path = checkpoint_registry.path_of(store, digest)
-    monkeypatch.setattr(checkpoint_registry, "_shipped", lambda store: path)
+    monkeypatch.setattr(checkpoint_registry, "that_ships", lambda store: path)
     return digest
 
 

@@ -92,7 +92,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds of two minutes, in which `single` beats `static` because every link is slow. Logs are flushed by
     the number of their events alone: every retraining makes the same calls, however slow the disk is."""
     without_lake(monkeypatch)
-    monkeypatch.setattr(checkpoint_registry, "_shipped", lambda store: None)
+    monkeypatch.setattr(checkpoint_registry, "that_ships", lambda store: None)
     monkeypatch.setattr(run_log, "time", SimpleNamespace(monotonic=float))
     monkeypatch.setattr(paired_comparison, "RESAMPLES", 200)
     register(monkeypatch, "hippo", "FromCheckpoint", learned=True)
@@ -371,7 +371,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Week]:
     world = Week()
     monkeypatch.setattr(scenarios, "prepare", world.prepare)
     monkeypatch.setattr(retrain, "INCUMBENT", "static")
-    monkeypatch.setattr(checkpoint_registry, "_shipped", lambda store: None)
+    monkeypatch.setattr(checkpoint_registry, "that_ships", lambda store: None)
     entry = registry.PolicyEntry(
         "tests.replay.training.test_scheduled_retraining:Learned", "for tests", learned=True
     )
