@@ -2,8 +2,8 @@
 
     nice python -m benchmarks.hippo.ship [FOLDER] [--seed K]
 
-Same sources and seed, same bytes: the digest in the file's name is that of the file in
-`policy/hippo/shipped/`. Other seeds show the variance of one training
+Same sources and seed, same bytes. The file in `policy/hippo/shipped/` is older than the features of the past
+(docs/measured/figures.md says how it was made to fit). Other seeds show the variance of one training
 (`benchmarks/results/__main__.py`).
 """
 
