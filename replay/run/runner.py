@@ -113,16 +113,17 @@ def run(
     finally:
         log.close()
     _compact(store, run_id)
-    return result(store, run_id, *_unpractised(store, header, setup))
+    return result(store, run_id, *_unpractised(prepared))
 
 
-def _unpractised(store: Path, header: Header, setup: PreparedScenario) -> tuple[str, ...]:
+def _unpractised(prepared: PreparedRun) -> tuple[str, ...]:
     """Returns a note if the weights of the run never practised on its links."""
-    if header.checkpoint is None or checkpoint_registry.practised(store, header.checkpoint, setup):
+    setup, checkpoint = prepared.setup, prepared.header.checkpoint
+    links = getattr(prepared.policy, "practised_on", None)  # of policies with weights alone
+    if checkpoint is None or links is None or (setup.scenario.name, setup.trace_digest) in links:
         return ()
-    name = setup.scenario.name
-    note = f"the weights {header.checkpoint[:8]} have not practised on these links;"
-    return (f"{note} `twin train --scenario {name}` does that on their past, in minutes",)
+    note = f"the weights {checkpoint[:8]} have not practised on these links;"
+    return (f"{note} `twin train --scenario {setup.scenario.name}` does that on their past, in minutes",)
 
 
 def same_header(store: Path, header: Header) -> str | None:

@@ -14,7 +14,6 @@ from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
 from replay.store.run_index import CHECKPOINTS
-from twin.scenario.prepare import PreparedScenario
 
 POINTER = "active.json"
 SCHEMA = "twin.active/1"
@@ -162,18 +161,6 @@ def verified(path: Path) -> str:
     from policy.hippo.networks import checkpoint  # imports torch
 
     return checkpoint.digest(path)
-
-
-def practised(store: Path, digest: str, setup: PreparedScenario) -> bool:
-    """Returns whether a checkpoint was trained on the scenario and the traces of `setup`.
-
-    Raises:
-        NotFoundError, DamageError, InputError: it is not in the store, or not what its name says.
-    """
-    from policy.hippo.networks import checkpoint  # imports torch
-
-    data = checkpoint.load(path_of(store, digest)).provenance.get("data", ())
-    return any(one[:2] == [setup.scenario.name, setup.trace_digest] for one in data)
 
 
 def that_ships(store: Path) -> Path | None:

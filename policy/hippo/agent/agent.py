@@ -83,6 +83,9 @@ class HiPpo:
         self.digest = checkpoints.digest(path)
         loaded = checkpoints.load(path)
         config = loaded.config
+        self.practised_on: set[tuple[str, ...]] = {
+            tuple(one[:2]) for one in loaded.provenance.get("data", ())
+        }
         self._set_networks(*loaded.agents(), coordinator or config.coordinator, config.parts.history)
 
     @classmethod
@@ -97,7 +100,7 @@ class HiPpo:
         """Returns the policy of given networks, such as those in training; `reads_history` as `parts.history`
         of their configuration."""
         policy = cls.__new__(cls)
-        policy.digest = ""
+        policy.digest, policy.practised_on = "", set()
         policy._set_networks(upper, lower, config, reads_history)
         return policy
 
