@@ -152,6 +152,7 @@ class PastPlans:
         estimator: Estimator,
         history: LinkHistory | None,
         weights: tuple[float, float, float] = (1.0, 0.0, 0.0),
+        rates: LongRunRates | None = None,
     ) -> None:
         self.estimator, self.history, self.weights = estimator, history, weights
         self.relayed = free_egress(weights)
@@ -159,17 +160,19 @@ class PastPlans:
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
         self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
-            self._rates = LongRunRates(estimator, self.states, relayed=self.relayed)
+            self._rates = rates or LongRunRates(estimator, self.states, relayed=self.relayed)
             self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
 
     @classmethod
     def of(cls, context: Context, known: "PastPlans | None" = None) -> "PastPlans":
         """Returns the plans for a run; `known` if it is for the same job, cluster, past and weights, since a
-        search takes seconds."""
-        same = known is not None and known.estimator is context.estimator and known.history is context.history
-        if known is not None and same and known.weights == context.weights:
-            return known
-        return cls(context.estimator, context.history, context.weights)
+        search takes seconds. Its rates serve other weights, too, under which messages take as many ways."""
+        estimator, history, rates = context.estimator, context.history, None
+        if known is not None and known.estimator is estimator and known.history is history:
+            if known.weights == context.weights:
+                return known
+            rates = known._rates if known.relayed == free_egress(context.weights) else None
+        return cls(estimator, history, context.weights, rates)
 
     def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default

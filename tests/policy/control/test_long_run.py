@@ -14,12 +14,14 @@ from policy.control.long_run import (
     samples_of,
     typical_links,
 )
+from policy.core.protocol import Context
 from tests.support.pasts import past
 from tests.support.worlds import toy_setup
 from twin.core.plan import Plan
 from twin.estimation.link_state_times import States
 
 FREE = (4, 4)
+PAST = past(5e10, 1e9, 2e8, 5e10)
 
 
 def test_the_typical_link_takes_the_mean_time_per_bit_while_it_lives() -> None:
@@ -83,6 +85,23 @@ def test_the_depth_decides_among_more_plans_than_are_turned_in_every_sample(
     monkeypatch.setattr(ByDepth, "thinned", rates)
     found = [one.plan for one in ranked(rates, PLANS)]
     assert found == [*PLANS[-2:][::-1], *PLANS[:-2]] and len(PLANS) > 4
+
+
+def test_what_is_known_of_a_past_serves_other_weights() -> None:
+    estimator, rng = toy_setup(2).estimator(), np.random.default_rng(0)
+    speed, money, other = (
+        Context(estimator, 60.0, 10.0, weights, rng, PAST)
+        for weights in ((1.0, 0.0, 0.0), (0.5, 0.0, 0.5), (0.4, 0.0, 0.6))
+    )
+    first = PastPlans.of(speed)
+    assert PastPlans.of(speed, first) is first
+    cheap = PastPlans.of(money, first)  # over direct links: rates over relays are of no use
+    again = PastPlans.of(other, cheap)
+    assert again.relayed == cheap.relayed != first.relayed
+    plan = cheap.best(FREE, samples_of(PAST))[0].plan
+    assert again.rates_in_each(plan) is cheap.rates_in_each(plan)
+    afresh = PastPlans.of(other)
+    assert again.best(FREE, samples_of(PAST)) == afresh.best(FREE, samples_of(PAST))
 
 
 def test_without_a_past_the_given_links_take_its_place() -> None:
