@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "--algorithm",
     type=click.Choice(["own", "tuned", "design", "shipped", "toy"]),
     default="own",
-    help="Settings [own: minutes on the scenario's own past, from the weights that ship].",
+    help="Settings [own: on the scenario's own past, from the weights that ship].",
 )
 @click.option("--start", metavar="CHECKPOINT", help="Begin with these weights; `scratch`: with new ones.")
 @click.option("--settings", type=PATH, metavar="FILE", help="YAML with values that replace some of them.")

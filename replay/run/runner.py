@@ -122,8 +122,10 @@ def _unpractised(prepared: PreparedRun) -> tuple[str, ...]:
     links = getattr(prepared.policy, "practised_on", None)  # of policies with weights alone
     if checkpoint is None or links is None or (setup.scenario.name, setup.trace_digest) in links:
         return ()
+    own = setup.scenario.wan.dataset  # None: composed of several sets
+    dataset = "" if own in (None, setup.dataset) else f" --dataset {setup.dataset}"
     note = f"the weights {checkpoint[:8]} have not practised on these links;"
-    return (f"{note} `twin train --scenario {setup.scenario.name}` does that on their past, in minutes",)
+    return (f"{note} `twin train --scenario {setup.scenario.name}{dataset}` does that on their past",)
 
 
 def same_header(store: Path, header: Header) -> str | None:
