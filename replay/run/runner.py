@@ -123,7 +123,7 @@ def _unpractised(prepared: PreparedRun) -> tuple[str, ...]:
     if checkpoint is None or links is None or (setup.scenario.name, setup.trace_digest) in links:
         return ()
     own = setup.scenario.wan.dataset  # None: composed of several sets
-    dataset = "" if own in (None, setup.dataset) else f" --dataset {setup.dataset}"
+    dataset = "" if own is None else f" --dataset {own}"
     note = f"the weights {checkpoint[:8]} have not practised on these links;"
     return (f"{note} `twin train --scenario {setup.scenario.name}{dataset}` does that on their past",)
 

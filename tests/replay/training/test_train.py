@@ -150,7 +150,7 @@ def test_a_run_says_that_its_weights_have_not_practised_on_its_links(
 
     assert "practised" not in notes(toy_scenario())
     ships = checkpoint_registry.that_ships(store)
-    assert "`twin train --scenario toy-3` does that" in notes(toy_scenario(), str(ships))
+    assert "`twin train --scenario toy-3 --dataset toy` does that" in notes(toy_scenario(), str(ships))
 
 
 def test_a_second_ctrl_c_ends_at_once_and_a_thread_is_not_asked() -> None:
