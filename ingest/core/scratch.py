@@ -15,18 +15,21 @@ PREFIX = ".scratch-"
 class Scratch:
     """A new folder in `parent`, deleted on `close`; its lock tells it from the left-overs deleted here.
 
+    Without `parent` it lies where the system keeps temporary files.
+
     Attributes:
         path: the folder; None if `parent` is missing or cannot be written.
     """
 
     path: Path | None = None
 
-    def __init__(self, parent: Path):
+    def __init__(self, parent: Path | None = None):
         self._lock = -1
         with suppress(OSError):  # a read-only store has no scratch folder
-            _sweep(parent)
+            folder = Path(tempfile.gettempdir()) if parent is None else parent.absolute()
+            _sweep(folder)
             while self.path is None:
-                made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent.absolute()))
+                made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
                 self._lock = _locked(made)
                 if self._lock >= 0:
                     self.path = made

@@ -1,6 +1,5 @@
 """`twin ingest --explain FILE`: look and reader of a file, five of its rows, a mapping to start from."""
 
-import tempfile
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from ingest.core import config
 from ingest.core.errors import InputError, TwinError, UsageError
+from ingest.core.scratch import Scratch
 from ingest.lake import duckdb_views
 from ingest.lake.schema import TABLES
 from ingest.mapping import drafting
@@ -90,8 +90,10 @@ def _source(path: Path, name: str) -> Source:
 
 def _tried(source: Source, options: DatasetOptions) -> tuple[str, list[dict[str, Any]], int, str]:
     """Table, first rows, rejects, and what refused the file, as an ingest of it alone would have it."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder)
+    with Scratch() as scratch:
+        store = scratch.path
+        if store is None:
+            raise UsageError("--explain needs a folder for temporary files: free space, or set TMPDIR")
         try:
             (result,) = ingest_sources(options, [source], store)
         except TwinError as error:

@@ -65,6 +65,15 @@ def test_there_is_none_where_there_is_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
+def test_without_a_folder_named_it_lies_with_the_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.core.scratch.tempfile.tempdir", str(tmp_path))
+    with Scratch() as scratch:
+        assert scratch.path is not None and scratch.path.parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_there_is_none_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "read-only")
