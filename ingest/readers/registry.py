@@ -60,12 +60,14 @@ from ingest.readers.telemetry.pod_series import PodSeries
 from ingest.readers.telemetry.prometheus_json import PrometheusJson
 from ingest.readers.telemetry.prometheus_text import PrometheusText
 from ingest.readers.training.aceso_results import AcesoResults
+from ingest.readers.training.chakra import Chakra
 from ingest.readers.training.gavel import Gavel
 from ingest.readers.training.kineto import Kineto
 from ingest.readers.training.megatron_golden import MegatronGolden
 from ingest.readers.training.mini_batch import MiniBatch
 from ingest.readers.training.nsys_stats import NsysStats
 from ingest.readers.training.scalars import Scalars
+from ingest.readers.training.tensorboard import TensorBoard
 from ingest.readers.training.training_trace import TrainingTrace
 
 READERS: tuple[Reader, ...] = (
@@ -73,6 +75,7 @@ READERS: tuple[Reader, ...] = (
     AcesoOps(),
     AcesoResults(),
     RipeAtlas(),
+    Chakra(),
     Columns(),
     CurvePickle(),
     DcgmLong(),
@@ -113,6 +116,7 @@ READERS: tuple[Reader, ...] = (
     Slurm(),
     SpotAvailability(),
     Swf(),
+    TensorBoard(),
     Topology(),
     TrafficMatrices(),
     TrafficPrices(),

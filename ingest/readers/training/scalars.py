@@ -66,7 +66,7 @@ class Scalars:
                     rows.reject(row, pair[0], f"{step},{at}", error)
                     continue
                 if before is not None:
-                    rows.take(row, pair[0], f"{step},{at}", _between, before, here)
+                    rows.take(row, pair[0], f"{step},{at}", between, before, here)
                 before = here
             yield rows.batch()
 
@@ -77,7 +77,12 @@ class Scalars:
         )
 
 
-def _between(before: tuple[int, float], here: tuple[int, float]) -> tuple[Any, ...]:
+def between(before: tuple[int, float], here: tuple[int, float]) -> tuple[Any, ...]:
+    """Returns step, mean time of the steps since `before`, kind and their number; both are step and second.
+
+    Raises:
+        ValueError: the step or the time does not grow.
+    """
     steps, passed = here[0] - before[0], here[1] - before[1]
     if steps < 1 or not 0 < passed < float("inf"):
         raise ValueError(f"{steps} steps in {passed:g} s: a restart, or two series in one file")
