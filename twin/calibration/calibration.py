@@ -26,7 +26,8 @@ from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import energy
-from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
+from twin.costs.gpu_rates import Host, Rates, built_in_rates
+from twin.costs.layer_compute import LayerTimes, layer_times
 
 SCHEMA = "twin.calibration/1"
 FOLDER = "calibrations"
