@@ -95,7 +95,7 @@ class Calibration:
     ) -> LayerTimes:  # fmt: skip
         fitted = self.gpus.get(domain.gpu.name, {})
         times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted), mode)
-        block = self._measured(model, domain.gpu, tp, micro_batch)
+        block = self._measured(model, domain.gpu, tp, micro_batch) if mode.context_parallel == 1 else None
         if block is None:
             return times
         forward, backward = times.forward_s.copy(), times.backward_s.copy()

@@ -21,6 +21,7 @@ from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
+from twin.costs import context_exchange
 from twin.costs.collectives import (
     Level,
     Path,
@@ -101,23 +102,39 @@ def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
     return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
 
 
-def _attention_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+def _core_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, parts: int
 ) -> tuple[float, float]:
-    """Forward and backward seconds of the attention core.
+    """Forward and backward seconds of one of `parts` equal parts of the attention core.
 
     Materialised: two batched products and the passes over s x s matrices. Fused: causal, so half the
     products, and 2.5 times as many in backward (Dao 2023).
     """
-    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
+    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp / parts
     if model.attention == "flash":
         once = flops / 2 / gpu.peak_flops
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
-    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp
+    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp / parts
     over = (CLASSIC if model.bias else GATED).matrix
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
     forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
     return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
+
+
+def _attention_s(
+    model: Transformer, domain: Domain, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
+) -> tuple[float, float]:
+    """Forward and backward seconds of the attention core, with what a context group sends for it."""
+    gpu, ranks = domain.gpu, mode.context_parallel
+    if ranks == 1:
+        return _core_s(model, gpu, rates, tp, micro_batch, 1)
+    levels = context_exchange.context_levels(domain, tp, ranks)
+    size_bytes = context_exchange.block_bytes(model, tp, micro_batch, ranks)
+    if mode.context_exchange == "ring":
+        piece = _core_s(model, gpu, rates, tp, micro_batch, ranks * ranks)
+        return context_exchange.ring_s(piece, size_bytes, levels)
+    core = _core_s(model, gpu, rates, tp, micro_batch, ranks)
+    return context_exchange.all_gather_s(core, size_bytes, levels)
 
 
 def _weights(model: Transformer, tp: int) -> float:
@@ -133,10 +150,9 @@ def _beside_s(seconds: float, products: float, tp: int) -> float:
 
 
 def _block_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float, mode: TensorMode
 ) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
-    tokens = micro_batch * model.seq
     h = model.hidden
     weights = _weights(model, tp)
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
@@ -151,8 +167,7 @@ def _block_s(
     return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
 
 
-def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int) -> tuple[float, float]:
-    tokens = micro_batch * model.seq
+def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> tuple[float, float]:
     flops = 2.0 * tokens * model.hidden * model.vocab / tp
     logits = 4.0 * tokens * model.vocab / tp
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
@@ -160,8 +175,8 @@ def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch
     return forward, _matmul_s(gpu, rates, 2 * flops, 2, dtype) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
-def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
-    activations = 2.0 * _element(model) * micro_batch * model.seq * model.hidden
+def _embedding_s(model: Transformer, gpu: GpuType, tp: int, tokens: float) -> tuple[float, float]:
+    activations = 2.0 * _element(model) * tokens * model.hidden
     table = 2.0 * model.vocab * model.hidden / tp
     forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
     return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
@@ -199,24 +214,28 @@ def layer_times(
     of each all-reduce; the further all-gather of its backward runs beside a weight gradient. Overlapped,
     collectives run in pieces beside the products.
 
+    A context group of c ranks leaves each 1/c of the tokens (`twin.costs.context_exchange`).
+
     Full recompute adds the whole forward to the backward, selective the attention core.
     """
     gpu = domain.gpu
-    message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
+    tokens = micro_batch * model.seq / mode.context_parallel
+    message = float(tokens * model.hidden * model.bytes_per_element)
     reduce_s = 2 * _group_s(message, tensor_levels(domain, tp), mode)
     rates = rates or built_in_rates(gpu)
-    core = _attention_s(model, gpu, rates, tp, micro_batch)
-    block = _block_s(model, gpu, rates, tp, micro_batch, mode)
-    issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
+    core = _attention_s(model, domain, rates, tp, micro_batch, mode)
+    block = _block_s(model, gpu, rates, tp, tokens, mode)
+    sent = context_exchange.collectives(mode.context_exchange, mode.context_parallel)
+    issue_s = [(count + (2 if tp > 1 else 0)) * rates.host.collective_s for count in sent]
     ways = [reduce_s, reduce_s]
     if mode.overlapped and tp > 1:
-        once = 2.0 * micro_batch * model.seq * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
+        once = 2.0 * tokens * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
         ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
-    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s)
-    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s)
+    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s[0])
+    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s[1])
     recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
-    embedding = _embedding_s(model, gpu, tp, micro_batch)
-    head = _head_s(model, gpu, rates, tp, micro_batch)
+    embedding = _embedding_s(model, gpu, tp, tokens)
+    head = _head_s(model, gpu, rates, tp, tokens)
     n = model.blocks
     return LayerTimes(
         np.array([embedding[0], *[forward] * n, head[0]]),
