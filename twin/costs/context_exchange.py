@@ -49,8 +49,8 @@ def ring_s(piece: Ways, size_bytes: float, levels: Sequence[Level]) -> Ways:
 
 def all_gather_s(core: Ways, size_bytes: float, levels: Sequence[Level]) -> Ways:
     """Seconds of a rank's whole `core` and of what is gathered before and scattered after it."""
-    gathered = hierarchical_all_gather_s(levels[0][0] * levels[1][0] * size_bytes, levels)
-    return core[0] + gathered, core[1] + 2 * gathered
+    gather_s = hierarchical_all_gather_s(levels[0][0] * levels[1][0] * size_bytes, levels)
+    return core[0] + gather_s, core[1] + 2 * gather_s
 
 
 def collectives(exchange: ContextExchange, ranks: int) -> tuple[int, int]:
