@@ -355,7 +355,7 @@ class DataSet:
 DATA_SETS = (
     DataSet(
         "vTrain, 1-8 A100", vtrain, "rows 0, 10, 20, ... set the three numbers of "
-        "`twin.costs.layer_compute.Host` and the interval; the others judge. "
+        "`twin.costs.gpu_rates.Host` and the interval; the others judge. "
         "Vocabulary padded to 50,304 (hypothesis).", 10,
     ),
     DataSet(

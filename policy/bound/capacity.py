@@ -34,6 +34,7 @@ def _gpu_s(estimator: Estimator, domain: int) -> Float:
     for tp in {tp for tp, _ in estimator.local_choices(domain, 1)}:
         for size in job.micro_batches_allowed:
             times = estimator.compute(job.model, where, tp, size, job.recompute, mode=job.tensor_mode)
-            found.append(tp * (times.forward_s + times.backward_s) / (size * job.model.seq))
+            gpus = tp * job.context_parallel
+            found.append(gpus * (times.forward_s + times.backward_s) / (size * job.model.seq))
     least: Float = np.minimum.reduce(found)
     return least

@@ -66,12 +66,11 @@ def megatron_sizes(
     for tp, pp in _levels(estimator, order):
         inner = tuple((min(tp, domain.gpus_per_node), pp) for domain in domains)
         most = min(free_gpus[k] // (t * p) for k, (t, p) in zip(order, inner, strict=True))
-        dps = [dp for dp in range(most, 0, -1) if job.global_batch % dp == 0]
+        dps = [dp for dp in range(most, 0, -1) if job.micro_batches(dp, 1)]
         for dp in dps[:1]:
-            sizes = [
-                b for b in sorted(job.micro_batches_allowed, reverse=True) if job.global_batch % (dp * b) == 0
-            ]
-            full = [b for b in sizes if job.global_batch // (dp * b) >= pp * len(order)]
+            counts = {b: job.micro_batches(dp, b) or 0 for b in job.micro_batches_allowed}
+            sizes = [b for b in sorted(counts, reverse=True) if counts[b]]
+            full = [b for b in sizes if counts[b] >= pp * len(order)]
             for micro_batch in full + [b for b in sizes if b not in full]:
                 yield dp, inner, micro_batch
 

@@ -60,8 +60,9 @@ def micro_batch_sizes(estimator: Estimator, dp: int, stages: int) -> Iterator[in
     """Yields micro-batch sizes that divide the batch, those that keep the pipeline full (m >= stages) first,
     large ones before small ones."""
     job = estimator.job
-    sizes = sorted((b for b in job.micro_batches_allowed if job.micro_batches(dp, b)), reverse=True)
-    full = [b for b in sizes if job.global_batch // (dp * b) >= stages]
+    counts = {b: job.micro_batches(dp, b) or 0 for b in job.micro_batches_allowed}
+    sizes = sorted((b for b in counts if counts[b]), reverse=True)
+    full = [b for b in sizes if counts[b] >= stages]
     yield from full
     yield from (b for b in sizes if b not in full)
 

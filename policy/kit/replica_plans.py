@@ -22,8 +22,8 @@ def replica_plan(
     chunks.
     """
     job = estimator.job
-    count, rest = divmod(job.global_batch, dp * micro_batch * len(domains))
-    if rest or not count:
+    count = job.micro_batches(dp, micro_batch, len(domains))
+    if count is None:
         return None
     shares = []
     for k, (tp, pp) in zip(domains, inner, strict=True):
@@ -35,7 +35,7 @@ def replica_plan(
     return Plan(
         tuple(shares), dp, micro_batch, count, job.schedule, job.extra_warmup, job.p2p, job.recompute,
         job.zero, sync=sync if len(shares) > 1 else None, chunks=job.chunks,
-        sequence_parallel=job.sequence_parallel,
+        sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class Zero(Planner):
         domain."""
         job = self.estimator.job
         most = min(view.free_gpus[k] for k in domains)
-        dps = [dp for dp in range(most, 0, -1) if job.global_batch % (dp * len(domains)) == 0]
+        dps = [dp for dp in range(most, 0, -1) if job.micro_batches(dp, 1, len(domains))]
         for dp in dps[:1]:
             for stage in range(4):
                 for micro_batch in sorted(job.micro_batches_allowed, reverse=True):

@@ -54,7 +54,7 @@ def profiles(estimator: Estimator, domains: Sequence[int], free_gpus: Sequence[i
     job = estimator.job
     found = []
     for dp in range(1, max(free_gpus) + 1):
-        batches = [b for b in job.micro_batches_allowed if job.global_batch % (dp * b) == 0]
+        batches = [b for b in job.micro_batches_allowed if job.micro_batches(dp, b)]
         inner = {pair for d in domains for pair in choices(estimator, d, dp, free_gpus)} if batches else set()
         found += [Profile(dp, tp, pp, b) for tp, pp in sorted(inner) for b in batches]
     return found

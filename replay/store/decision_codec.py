@@ -65,7 +65,15 @@ def plan_in_force(value: Json | None) -> Plan:
 
 
 def _counts(plan: Plan) -> tuple[Any, ...]:
-    own = (plan.dp, plan.micro_batch, plan.micro_batches, plan.extra_warmup, plan.zero, plan.chunks)
+    own = (
+        plan.dp,
+        plan.micro_batch,
+        plan.micro_batches,
+        plan.extra_warmup,
+        plan.zero,
+        plan.chunks,
+        plan.context_parallel,
+    )
     shares = ((share.domain, share.layers, share.tp, share.pp, *share.gpus) for share in plan.shares)
     return (*own, *chain.from_iterable(shares), *chain.from_iterable(plan.routes))
 

@@ -68,7 +68,7 @@ def every_shape(estimator: Estimator, free_gpus: Sequence[int]) -> Iterator[Shap
     job = estimator.job
     for order in orders(tuple(range(estimator.cluster.size))):
         for dp in range(1, max(free_gpus) + 1):
-            sizes = [b for b in job.micro_batches_allowed if job.global_batch % (dp * b) == 0]
+            sizes = [b for b in job.micro_batches_allowed if job.micro_batches(dp, b)]
             for inner in product(*(choices(estimator, k, dp, free_gpus) for k in order)):
                 for micro_batch in sizes:
                     yield Shape(order, dp, inner, micro_batch)

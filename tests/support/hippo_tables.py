@@ -12,6 +12,9 @@ MODELS = {
     "7b-sp": {
         "job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 1, "sequence_parallel": True},
     },
+    "7b-cp": {
+        "job": {"global_batch": 32, "micro_batches": [1, 2], "zero": 1, "context_parallel": 2},
+    },
     "gpt2": {"model": "gpt2-1.5b"},  # tied: both ends exchange gradients
     "70b": {"model": "llama2-70b", "job": {"global_batch": 64, "micro_batches": [1, 2], "zero": 1}},
 }

@@ -34,6 +34,7 @@ WORDS = RANGES | {
     "bool": "true or false",
     "Schedule": "gpipe, 1f1b, interleaved or crosspipe",
     "PointToPoint": "blocking or overlapped",
+    "ContextExchange": "ring or all-gather",
     "Recompute": "none, selective or full",
     "FilterEngine": "bank, filterpy, gru, ewma or persistence",
 }

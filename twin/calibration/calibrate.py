@@ -25,7 +25,8 @@ from twin.core.transformer import Transformer
 from twin.core.transformer import preset as known_model
 from twin.costs.collectives import Path as Link
 from twin.costs.collectives import all_reduce_s
-from twin.costs.layer_compute import Host, built_in_rates, layer_times, matmul_flops_s
+from twin.costs.gpu_rates import Host, built_in_rates, matmul_flops_s
+from twin.costs.layer_compute import layer_times
 from twin.costs.memory import block_activation_bytes
 
 ACESO_SEQ = 2048

@@ -26,7 +26,8 @@ from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Transformer
 from twin.costs import energy
-from twin.costs.layer_compute import Host, LayerTimes, Rates, built_in_rates, layer_times
+from twin.costs.gpu_rates import Host, Rates, built_in_rates
+from twin.costs.layer_compute import LayerTimes, layer_times
 
 SCHEMA = "twin.calibration/1"
 FOLDER = "calibrations"
@@ -94,7 +95,7 @@ class Calibration:
     ) -> LayerTimes:  # fmt: skip
         fitted = self.gpus.get(domain.gpu.name, {})
         times = layer_times(model, domain, tp, micro_batch, recompute, rates_from(domain.gpu, fitted), mode)
-        block = self._measured(model, domain.gpu, tp, micro_batch)
+        block = self._measured(model, domain.gpu, tp, micro_batch) if mode.context_parallel == 1 else None
         if block is None:
             return times
         forward, backward = times.forward_s.copy(), times.backward_s.copy()

@@ -91,7 +91,7 @@ class LakeProfiles:
         """Layer times; recompute adds to the measured backward what the models say it costs, in full the
         measured forward."""
         modelled = self.otherwise(model, domain, tp, micro_batch, recompute, mode=mode)
-        found = self.look(model, domain, tp, micro_batch).times
+        found = self.look(model, domain, tp, micro_batch, mode).times
         if found is None:
             return modelled
         forward, backward = _of_model(found[0], model), _of_model(found[1], model)
@@ -127,12 +127,16 @@ class LakeProfiles:
         seq = self.seqs.get((name, gpu), model.seq)
         return None if seq == model.seq else f"{holds} ran {name} at seq {seq}, not at {model.seq}"
 
-    def look(self, model: Transformer, domain: Domain, tp: int, micro_batch: int) -> Looked:
+    def look(
+        self, model: Transformer, domain: Domain, tp: int, micro_batch: int, mode: TensorMode = PLAIN
+    ) -> Looked:
         """The profile of this width and micro-batch, or why there is none."""
         gpu = domain.gpu.name
         reason = self.refusal(model, gpu)
         if reason is not None:
             return Looked(None, reason)
+        if mode.context_parallel > 1:
+            return Looked(None, "profiles are measured without context parallelism")
         widths, name = self.layers[self.name_of(model), gpu], f"{self.name_of(model)} on {gpu}"
         if tp not in widths:
             return Looked(None, f"{name} is not measured at tp {tp}, only at {_listed(widths)}")

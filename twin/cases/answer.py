@@ -125,7 +125,7 @@ def _updated(case: Case, modelled: Modelled, profiles: LakeProfiles | None) -> M
         return modelled
     ends = np.cumsum(case.counts)[:-1]
     seconds = np.array([part.sum() for part in np.split(layers, ends)])
-    return modelled.with_update(seconds / (case.dp if case.job.zero else 1))
+    return modelled.with_update(seconds / (case.ranks if case.job.zero else 1))
 
 
 def residuals(case: Case, constants: Constants = BUILT_IN) -> Residuals:
@@ -133,8 +133,8 @@ def residuals(case: Case, constants: Constants = BUILT_IN) -> Residuals:
     profiles = constants.profiles
     if case.measured.schedule_only:
         return SCHEDULE
-    if profiles is not None and case.model is not None:
-        found = profiles.look(case.model, case.site, case.tp, case.micro_batch)
+    if profiles is not None and case.model is not None and case.job is not None:
+        found = profiles.look(case.model, case.site, case.tp, case.micro_batch, case.job.tensor_mode)
         if found.times is not None:
             return PROFILES
     return residual_quantiles.of(case.site.gpu.name, case.gpus)
@@ -146,15 +146,15 @@ def _basis(case: Case, constants: Constants) -> str:
     Raises:
         BadCellError: the profiles are those of another model or GPU.
     """
-    profiles, model = constants.profiles, case.model
+    profiles, model, job = constants.profiles, case.model, case.job
     if case.measured.schedule_only:
         return "measured stage times"
-    if profiles is None or model is None:
+    if profiles is None or model is None or job is None:
         return constants.source
     reason = profiles.refusal(model, case.site.gpu.name)
     if reason is not None:
         raise BadCellError("profile_model", reason)
-    found = profiles.look(model, case.site, case.tp, case.micro_batch)
+    found = profiles.look(model, case.site, case.tp, case.micro_batch, job.tensor_mode)
     if found.times is None:
         return f"{constants.source} (profiles {profiles.dataset}: {found.where})"
     return f"profiles {profiles.dataset}: {found.where}"
@@ -245,7 +245,8 @@ def _wan_bytes(case: Case) -> float | None:
     if case.job is not None and case.around is not None:
         together = schedules.turns(case.schedule)  # the first stage has embedding and head
         tied_bytes = tied_embeddings.iteration_bytes(case.job, 1 if together else case.pp)
-    return 2.0 * case.dp * (across * case.message_bytes * case.micro_batches + tied_bytes)
+    messages = across * case.message_bytes * case.micro_batches
+    return 2.0 * case.dp * (messages + case.context_parallel * tied_bytes)
 
 
 def _binding(case: Case, timing: Pipeline) -> str:

@@ -80,6 +80,12 @@ class Case:
     measured: Measured
     defaults: tuple[str, ...]
     replicas: Replicas = ALONE
+    context_parallel: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of a stage that reduce their gradients together, `dp` of a `Plan`."""
+        return self.dp * self.context_parallel
 
     @property
     def returns(self) -> bool:
@@ -105,8 +111,8 @@ class Case:
 
     @property
     def gpus(self) -> int:
-        """tp x pp x dp, of all replicas."""
-        return self.tp * self.pp * self.dp * self.replicas.count
+        """tp x context_parallel x pp x dp, of all replicas."""
+        return self.tp * self.pp * self.ranks * self.replicas.count
 
     @property
     def global_batch(self) -> int:
@@ -120,8 +126,8 @@ def summary(case: Case) -> dict[str, Any]:
         "gpu_model": case.site.gpu.name, "gpus": case.gpus, "gpus_per_node": case.site.gpus_per_node,
         "tp": case.tp, "pp": case.pp, "dp": case.dp, "micro_batch": case.micro_batch,
         "micro_batches": case.micro_batches, "global_batch": case.global_batch,
-        "schedule": case.schedule, "chunks": case.chunks, "p2p": case.p2p,
-        "domains": "-".join(str(k) for k in case.domains),
+        "context_parallel": case.context_parallel, "schedule": case.schedule, "chunks": case.chunks,
+        "p2p": case.p2p, "domains": "-".join(str(k) for k in case.domains),
     }  # fmt: skip
     if case.model is not None and case.job is not None:
         model = case.model

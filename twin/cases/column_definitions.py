@@ -15,7 +15,7 @@ from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core import gpu_models
 from twin.core.plan import PointToPoint, Recompute, Schedule
-from twin.core.switches import GradientDtype
+from twin.core.switches import ContextExchange, GradientDtype
 from twin.core.transformer import Attention, Dtype
 
 Cell = Any
@@ -175,7 +175,10 @@ _SCHEDULES = get_args(Schedule)
 COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn("case", "", "a label, repeated in the answer", "none", label),
     CaseColumn("gpu_model", "", f"GPU model: {', '.join(gpu_models.PRESETS)}", "A100-80", gpu_model),
-    CaseColumn("gpus", "", "GPUs in all = tp x pp x dp", "tp x pp x dp", count(GPUS)),
+    CaseColumn(
+        "gpus", "", "GPUs in all = tp x context_parallel x pp x dp", "tp x context_parallel x pp x dp",
+        count(GPUS),
+    ),
     CaseColumn("gpus_per_node", "", "GPUs in a node", "of the GPU model's usual server", count(GPUS)),
     CaseColumn(
         "intra_node_bps", "b/s", "bandwidth inside a node, per GPU and direction", "of the GPU model",
@@ -217,7 +220,18 @@ COLUMNS: tuple[CaseColumn, ...] = (
         yes_or_no,
     ),
     CaseColumn("pp", "", "pipeline stages", "1, or as many as a list per stage has", count(STAGES)),
-    CaseColumn("dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x pp), or 1", count(GPUS)),
+    CaseColumn(
+        "dp", "", "data-parallel replicas of the pipeline", "gpus / (tp x context_parallel x pp), or 1",
+        count(GPUS),
+    ),
+    CaseColumn(
+        "context_parallel", "", "ranks that split every sequence in every stage; 2 x context_parallel "
+        "divides seq", "1", count(GPUS),
+    ),
+    CaseColumn(
+        "context_exchange", "", "how they see each other's keys and values: ring (beside the core of "
+        "attention), or all-gather (before it, as Llama 3)", "ring", one_of(*get_args(ContextExchange)),
+    ),
     CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),
     CaseColumn(
         "global_batch", "sequences", "batch of one iteration over all replicas", "required [2]",

@@ -14,7 +14,7 @@ from twin.cases.frameworks import filled
 from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
 from twin.core import gpu_models, schedules
 from twin.core.domain import Domain
-from twin.core.job import JobSpec
+from twin.core.job import JobSpec, context_fault
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
@@ -40,7 +40,8 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         BadCellError: something is missing or contradicts itself; the message names a repair.
     """
     given, cells = cells, filled(cells)
-    tp, pp, dp = _parallel(cells, cells.get("replicas", 1))
+    context = _context(cells)
+    tp, pp, dp = _parallel(cells, cells.get("replicas", 1), context)
     copies = replicas_of(cells)
     micro_batch, micro_batches = _batch(cells, dp * copies.count)
     measured = _measured(cells, pp, micro_batches)
@@ -56,11 +57,12 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         job = JobSpec(
             model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
             cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
-            sequence_parallel=cells.get("sequence_parallel", False), switches=_switches(cells),
+            sequence_parallel=cells.get("sequence_parallel", False), context_parallel=context,
+            switches=_switches(cells),
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
-        site=_site(cells, kind, tp * pp * dp),
+        site=_site(cells, kind, tp * pp * dp * context),
         model=model,
         message_bytes=_message_bytes(cells, micro_batch),
         tp=tp,
@@ -78,26 +80,37 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         measured=measured,
         defaults=tuple(name for name in BY_NAME if name not in given),
         replicas=copies,
+        context_parallel=context,
     )
 
 
-def _parallel(cells: Mapping[str, Cell], copies: int) -> tuple[int, int, int]:
-    """Sizes tp, pp, dp of each of `copies` replicas, which use `gpus` exactly."""
+def _context(cells: Mapping[str, Cell]) -> int:
+    """Ranks that split each sequence."""
+    ranks: int = cells.get("context_parallel", 1)
+    if fault := context_fault(cells.get("seq", DEFAULT_SEQ), ranks):
+        raise BadCellError("context_parallel", fault)
+    return ranks
+
+
+def _parallel(cells: Mapping[str, Cell], copies: int, context: int) -> tuple[int, int, int]:
+    """Sizes tp, pp, dp of each of `copies` replicas, which use `gpus` exactly with `context` GPUs for each
+    of their ranks."""
     tp = cells.get("tp", 1)
     pp = cells.get("pp") or _stages_of_lists(cells)
     if fault := STAGES.fault(pp):
         raise BadCellError("pp", f"the lists make {pp:,} stages, which {fault}")
-    gpus = cells.get("gpus")
+    gpus, each = cells.get("gpus"), tp * context * pp * copies
+    split = f" x context_parallel {context}" if context > 1 else ""
+    used = each * cells.get("dp", 1)
     if gpus is None:
-        if fault := GPUS.fault(used := tp * pp * cells.get("dp", 1) * copies):
-            raise BadCellError("gpus", f"tp x pp x dp is {used:,}, which {fault}")
+        if fault := GPUS.fault(used):
+            raise BadCellError("gpus", f"tp{split} x pp x dp is {used:,}, which {fault}")
         return tp, pp, cells.get("dp", 1)
-    if "dp" not in cells and gpus % (tp * pp * copies) == 0:
-        return tp, pp, gpus // (tp * pp * copies)
-    used = tp * pp * cells.get("dp", 1) * copies
+    if "dp" not in cells and gpus % each == 0:
+        return tp, pp, gpus // each
     if "dp" not in cells or used != gpus:
         raise BadCellError(
-            "gpus", f"tp {tp} x pp {pp} x dp {cells.get('dp', '?')} do not use {gpus} GPUs; "
+            "gpus", f"tp {tp}{split} x pp {pp} x dp {cells.get('dp', '?')} do not use {gpus} GPUs; "
             "change one of them or leave dp empty",
         )  # fmt: skip
     return tp, pp, cells["dp"]
@@ -254,6 +267,7 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         context_bytes=cells.get("context_bytes"),
         tp_overlap=cells.get("tp_overlap", False),
         offload_optimiser=cells.get("offload_optimiser", False),
+        context_exchange=cells.get("context_exchange", "ring"),
     )
 
 

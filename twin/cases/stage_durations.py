@@ -48,7 +48,7 @@ class Modelled:
 def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkState]:
     """Estimator, plan and links of a case: one domain a stage, one link a boundary."""
     assert case.job is not None
-    width = case.tp * case.dp
+    width = case.tp * case.ranks
     placed: dict[int, int] = {}
     shares, first = [], []
     for i, domain in enumerate(case.domains):
@@ -61,8 +61,9 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     estimator = Estimator(Cluster((case.site,) * stages, prices), case.job, compute=compute)
     job = case.job
     plan = Plan(
-        tuple(shares), case.dp, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
+        tuple(shares), case.ranks, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
         job.recompute, job.zero, chunks=case.chunks, sequence_parallel=job.sequence_parallel,
+        context_parallel=job.context_parallel,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 
@@ -109,7 +110,7 @@ def peak_bytes(case: Case, modelled: Modelled) -> tuple[int, ...]:
     if case.replicas.inner_steps == 1 or case.model is None:
         return modelled.peak_bytes
     held = np.cumsum([0.0, *(float(layer.parameters) for layer in case.model.layers())])
-    parameters = np.diff(held[np.cumsum([0, *case.counts])]) / (case.tp * case.dp)
+    parameters = np.diff(held[np.cumsum([0, *case.counts])]) / (case.tp * case.ranks)
     return tuple(
         peak + int(own * OUTER_BYTES) for peak, own in zip(modelled.peak_bytes, parameters, strict=True)
     )

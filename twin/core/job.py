@@ -16,7 +16,8 @@ class JobSpec:
     `zero` 0-3: 0 is Megatron's plain mixed precision, 1 its distributed optimiser. `extra_warmup` is the
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
     with the interleaved schedule, 2 with ZB-V. `schedules`: those that a plan may choose from, if
-    not `schedule` alone. `sequence_parallel`: that of its plans.
+    not `schedule` alone. `sequence_parallel`, `context_parallel`: those of
+    its plans.
     """
 
     model: Transformer
@@ -31,6 +32,7 @@ class JobSpec:
     chunks: int = 1
     schedules: tuple[Schedule, ...] = ()
     sequence_parallel: bool = False
+    context_parallel: int = 1
     switches: Switches = DEFAULT
 
     def __post_init__(self) -> None:
@@ -44,6 +46,8 @@ class JobSpec:
             raise UsageError("micro_batches_allowed needs at least one size, each at least 1")
         if self.zero not in (0, 1, 2, 3):
             raise UsageError(f"zero stage {self.zero} does not exist; use 0, 1, 2 or 3")
+        if fault := context_fault(self.model.seq, self.context_parallel):
+            raise UsageError(f"context_parallel of the job: {fault}")
 
     @property
     def tokens_per_iteration(self) -> int:
@@ -60,13 +64,33 @@ class JobSpec:
     @property
     def tensor_mode(self) -> TensorMode:
         """Mode in which the tensor groups of its plans share a block."""
-        return TensorMode(self.sequence_parallel, self.switches.tp_overlap)
+        return TensorMode(
+            self.sequence_parallel, self.switches.tp_overlap, self.context_parallel,
+            self.switches.context_exchange,
+        )  # fmt: skip
 
-    def micro_batches(self, dp: int, micro_batch: int) -> int | None:
-        """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly."""
-        count, rest = divmod(self.global_batch, dp * micro_batch)
+    def micro_batches(self, dp: int, micro_batch: int, copies: int = 1) -> int | None:
+        """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly.
+
+        `dp`: ranks of each of `copies` replicas, as in `Plan`; context parallelism leaves dp / cp pipelines.
+        """
+        pipelines, left = divmod(dp, self.context_parallel)
+        if left:
+            return None
+        count, rest = divmod(self.global_batch, pipelines * micro_batch * copies)
         return count if rest == 0 and count > 0 else None
 
     def message_bytes(self, micro_batch: int) -> int:
-        """Bytes of one activation (or its gradient) between stages, for one pipeline: mbs * s * h * 2."""
-        return micro_batch * self.model.seq * self.model.hidden * self.model.bytes_per_element
+        """Bytes of one activation (or its gradient) between stages, for one rank: mbs * s / cp * h * 2."""
+        tokens = micro_batch * self.model.seq // self.context_parallel
+        return tokens * self.model.hidden * self.model.bytes_per_element
+
+
+def context_fault(seq: int, ranks: int) -> str | None:
+    """Reason why `ranks` cannot split sequences of `seq` tokens; None if they can."""
+    if ranks > 1 and seq % (2 * ranks):
+        return (
+            f"{ranks} ranks hold two parts each of {2 * ranks} of a sequence, and {seq} tokens are no "
+            f"multiple of {2 * ranks}"
+        )
+    return None

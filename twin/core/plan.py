@@ -60,6 +60,9 @@ class Plan:
 
     `sequence_parallel`: tensor groups split what lies between their products over the tokens
     (`twin.core.switches.TensorMode`).
+
+    `dp` counts the ranks that reduce their gradients together. With `context_parallel` c each c neighbours of
+    them split the sequences of one pipeline, so that there are dp / c pipelines.
     """
 
     shares: tuple[Share, ...]
@@ -75,6 +78,7 @@ class Plan:
     sync: Sync | None = None
     chunks: int = 1
     sequence_parallel: bool = False
+    context_parallel: int = 1
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -96,6 +100,8 @@ class Plan:
             raise ValueError("replicas hold the same layers")
         if min(self.dp, self.micro_batch, self.micro_batches) < 1:
             raise ValueError("dp, micro_batch and micro_batches are at least 1")
+        if self.context_parallel < 1 or self.dp % self.context_parallel:
+            raise ValueError(f"context_parallel {self.context_parallel} does not divide dp {self.dp}")
         self._check_chunks()
 
     def _check_chunks(self) -> None:
@@ -157,6 +163,11 @@ class Plan:
         return replace(self, shares=(self.shares[number],), routes=(), sync=None)
 
     @property
+    def pipelines(self) -> int:
+        """Pipelines of each replica that have sequences of their own."""
+        return self.dp // self.context_parallel
+
+    @property
     def stages(self) -> int:
         """Pipeline stages of all shares."""
         return sum(share.pp for share in self.shares)
@@ -165,7 +176,8 @@ class Plan:
         between = " > " if self.sync is None else " | "
         shares = between.join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
         via = "".join(f" via {'-'.join(map(str, route))}" for route in self.routes)
-        size = f"dp{self.dp} mbs{self.micro_batch} m{self.micro_batches}"
+        context = f" cp{self.context_parallel}" if self.context_parallel > 1 else ""
+        size = f"dp{self.pipelines}{context} mbs{self.micro_batch} m{self.micro_batches}"
         every = "" if self.sync is None else f" H{self.sync.inner_steps}"
         chunks = f" v{self.chunks}" if self.chunks > 1 else ""
         split = " sp" if self.sequence_parallel else ""
@@ -185,5 +197,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         del fields["chunks"]
     if not plan.sequence_parallel:
         del fields["sequence_parallel"]
+    if plan.context_parallel == 1:
+        del fields["context_parallel"]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

@@ -4,20 +4,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 GradientDtype = Literal["bf16", "fp16", "fp32"]
+ContextExchange = Literal["ring", "all-gather"]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMode:
-    """Mode in which the GPUs of a tensor group share a block.
+    """Mode in which GPUs share a block.
 
     `sequence_parallel`: norms, dropout and residuals run on 1/tp of the tokens, and a reduce-scatter and an
     all-gather take the place of each all-reduce (Korthikanti et al. 2022, section 4.2.2). `overlapped`: its
     collectives run in tp pieces beside the block's products (Wang et al., ASPLOS 2023; Transformer Engine's
     user buffers, NeMo's ub_tp_comm_overlap).
+
+    `context_parallel`: ranks that split each sequence, whose keys and values go round by `context_exchange`
+    (`twin.costs.context_exchange`).
     """
 
     sequence_parallel: bool = False
     overlapped: bool = False
+    context_parallel: int = 1
+    context_exchange: ContextExchange = "ring"
 
 
 PLAIN = TensorMode()
@@ -38,7 +44,8 @@ class Switches:
     `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
     process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
 
-    `tp_overlap`: that of `TensorMode`. `offload_optimiser`: optimiser states and Adam are the host's.
+    `tp_overlap`, `context_exchange`: those of `TensorMode`. `offload_optimiser`: optimiser states and Adam
+    are the host's.
     """
 
     shard_activations: bool = True
@@ -49,6 +56,7 @@ class Switches:
     context_bytes: int | None = None
     tp_overlap: bool = False
     offload_optimiser: bool = False
+    context_exchange: ContextExchange = "ring"
 
 
 DEFAULT = Switches()

@@ -6,7 +6,7 @@ is bytes over memory bandwidth; each pass is counted in bytes that the GPU could
 data-sheet bandwidth in the same time, so a slow kernel counts more passes than it makes. Where a GPU would
 be done sooner than the host can issue the work, the host sets the time.
 
-Every constant has its profile beside it; none comes from whole iterations but the host's three, see `Host`.
+Every constant has its profile beside it; those of a GPU model stand in `twin.costs.gpu_rates`.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
+from twin.costs import context_exchange
 from twin.costs.collectives import (
     Level,
     Path,
@@ -28,26 +29,8 @@ from twin.costs.collectives import (
     hierarchical_all_reduces_s,
     levels_of,
 )
+from twin.costs.gpu_rates import Rates, built_in_rates, matmul_flops_s
 
-MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70, "MI300X": 0.54}
-"""Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
-(profiles-aceso-v100/ops, 80 files). A100: 0.70-0.76 (profiles-vidur/compute, Llama-2-7B), 0.74-0.83
-(profiles-sailor/aceso_op_profiles_fp16). H100 class: 0.70-0.85 on H100 (vidur), 0.55-0.65 on GH200
-(sailor). MI300X: 708 of 1,307 TFLOP/s in bf16 ("Measuring Max-Achievable FLOPs, part 2", AMD ROCm blogs,
-2025)."""
-OTHER_MATMUL_EFFICIENCY = 0.70
-MATMUL_START_S = 10e-6
-"""Start of a product: 7-12 us at 128-1,024 tokens and tp 8 on A100 and H100
-(profiles-vidur/compute)."""
-FP8_EFFICIENCY = 0.63
-"""The same for products in fp8, against twice the half-precision peak: 0.60-0.68 on an H200 from 2,048
-tokens and 6,144 columns (traces/operators-nvidia-h200)."""
-HAS_FP8 = ("H100", "H200", "GH200", "GB200", "B200", "L4", "L40S", "MI300X")
-FLASH_EFFICIENCY = {"H100": (0.50, 0.34), "H200": (0.50, 0.34), "GH200": (0.50, 0.34)}
-"""Share of the peak in fused attention, forward and backward. H100 class: 0.36-0.63 and 0.27-0.49 at head
-size 128 (traces/operators-nvidia-h200), half of that at 64."""
-OTHER_FLASH_EFFICIENCY = (0.5, 0.5)
-"""Dao 2023: 50-73 % on A100."""
 KERNEL_S = 4e-6
 """One kernel in the stream that does little."""
 
@@ -86,42 +69,6 @@ EMBEDDING_TABLE_PASSES = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """Time in which the host issues the kernels of one block, a lower bound of its time; and of one
-    collective.
-
-    Fitted to every tenth row of validation/vtrain_ground_truth_single.csv (144 of 1,440), the only numbers
-    here that come from whole iterations. Profiled blocks too small for their GPU take 1.2-2.1 ms each way
-    on other hosts (profiles-sailor/layer_times, OPT-350M at micro-batch 1), 50-120 us an operator
-    (aceso_op_profiles_fp16).
-    """
-
-    forward_s: float = 1.1e-3
-    backward_s: float = 1.0e-3
-    collective_s: float = 0.05e-3
-
-
-HOST = Host()
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Rates of one GPU model: shares of its tensor peak in long products and in fused attention (forward,
-    backward), of twice the peak in fp8, seconds of start of a product, and the host's times."""
-
-    matmul: float
-    flash: tuple[float, float]
-    fp8: float = FP8_EFFICIENCY
-    start_s: float = MATMUL_START_S
-    host: Host = HOST
-
-
-def built_in_rates(gpu: GpuType) -> Rates:
-    """Constants of this module for `gpu`; `twin calibrate` fits others."""
-    return Rates(matmul_efficiency(gpu), FLASH_EFFICIENCY.get(_family(gpu), OTHER_FLASH_EFFICIENCY))
-
-
-@dataclass(frozen=True, slots=True)
 class LayerTimes:
     """Forward and backward seconds of each of the N layers (N,), tensor-parallel collectives and recompute
     included."""
@@ -141,22 +88,6 @@ class ComputeModel(Protocol):
         ...
 
 
-def matmul_efficiency(gpu: GpuType) -> float:
-    """Share of the tensor peak that long products reach on `gpu`."""
-    return MATMUL_EFFICIENCY.get(_family(gpu), OTHER_MATMUL_EFFICIENCY)
-
-
-def _family(gpu: GpuType) -> str:
-    return gpu.name.removesuffix("-PCIE-80").split("-")[0]
-
-
-def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
-    """FLOP/s of long products: fp8 where the GPU has it, fp32 by its data sheet, else half precision."""
-    if dtype == "fp8" and gpu.name in HAS_FP8:
-        return rates.fp8 * 2 * gpu.peak_flops
-    return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops)
-
-
 def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype) -> float:
     return count * rates.start_s + flops / matmul_flops_s(gpu, rates, dtype)
 
@@ -171,23 +102,39 @@ def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
     return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
 
 
-def _attention_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int
+def _core_s(
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, parts: int
 ) -> tuple[float, float]:
-    """Forward and backward seconds of the attention core.
+    """Forward and backward seconds of one of `parts` equal parts of the attention core.
 
     Materialised: two batched products and the passes over s x s matrices. Fused: causal, so half the
     products, and 2.5 times as many in backward (Dao 2023).
     """
-    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp
+    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp / parts
     if model.attention == "flash":
         once = flops / 2 / gpu.peak_flops
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
-    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp
+    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp / parts
     over = (CLASSIC if model.bias else GATED).matrix
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
     forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
     return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
+
+
+def _attention_s(
+    model: Transformer, domain: Domain, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
+) -> tuple[float, float]:
+    """Forward and backward seconds of the attention core, with what a context group sends for it."""
+    gpu, ranks = domain.gpu, mode.context_parallel
+    if ranks == 1:
+        return _core_s(model, gpu, rates, tp, micro_batch, 1)
+    levels = context_exchange.context_levels(domain, tp, ranks)
+    size_bytes = context_exchange.block_bytes(model, tp, micro_batch, ranks)
+    if mode.context_exchange == "ring":
+        piece = _core_s(model, gpu, rates, tp, micro_batch, ranks * ranks)
+        return context_exchange.ring_s(piece, size_bytes, levels)
+    core = _core_s(model, gpu, rates, tp, micro_batch, ranks)
+    return context_exchange.all_gather_s(core, size_bytes, levels)
 
 
 def _weights(model: Transformer, tp: int) -> float:
@@ -203,10 +150,9 @@ def _beside_s(seconds: float, products: float, tp: int) -> float:
 
 
 def _block_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, mode: TensorMode
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float, mode: TensorMode
 ) -> tuple[float, float]:
     """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
-    tokens = micro_batch * model.seq
     h = model.hidden
     weights = _weights(model, tp)
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
@@ -221,8 +167,7 @@ def _block_s(
     return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
 
 
-def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int) -> tuple[float, float]:
-    tokens = micro_batch * model.seq
+def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> tuple[float, float]:
     flops = 2.0 * tokens * model.hidden * model.vocab / tp
     logits = 4.0 * tokens * model.vocab / tp
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
@@ -230,8 +175,8 @@ def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch
     return forward, _matmul_s(gpu, rates, 2 * flops, 2, dtype) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
-def _embedding_s(model: Transformer, gpu: GpuType, tp: int, micro_batch: int) -> tuple[float, float]:
-    activations = 2.0 * _element(model) * micro_batch * model.seq * model.hidden
+def _embedding_s(model: Transformer, gpu: GpuType, tp: int, tokens: float) -> tuple[float, float]:
+    activations = 2.0 * _element(model) * tokens * model.hidden
     table = 2.0 * model.vocab * model.hidden / tp
     forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
     return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
@@ -269,24 +214,28 @@ def layer_times(
     of each all-reduce; the further all-gather of its backward runs beside a weight gradient. Overlapped,
     collectives run in pieces beside the products.
 
+    A context group of c ranks leaves each 1/c of the tokens (`twin.costs.context_exchange`).
+
     Full recompute adds the whole forward to the backward, selective the attention core.
     """
     gpu = domain.gpu
-    message = float(micro_batch * model.seq * model.hidden * model.bytes_per_element)
+    tokens = micro_batch * model.seq / mode.context_parallel
+    message = float(tokens * model.hidden * model.bytes_per_element)
     reduce_s = 2 * _group_s(message, tensor_levels(domain, tp), mode)
     rates = rates or built_in_rates(gpu)
-    core = _attention_s(model, gpu, rates, tp, micro_batch)
-    block = _block_s(model, gpu, rates, tp, micro_batch, mode)
-    issue_s = 2 * rates.host.collective_s if tp > 1 else 0.0
+    core = _attention_s(model, domain, rates, tp, micro_batch, mode)
+    block = _block_s(model, gpu, rates, tp, tokens, mode)
+    sent = context_exchange.collectives(mode.context_exchange, mode.context_parallel)
+    issue_s = [(count + (2 if tp > 1 else 0)) * rates.host.collective_s for count in sent]
     ways = [reduce_s, reduce_s]
     if mode.overlapped and tp > 1:
-        once = 2.0 * micro_batch * model.seq * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
+        once = 2.0 * tokens * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
         ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
-    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s)
-    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s)
+    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s[0])
+    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s[1])
     recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
-    embedding = _embedding_s(model, gpu, tp, micro_batch)
-    head = _head_s(model, gpu, rates, tp, micro_batch)
+    embedding = _embedding_s(model, gpu, tp, tokens)
+    head = _head_s(model, gpu, rates, tp, tokens)
     n = model.blocks
     return LayerTimes(
         np.array([embedding[0], *[forward] * n, head[0]]),

@@ -74,7 +74,7 @@ def needs_restart(old: Plan | None, new: Plan) -> bool:
     def kept(plan: Plan) -> tuple[object, ...]:
         return (
             plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
-            plan.sequence_parallel,
+            plan.sequence_parallel, plan.context_parallel,
         )  # fmt: skip
 
     return kept(old) != kept(new)

@@ -19,7 +19,7 @@ from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute, Schedule
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
-from twin.costs import memory, optimiser
+from twin.costs import context_exchange, memory, optimiser
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
@@ -186,7 +186,10 @@ class StageModel:
         self._blocks = _prefix(blocks)
 
     def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
-        mode = replace(self._job.tensor_mode, sequence_parallel=sketch.sequence_parallel)
+        mode = replace(
+            self._job.tensor_mode, sequence_parallel=sketch.sequence_parallel,
+            context_parallel=sketch.context_parallel,
+        )  # fmt: skip
         key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute, mode)
         if key not in self._times:
             model, domain = self._job.model, self._domains[slot.domain]
@@ -271,7 +274,8 @@ class StageModel:
         The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
         layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
         """
-        model, recompute = self._job.model, sketch.recompute
+        model, recompute, ranks = self._job.model, sketch.recompute, sketch.context_parallel
+        micro_batch = sketch.micro_batch / ranks  # each rank of a context group keeps its part of the tokens
         switches = self._job.switches
         sharded = sketch.sequence_parallel or switches.shard_activations
         n = len(model.layers())
@@ -282,19 +286,21 @@ class StageModel:
         stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
         stored += first * memory.embedding_activation_bytes(model, slot.tp, sharded)
         head_bytes = memory.head_activation_bytes(model, slot.tp, sharded, switches.fp32_logits)
-        each = head_bytes * sketch.micro_batch
+        each = head_bytes * micro_batch
         waiting = last * each * (logits - 1)
         head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
         working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)
         if recompute == "full":
-            working += memory.recompute_working_bytes(model, slot.tp, sharded) * sketch.micro_batch
+            working += memory.recompute_working_bytes(model, slot.tp, sharded) * micro_batch
+        others = context_exchange.held_bytes(model, slot.tp, ranks, switches.context_exchange)
+        working += others * sketch.micro_batch
         temporary = np.maximum(last * head, (blocks > 0) * working)
         states = parameters * memory.state_bytes_per_parameter(
             sketch.zero, sketch.dp, model.dtype, switches.offload_optimiser
         )
-        activations = sketch.micro_batch * stored * flight + waiting
+        activations = micro_batch * stored * flight + waiting
         peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
-        return peak, sketch.micro_batch * stored + last * each
+        return peak, micro_batch * stored + last * each
 
     def _delayed_bytes(self, held: Spans, slot: Slot, sketch: Plan, stage: int) -> Float:
         """Bytes (P,) that micro-batches between input and weight gradient store beyond those in flight: with
@@ -302,5 +308,6 @@ class StageModel:
         model, sharded = self._job.model, slot.tp > 1
         kept = memory.block_activation_bytes(model, slot.tp, "selective", sharded)
         more = kept - memory.block_activation_bytes(model, slot.tp, sketch.recompute, sharded)
-        count = zero_bubble_order.delayed(sketch.micro_batches, stage) * sketch.micro_batch
+        sequences = sketch.micro_batch / sketch.context_parallel
+        count = zero_bubble_order.delayed(sketch.micro_batches, stage) * sequences
         return _of_layers(self._blocks, held) * max(more, 0.0) * count

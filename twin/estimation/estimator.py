@@ -146,7 +146,7 @@ class Estimator:
         job = self.job
         sketch = Plan(
             (share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero,
-            sequence_parallel=job.sequence_parallel,
+            sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
         )  # fmt: skip
         return self._costs(sketch, spans)
 

@@ -18,10 +18,12 @@ def shape_problems(
     if plan.cuts[-1] != layers:
         return (f"the plan places {plan.cuts[-1]} layers, the model has {layers}",)
     found = []
-    batch = plan.dp * plan.micro_batch * plan.micro_batches * plan.replicas
+    batch = plan.pipelines * plan.micro_batch * plan.micro_batches * plan.replicas
     if batch != job.global_batch:
         product = "dp x micro-batch x micro-batches" + (" x replicas" if plan.sync is not None else "")
         found.append(f"{product} is {batch}, the global batch {job.global_batch}")
+    if plan.context_parallel != job.context_parallel:
+        found.append(f"context_parallel is {plan.context_parallel}, that of the job {job.context_parallel}")
     if plan.micro_batch not in job.micro_batches_allowed:
         found.append(f"micro-batch {plan.micro_batch} is not one of {job.micro_batches_allowed}")
     for route in plan.routes:

@@ -36,8 +36,11 @@ def make(
     """
     count = job.micro_batches(dp, micro_batch)
     if count is None:
+        if dp % job.context_parallel:
+            raise InfeasibleError(f"context_parallel {job.context_parallel} does not divide {dp} ranks")
+        pipelines = dp // job.context_parallel
         raise InfeasibleError(
-            f"global batch {job.global_batch} is not a multiple of dp {dp} x micro-batch {micro_batch}"
+            f"global batch {job.global_batch} is not a multiple of dp {pipelines} x micro-batch {micro_batch}"
         )
     shares = tuple(
         Share(domain, int(layers), tp, pp, place(cluster, domain, dp, tp, pp))
@@ -47,7 +50,7 @@ def make(
         raise InfeasibleError(trouble)
     return Plan(
         shares, dp, micro_batch, count, job.schedule, extra_warmup, job.p2p, job.recompute, job.zero,
-        chunks=job.chunks, sequence_parallel=job.sequence_parallel,
+        chunks=job.chunks, sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from twin.calibration.calibration import Calibration
 from twin.core import gpu_models, transformer
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
+from twin.core.switches import Switches
 from twin.scenario.submission import Submission
 from twin.settings.scenario_file import ClusterSettings, DomainSettings, GpuSettings, JobSettings, Scenario
 
@@ -68,5 +69,7 @@ def job(scenario: Scenario, model: str | None = None, settings: JobSettings | No
         chunks=used.chunks,
         schedules=used.schedules,
         sequence_parallel=used.sequence_parallel,
+        context_parallel=used.context_parallel,
+        switches=Switches(context_exchange=used.context_exchange),
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

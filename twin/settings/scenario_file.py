@@ -10,6 +10,7 @@ from ingest.core.names import STORED, Label, Name, Text
 from ingest.core.terminal import shown
 from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
+from twin.core.switches import ContextExchange
 from twin.settings.disturbances import (
     FaultTrace,
     GpuFault,
@@ -64,6 +65,9 @@ MOST_ENTRIES = {
 """Most entries of each list, and why."""
 
 
+LATER_JOB_KEYS = ("schedules", "sequence_parallel", "context_parallel", "context_exchange")
+
+
 class JobSettings(Config):
     """Training job; the model itself is named by `Scenario.model`."""
 
@@ -78,6 +82,8 @@ class JobSettings(Config):
     chunks: Chunks = 1  # parts of the model in each stage; two or more with `interleaved`, 2 with `zb-v`
     schedules: tuple[Schedule, ...] = ()  # those that plans may choose from; without them `schedule` alone
     sequence_parallel: bool = False  # tensor groups split norms, dropout and residuals over the tokens
+    context_parallel: Gpus = 1  # ranks that split every sequence; dp of a plan counts them
+    context_exchange: ContextExchange = "ring"  # of keys and values between them
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
@@ -89,11 +95,12 @@ class JobSettings(Config):
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omits empty `schedules`, and `sequence_parallel` where it is off: scenarios without them keep the
-        digest that their runs have recorded."""
+        """Omits keys that came later where they have their defaults: scenarios without them keep the digest
+        that their runs have recorded."""
         fields: dict[str, Any] = written(self)
-        without = {"schedules", "sequence_parallel"}
-        return {name: value for name, value in fields.items() if name not in without or value}
+        defaults = {name: type(self).model_fields[name].default for name in LATER_JOB_KEYS}
+        unset = {name for name, value in defaults.items() if getattr(self, name) == value}
+        return {name: value for name, value in fields.items() if name not in unset}
 
 
 class HardwareSettings(Config):

@@ -117,6 +117,7 @@ class OptionCosts:
             recompute=job.recompute,
             zero=job.zero,
             sequence_parallel=job.sequence_parallel,
+            context_parallel=job.context_parallel,
         )
 
 

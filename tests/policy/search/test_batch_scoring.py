@@ -77,6 +77,7 @@ def test_equals_the_estimator_under_every_schedule(schedule: Schedule, p2p: str)
         {"zero": 0, "recompute": "none"},
         {"extra_warmup": 2},
         {"tied": True},
+        {"context_parallel": 2, "switches": Switches(context_exchange="all-gather")},
         {"sequence_parallel": True, "switches": Switches(False, "bf16", tp_overlap=True)},
     ],
 )

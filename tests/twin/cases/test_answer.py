@@ -272,3 +272,44 @@ def test_lists_of_micro_batches_that_cannot_be() -> None:
         one(pp="2", micro_batches="2", stage_forward_s="1|1;1|1|1", stage_backward_s="1")
     with pytest.raises(BadCellError, match="crosspipe takes one time"):
         one(pp="2", micro_batches="2", schedule="crosspipe", stage_forward_s="1|1;1", stage_backward_s="1")
+
+
+CONTEXT = {
+    "gpu_model": "H100", "layers": "4", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336",
+    "vocab": "128256", "seq": "8192", "recompute": "none", "micro_batch": "1", "global_batch": "4",
+    "zero": "1",
+}  # fmt: skip
+
+
+def test_context_parallelism_divides_activations_and_joins_the_reduction() -> None:
+    whole, split = explain(one(**CONTEXT, dp="4")), explain(one(**CONTEXT, context_parallel="4"))
+    assert whole.answer.peak_mem_bytes is not None and split.answer.peak_mem_bytes is not None
+    # blocks of 8,192 tokens x 4,096 x 41 bytes, the head's 4 and 5 bytes a logit: a quarter of each; states
+    # are sharded over the same four ranks
+    stored = 4 * 8192 * 4096 * 41 + 8192 * (4096 * 4 + 5 * 128256)
+    assert whole.answer.peak_mem_bytes - split.answer.peak_mem_bytes == pytest.approx(stored * 3 / 4, abs=2)
+    assert split.timing.micro_batches == 4 and whole.timing.micro_batches == 1
+    assert (split.timing.tail[0, 0] > 0) and one(**CONTEXT, context_parallel="4").gpus == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "column"),
+    [
+        ({"context_parallel": "3"}, "context_parallel"),
+        ({"context_parallel": "2", "gpus": "3"}, "gpus"),
+        ({"context_parallel": "2", "gpus": "4", "dp": "4"}, "gpus"),
+    ],
+)
+def test_context_sizes_that_do_not_divide(more: dict[str, str], column: str) -> None:
+    with pytest.raises(BadCellError) as caught:
+        one(**CONTEXT | more)
+    assert caught.value.column == column
+
+
+def test_a_context_group_over_sites_sends_no_more_than_one_rank() -> None:
+    """Each of the four ranks sends its quarter of the tokens, and all of them a copy of the tied gradient."""
+    shape = {"layers": "8", "hidden": "1024", "seq": "1024", "pp": "2", "global_batch": "4", "wan_bps": "1e9"}
+    alone, split = (ask(**shape, attention="flash", context_parallel=ranks) for ranks in ("1", "4"))
+    tied = 2 * 51200 * 1024 * 4
+    assert alone.wan_bytes == 2 * 4 * 1024 * 1024 * 2 + tied
+    assert split.wan_bytes == 2 * 4 * 1024 * 1024 * 2 + 4 * tied

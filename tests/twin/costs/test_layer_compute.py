@@ -9,8 +9,9 @@ from twin.core.plan import Recompute
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer, classic
 from twin.core.transformer import preset as model
-from twin.costs import layer_compute
-from twin.costs.layer_compute import HOST, LayerTimes, layer_times
+from twin.costs import gpu_rates
+from twin.costs.gpu_rates import HOST
+from twin.costs.layer_compute import LayerTimes, layer_times
 
 
 def domain(gpu: str = "A100-80") -> Domain:
@@ -134,11 +135,11 @@ def test_fused_attention_is_faster_than_written_out() -> None:
 
 def test_efficiency_is_known_for_each_generation() -> None:
     assert (
-        layer_compute.matmul_efficiency(preset("A100-PCIE-80"))
-        == layer_compute.matmul_efficiency(preset("A100-40"))
+        gpu_rates.matmul_efficiency(preset("A100-PCIE-80"))
+        == gpu_rates.matmul_efficiency(preset("A100-40"))
         == 0.75
     )
-    assert layer_compute.matmul_efficiency(preset("RTX-3090")) == layer_compute.OTHER_MATMUL_EFFICIENCY
+    assert gpu_rates.matmul_efficiency(preset("RTX-3090")) == gpu_rates.OTHER_MATMUL_EFFICIENCY
 
 
 def test_fp8_speeds_products_up_where_the_gpu_has_it() -> None:
@@ -156,15 +157,13 @@ def test_fp8_speeds_products_up_where_the_gpu_has_it() -> None:
 def test_single_precision_is_half_as_fast_as_tf32_and_far_slower_before(gpu: str, factor: int) -> None:
     """The RTX 2080's half-precision rate is itself halved by fp32 accumulation: 40.3 and 10.1 TFLOP/s."""
     device = preset(gpu)
-    rates = layer_compute.built_in_rates(device)
-    ratio = layer_compute.matmul_flops_s(device, rates, "bf16") / layer_compute.matmul_flops_s(
-        device, rates, "fp32"
-    )
+    rates = gpu_rates.built_in_rates(device)
+    ratio = gpu_rates.matmul_flops_s(device, rates, "bf16") / gpu_rates.matmul_flops_s(device, rates, "fp32")
     assert ratio == pytest.approx(factor, rel=0.01)
 
 
 def test_rates_replace_the_built_in_ones() -> None:
-    rates = replace(layer_compute.built_in_rates(preset("A100-80")), matmul=0.375, start_s=0.0)
+    rates = replace(gpu_rates.built_in_rates(preset("A100-80")), matmul=0.375, start_s=0.0)
     slow = layer_times(BIG, domain(), 1, 1, "none", rates).forward_s[-1]
     fast = times(BIG).forward_s[-1]
     assert slow > 1.5 * fast

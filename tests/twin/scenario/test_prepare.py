@@ -16,7 +16,7 @@ from twin.calibration.least_squares import Fit
 from twin.filters import history as filter_history
 from twin.scenario.cluster_and_jobs import cluster
 from twin.scenario.prepare import assemble, digest, load, names, prepare
-from twin.settings.scenario_file import Scenario
+from twin.settings.scenario_file import LATER_JOB_KEYS, Scenario
 from twin.traces.wan_trace import LinkSeries
 
 S = NS_PER_S
@@ -100,7 +100,7 @@ def test_a_domain_may_have_a_gpu_model_of_ones_own() -> None:
         "peak_w": 450,
     }  # fmt: skip
     plain = toy_scenario().model_dump()
-    assert "gpu_models" not in plain["cluster"] and "sequence_parallel" not in plain["job"]
+    assert "gpu_models" not in plain["cluster"] and not set(LATER_JOB_KEYS) & plain["job"].keys()
     plain["cluster"]["gpu_models"] = {"Fast-1": sheet}
     plain["cluster"]["domains"][1]["gpu"] = "Fast-1"
     found = cluster(Scenario.model_validate(plain).cluster, None).domains

@@ -17,7 +17,7 @@ from twin.estimation.estimator import DEAD, Estimator
 
 
 @pytest.mark.parametrize(
-    ("kind", "gpus"), [("7b", 4), ("7b-zero0", 4), ("7b-sp", 4), ("gpt2", 4), ("70b", 16)]
+    ("kind", "gpus"), [("7b", 4), ("7b-zero0", 4), ("7b-sp", 4), ("7b-cp", 4), ("gpt2", 4), ("70b", 16)]
 )
 def test_times_and_moves_are_the_estimators(kind: str, gpus: int) -> None:
     made = setup(kind, gpus)
