@@ -12,9 +12,9 @@ from twin.core.plan import Plan
 SEARCH = "search"
 EQUAL, SINGLE = "static", "single"
 """Planners whose plans stand beside every answer: equal cuts, and the best plan in one domain."""
-QUICK = (EQUAL, SINGLE, "megatron", "atlas", "crosspipe", "dtfm", "dtfm-native", "zero", "diloco", "mast")
+QUICK = (EQUAL, SINGLE, "megatron", "atlas", "crosspipe", "dtfm", "dtfm-native", "zero", "mast")
 """Planners that answer in a fraction of a second for any number of domains. The others (`sailor`, `alpa`,
-`hyperion`) take seconds to minutes at 60 domains; `--beside` asks for them."""
+`hyperion`, `diloco`) take seconds to minutes at 60 domains; `--beside` asks for them."""
 
 
 def planned(record: Record, names: Sequence[str]) -> dict[str, Plan | str]:

@@ -6,7 +6,7 @@ from policy.control.long_run import LongRunRates, PastPlan
 from replay.planning.record import Record
 from twin.core.plan import Plan
 
-STEPS = ((6, 48, False), (12, 24, True), (48, 12, True))
+STEPS = ((6, 32, False), (8, 10, True), (32, 6, True))
 """(states, plans kept, whether warm-up depths are turned) of each step."""
 
 

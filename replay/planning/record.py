@@ -114,4 +114,3 @@ def load(
         scenario, estimator, samples_of(history, SAMPLES), history, scenario.wan.title, str(window),
         (end_ns - begin_ns) / 3.6e12, whole.note,
     )  # fmt: skip
-

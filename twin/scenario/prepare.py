@@ -39,7 +39,17 @@ from twin.traces.wan_trace import WanTrace
 if TYPE_CHECKING:
     from twin.estimation.estimator import Estimator
 
-__all__ = ["PreparedScenario", "Scenario", "Window", "assemble", "cost_models", "digest", "load", "names", "prepare"]
+__all__ = [
+    "PreparedScenario",
+    "Scenario",
+    "Window",
+    "assemble",
+    "cost_models",
+    "digest",
+    "load",
+    "names",
+    "prepare",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
