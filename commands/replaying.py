@@ -21,7 +21,7 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, Output, command, with_output
+from commands.output import FOLDER, PATH, Output, command, with_output
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ Render = Callable[["Console"], None]
 @weights_option
 @link_option
 @checkpoint_option
+@click.option("--plan", "plan_path", type=PATH, metavar="FILE", help="Keep the plan of `twin plan --out`.")
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
 @click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
@@ -62,7 +63,7 @@ Render = Callable[["Console"], None]
 def replay(
     out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, begin: str | None,
     end: str | None, engine: Any, seed: int | None, weights: str | None, links: tuple[str, ...],
-    checkpoint: str | None, deadline: bool, resume: str | None, logged: str | None,
+    checkpoint: str | None, plan_path: Path | None, deadline: bool, resume: str | None, logged: str | None,
     from_decision: int | None, until: float | None,
 ) -> None:  # fmt: skip
     """Run the twin on traces under a policy and log everything.
@@ -75,11 +76,13 @@ def replay(
     Examples:
       twin replay --policy hippo --scenario quad-70b
       twin replay --policy mpc --from 2020-01-01T02:30 --to 2020-01-01T03:00
+      twin replay --plan plan.yaml --scenario quad-70b
       twin replay --run latest
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
     from commands.show import run as show
+    from replay.planning import plan_file
     from replay.run import runner, scenario_overrides
     from replay.store import run_index
 
@@ -89,13 +92,17 @@ def replay(
         replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links)
         return
     cut = cut_of(begin, end)
+    world = None if resume else scenario_overrides.scenario(scenario, weights, links)
+    kept = None if world is None or plan_path is None else plan_file.read(plan_path, world)
+    if kept is not None and policy is not None:
+        raise UsageError("--plan and --policy do not go together: a kept plan decides nothing")
     with out.console.progress() as progress:
-        if resume:
-            done = runner.resume(out.store, run_index.find(out.store, resume), progress=progress)
+        if resume or world is None:
+            done = runner.resume(out.store, run_index.find(out.store, resume or ""), progress=progress)
         else:
             done = runner.run(
-                out.store, policy=policy or "hippo",
-                scenario=scenario_overrides.scenario(scenario, weights, links), dataset=dataset,
+                out.store, policy="kept" if kept is not None else policy or "hippo", plan=kept,
+                scenario=world, dataset=dataset,
                 window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
                 enforce_deadline=deadline, progress=progress,
             )  # fmt: skip
@@ -104,6 +111,7 @@ def replay(
 
 SETTLED = {
     "scenario", "dataset", "window", "begin", "end", "engine", "seed", "weights", "deadline", "resume",
+    "plan_path",
 }  # fmt: skip
 """Options of `twin replay` that a logged run has settled."""
 MEANINGLESS = {

@@ -109,7 +109,7 @@ def audit(
         notes.append(f"a log of {header.policy}: it is checked, not executed again")
     else:
         findings += [AuditFinding("conservation", problem) for problem in Accounts().check(reader.events())]
-        if registry.known(header.policy):
+        if header.plan is not None or registry.known(header.policy):
             differing, circumstances = executions(store, reader, progress)
             findings += differing
             notes += circumstances

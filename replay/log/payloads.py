@@ -47,6 +47,7 @@ class RunStarted(Payload):
     branch: Object | None = Field(
         default=None, description="of a what-if: the run and the decision at which it branches off"
     )
+    plan: Object | None = Field(default=None, description="the plan that the run was told to keep")
     part_of: str | None = Field(default=None, description="the retraining that this run is an evaluation of")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ingest.core.errors import NotFoundError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
+from policy.baselines.kept import Kept
 from policy.core import registry
 from policy.core.protocol import Context, Policy
 from replay.log.compaction import tidy
@@ -19,8 +20,10 @@ from replay.run.loop import play
 from replay.run.scripted_decisions import DecisionSource, Scripted
 from replay.sql import query
 from replay.store import checkpoint_registry, run_index, world_reconstruction
+from replay.store.decision_codec import plan_in_force, plan_to_json
 from replay.store.event_sinks import LogSink, Sink, Totals
 from replay.store.run_header import Header, code_version, from_payload
+from twin.core.plan import Plan
 from twin.core.seeds import generator
 from twin.engines.engine import EngineName
 from twin.scenario import prepare
@@ -86,6 +89,7 @@ def run(
     checkpoint: str | None = None,
     enforce_deadline: bool = False,
     reuse: bool = False,
+    plan: Plan | None = None,
     part_of: str | None = None,
     progress: Progress = SILENT,
 ) -> RunResult:
@@ -94,15 +98,18 @@ def run(
     `checkpoint` is the digest of one in the store, by default the active one. With `enforce_deadline` a
     decision later than the scenario's deadline is replaced; without it lateness is only recorded. With
     `reuse` a run of the store with the same header is returned instead, finished first if it was killed.
+    With `plan` the run keeps that plan, and `policy` is `KEPT`.
     `part_of` names the retraining that this run is an evaluation of.
 
     Raises:
         UsageError, NotFoundError: no such policy, data set or checkpoint.
         InfeasibleError: the policy cannot place the model. The store is as it was.
     """
-    digest_ = checkpoint_registry.resolve(store, policy, checkpoint)
+    digest_ = None if plan is not None else checkpoint_registry.resolve(store, policy, checkpoint)
     setup = prepare.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
-    header = Header(setup.header(), policy, engine, digest_, enforce_deadline, part_of=part_of)
+    header = Header(
+        setup.header(), policy, engine, digest_, enforce_deadline, plan=plan_to_json(plan), part_of=part_of
+    )
     if reuse and (known := same_header(store, header)) is not None:
         return resume(store, known, progress=progress)
     prepared = prepare_run(header, setup, lambda: load_policy(store, header))
@@ -186,7 +193,8 @@ def prepare_run(
     jobs: dict[str, tuple[Context, Policy, DecisionSource]] = {}
     for name in [job.name for job in setup.jobs] or [""]:
         context = context_of(header, setup, name)
-        registry.check_schedule(header.policy, context.estimator.job.schedule)
+        if header.plan is None:
+            registry.check_schedule(header.policy, context.estimator.job.schedule)
         own = policy()
         own.reset(context)
         source: DecisionSource = DecisionGuard(
@@ -260,6 +268,8 @@ def inputs(stored: Iterable[Event], kept: int) -> tuple[dict[int, str], dict[int
 
 def load_policy(store: Path, header: Header) -> Policy:
     """Creates the policy that a header names, with its weights."""
+    if header.plan is not None:
+        return Kept(plan_in_force(dict(header.plan)))
     checkpoint = None if header.checkpoint is None else checkpoint_registry.path_of(store, header.checkpoint)
     return registry.create(header.policy, checkpoint=checkpoint)
 

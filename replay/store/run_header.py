@@ -52,6 +52,7 @@ class Header:
     enforce_deadline: bool
     code: Mapping[str, str] = field(default_factory=code_version)
     branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision", "window_ns"}, see `whatif`
+    plan: Mapping[str, Any] | None = None  # that a run was told to keep, as `plan_to_json` writes it
     part_of: str | None = None  # the retraining that this run is an evaluation of
 
     @property
@@ -91,6 +92,8 @@ class Header:
         }
         if isinstance(self.window, TimeSpan):
             own |= {"from_ns": self.window.from_ns, "to_ns": self.window.to_ns}
+        if self.plan is not None:
+            own |= {"plan": dict(self.plan)}
         if self.branch is not None:
             own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
         return digest({**config, **own})
@@ -106,6 +109,7 @@ class Header:
             "config_digest": self.config_digest,
             "code": dict(self.code),
             **({} if self.branch is None else {"branch": dict(self.branch)}),
+            **({} if self.plan is None else {"plan": dict(self.plan)}),
             **({} if self.part_of is None else {"part_of": self.part_of}),
         }
 
@@ -118,12 +122,13 @@ class Header:
 def from_payload(payload: Mapping[str, Any]) -> Header:
     """Returns the header that `Header.payload` wrote."""
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
-    derived, later = "config_digest", ("branch", "part_of")
+    derived, later = "config_digest", ("branch", "plan", "part_of")
     world = {name: value for name, value in payload.items() if name not in (*own, derived, *later)}
     return Header(
         world,
         **{name: payload[name] for name in own},
         branch=payload.get("branch"),
+        plan=payload.get("plan"),
         part_of=payload.get("part_of"),
     )
 

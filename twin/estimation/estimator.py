@@ -119,6 +119,12 @@ class Estimator:
             return self._peaks_of_replicas(plan)
         return tuple(int(x) for x in self._plan_costs(plan).peak_bytes[:, 0])
 
+    def stage_slots(self, plan: Plan) -> tuple[Slot, ...]:
+        """Place of each stage, in the order of `peak_mem_bytes`."""
+        if plan.sync is not None:
+            return tuple(slot for n in range(plan.replicas) for slot in self._slots(plan.replica(n)))
+        return self._slots(plan)
+
     def wan_bytes(self, plan: Plan) -> Matrix:
         """Bytes per directed link (K, K) of one iteration; see
         `twin.estimation.iteration_estimate.wan_bytes`."""

@@ -1,5 +1,6 @@
 """Prepares a scenario: everything that a run is a function of, in one frozen `PreparedScenario`."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -38,7 +39,17 @@ from twin.traces.wan_trace import WanTrace
 if TYPE_CHECKING:
     from twin.estimation.estimator import Estimator
 
-__all__ = ["PreparedScenario", "Scenario", "Window", "assemble", "digest", "load", "names", "prepare"]
+__all__ = [
+    "PreparedScenario",
+    "Scenario",
+    "Window",
+    "assemble",
+    "cost_models",
+    "digest",
+    "load",
+    "names",
+    "prepare",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,13 +192,38 @@ def prepare(
 
 def with_profiles(setup: PreparedScenario, store: Path) -> PreparedScenario:
     """`setup` with the layer times of the data set that its scenario names."""
-    wanted, model = setup.scenario.profiles, setup.job.model
-    assert wanted is not None
-    names = {} if wanted.model is None else {model.name: wanted.model}
-    found = lake_profiles.load(store, wanted.dataset, setup.calibration or layer_times, names)
-    for job in (setup.job, *(submitted.spec for submitted in setup.jobs)):
-        lake_profiles.check(found, job.model, setup.cluster.domains)
+    jobs = (setup.job, *(submitted.spec for submitted in setup.jobs))
+    found = _profiles(setup.scenario, store, setup.cluster, jobs, setup.calibration)
     return replace(setup, profiles=found, inputs=(*setup.inputs, ("profiles", found.digest)))
+
+
+def _profiles(
+    scenario: Scenario, store: Path, cluster: Cluster, jobs: Sequence[JobSpec], constants: Calibration | None
+) -> LakeProfiles:
+    """Layer times of the data set that a scenario names, for all `jobs`, the scenario's own first."""
+    wanted = scenario.profiles
+    assert wanted is not None
+    names = {} if wanted.model is None else {jobs[0].model.name: wanted.model}
+    found = lake_profiles.load(store, wanted.dataset, constants or layer_times, names)
+    for job in jobs:
+        lake_profiles.check(found, job.model, cluster.domains)
+    return found
+
+
+def cost_models(scenario: Scenario, store: Path) -> "Estimator":
+    """Cost models of a scenario's cluster and own job, without its links: what `PreparedScenario.estimator`
+    returns.
+
+    Raises:
+        NotFoundError: the store lacks the calibration or the profiles. UsageError: an unknown model or GPU.
+    """
+    from twin.estimation.estimator import Estimator  # brings numba, needed here only
+
+    constants = None if scenario.calibration is None else calibration.find(store, scenario.calibration)
+    cluster, job = cluster_and_jobs.cluster(scenario.cluster, constants), cluster_and_jobs.job(scenario)
+    measured = None if scenario.profiles is None else _profiles(scenario, store, cluster, [job], constants)
+    compute = measured or constants or layer_times
+    return Estimator(cluster, job, restart_s=scenario.moving.restart_s, compute=compute)
 
 
 def _links(store: Path, scenario: Scenario, window: Part, seen: SeriesIdentity | None) -> WanTrace:

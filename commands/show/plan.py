@@ -1,0 +1,45 @@
+"""Prints the answer of `twin plan`: a table of plans, then what each of them is."""
+
+import re
+from typing import TYPE_CHECKING
+
+from commands.show.console import Console
+from ingest.core.units import GIB
+
+if TYPE_CHECKING:  # a command loads only what it needs
+    from replay.planning.answer import PlanAnswer
+    from replay.planning.figures import PlanFigures
+
+COLUMNS = (
+    "plan", "p10 tok/s", "p50", "p90", "mean", "iter s", "compute", "comm", "bubble", "free GiB",
+    "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by",
+)  # fmt: skip
+
+
+def answer(console: Console, found: "PlanAnswer") -> None:
+    """Prints the plans, those beside them, and the modelling steps."""
+    names = found.record.scenario.domains
+    listed = [(str(n), one) for n, one in enumerate(found.plans, 1)]
+    listed += [(name, one) for name, one in found.beside.items() if not isinstance(one, str)]
+    title = f"{found.record.scenario.name}: {found.record.hours:.1f} h of {found.record.dataset}"
+    console.table(title, COLUMNS, [_row(label, one, names) for label, one in listed])
+    console.line()
+    for label, one in listed:
+        console.line(f"{label}: {_named(str(one.plan), names)} (found by {one.found_by})")
+    for name, why in found.beside.items():
+        if isinstance(why, str):
+            console.line(f"{name}: none; {why}")
+    console.line(f"note: {found.record.note}")
+
+
+def _row(label: str, one: "PlanFigures", names: tuple[str, ...]) -> tuple[object, ...]:
+    return (
+        label, *one.tokens_per_s, one.mean_tokens_per_s, one.iteration_s, one.compute_s, one.exposed_comm_s,
+        one.bubble_s, one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
+        one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names),
+    )  # fmt: skip
+
+
+def _named(text: str, names: tuple[str, ...]) -> str:
+    """Returns a text with the names of domains in place of d0, d1, ..."""
+    return re.sub(r"\bd(\d+)\b", lambda match: names[int(match[1])], text)

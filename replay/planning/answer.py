@@ -1,0 +1,89 @@
+"""The answer to "which plan, how fast, how much": ranked plans, the usual plans beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingest.core.errors import InfeasibleError
+from replay.planning.candidates import EQUAL, QUICK, SEARCH, SINGLE, origins, planned
+from replay.planning.figures import PlanFigures, figures
+from replay.planning.ranking import narrowed
+from replay.planning.record import Record, load
+from twin.core.plan import Plan
+from twin.scenario.prepare import Scenario
+from twin.settings.window import Part
+from twin.traces.time_range import TimeRange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanAnswer:
+    """Ranked plans of a record, fastest first; `beside`: the plans of named planners, or why there is
+    none."""
+
+    record: Record
+    plans: tuple[PlanFigures, ...]
+    beside: dict[str, PlanFigures | str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `twin plan --json`."""
+        return {
+            "schema": "twin.plan/1",
+            "scenario": self.record.scenario.name,
+            "model": self.record.scenario.model,
+            "domains": list(self.record.scenario.domains),
+            "dataset": self.record.dataset,
+            "window": self.record.window,
+            "hours": self.record.hours,
+            "note": self.record.note,
+            "plans": [one.to_json() for one in self.plans],
+            "beside": {
+                name: {"reason": one} if isinstance(one, str) else one.to_json()
+                for name, one in self.beside.items()
+            },
+        }
+
+
+def answer(
+    store: Path,
+    scenario: Scenario,
+    *,
+    dataset: str | None = None,
+    window: Part | TimeRange = "all",
+    top: int = 3,
+    beside: Sequence[str] = (),
+) -> PlanAnswer:
+    """Returns the `top` best plans over the record of the scenario's links, with the plans of `beside`, of
+    equal cuts and of the best single domain.
+
+    Raises:
+        NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
+    """
+    record = load(store, scenario, dataset=dataset, window=window)
+    of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
+    found = origins(record, of_planners)
+    ranked = narrowed(record, list(found))
+    if not ranked:
+        raise InfeasibleError(
+            f"{scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
+        )
+    listed = (figures(record, one.plan, _origin(found, one.plan)) for one in ranked[:top])
+    plans = sorted((one for one in listed if one is not None), key=lambda one: -one.mean_tokens_per_s)
+    shown = {name: of_planners[name] for name in dict.fromkeys((SINGLE, EQUAL, *beside))}
+    return PlanAnswer(
+        record, tuple(plans), {name: _figures(record, one, name) for name, one in shown.items()}
+    )
+
+
+def _figures(record: Record, plan: Plan | str, name: str) -> PlanFigures | str:
+    if isinstance(plan, str):
+        return plan
+    return figures(record, plan, name) or "its links are never alive together"
+
+
+def _origin(found: dict[Plan, str], plan: Plan) -> str:
+    """Returns what found a placement, whatever its warm-up depth is now."""
+    same = (name for one, name in found.items() if (one.shares, one.dp, one.micro_batch) == (
+        plan.shares, plan.dp, plan.micro_batch
+    ))  # fmt: skip
+    return next(same, SEARCH)

@@ -1,0 +1,73 @@
+"""Plan files: a plan with the model and the domains that it is for, as YAML that people read."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ingest.core import durable, safe_yaml, text_files
+from ingest.core.errors import DamageError, InputError, UsageError
+from replay.planning.figures import PlanFigures
+from replay.store.decision_codec import plan_from_json
+from twin.core.plan import Plan, to_json
+from twin.scenario.prepare import Scenario
+
+SCHEMA = "twin.plan-file/1"
+
+
+def write(path: Path, scenario: Scenario, chosen: PlanFigures) -> None:
+    """Writes a plan for `twin replay --plan`, with what it is expected to do; replaces an older file.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    expected = {
+        "tokens_per_s": round(chosen.mean_tokens_per_s, 1),
+        "iteration_s": round(chosen.iteration_s, 3),
+        "egress_usd_per_day": round(chosen.egress_usd_per_day, 2),
+    }
+    body = {
+        "schema": SCHEMA,
+        "scenario": scenario.name,
+        "model": scenario.model,
+        "domains": list(scenario.domains),
+        "expected": expected,
+        "plan": to_json(chosen.plan),
+    }
+    plain = yaml.safe_dump(_plain(body), sort_keys=False, allow_unicode=True, default_flow_style=None)
+    durable.replace(path, plain.encode())
+
+
+def read(path: Path, scenario: Scenario) -> Plan:
+    """Returns the plan of a file for `scenario`.
+
+    Raises:
+        UsageError: it is for another model or other domains. InputError: it is no plan file.
+    """
+    found = safe_yaml.parsed(path, text_files.read(path), UsageError).value
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise InputError(f"{path}: no plan file (schema {SCHEMA}); `twin plan --out FILE` writes one")
+    for what, own in (("model", scenario.model), ("domains", list(scenario.domains))):
+        if found.get(what) != own:
+            raise UsageError(
+                f"{path}: a plan for the {what} {_words(found.get(what))}, but {scenario.name} has "
+                f"{_words(own)}; make one with `twin plan --scenario {scenario.name} --out FILE`"
+            )
+    try:
+        plan = plan_from_json(found.get("plan"))
+    except DamageError as error:
+        raise InputError(f"{path}: {error}") from error
+    if plan is None:
+        raise InputError(f"{path}: the key `plan` is missing; `twin plan --out FILE` writes one")
+    return plan
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Returns lists in place of tuples, which YAML would tag."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
