@@ -84,6 +84,8 @@ COMMANDS: dict[str, list[str]] = {
     "traces": ["traces"],
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
+    "plan": ["plan", "--top", "2"],
+    "plan --out": ["plan", "--top", "1", "--beside", "dtfm", "--out", "{tmp}/plan.yaml"],
     "replay": ["replay", "-p", "static"],
     "replay --run": ["replay", "--run", STATIC],
     "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
@@ -147,6 +149,23 @@ def test_a_dropped_set_is_told_and_gone(store: Path, call: Call) -> None:
     assert again.json["rows"] == {"link_samples": rows}
 
 
+def test_a_plan_is_written_followed_and_audited(store: Path, tmp_path: Path, call: Call) -> None:
+    path = str(tmp_path / "plan.yaml")
+    planned = call(store, "plan", "--top", "2", "--pick", "2", "--out", path, "--json").json
+    run = call(store, "replay", "--plan", path, "--json").json
+    sql = f"select policy, moves from runs where run = '{run['run']}'"
+    assert call(store, "sql", sql, "--json").json["rows"] == [{"policy": "kept", "moves": 0}]
+    shares = planned["plans"][1]["plan"]["shares"]
+    assert (
+        call(store, "audit", run["run"], "--decision", "0", "--json").json["recorded"]["plan"]["shares"]
+        == shares
+    )
+    assert call(store, "audit", run["run"]).code == 0
+    assert call(store, "audit", run["run"], "--decision", "0").code == 0
+    refused = call(store, "replay", "--plan", path, "--scenario", "quad-70b")
+    assert refused.code != 0 and "quad-70b" in refused.err and len(refused.err.strip().splitlines()) <= 3
+
+
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
@@ -154,6 +173,12 @@ MISTAKES: dict[str, list[str]] = {
     "traces --drop without a name": ["traces", "--drop"],
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
+    "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
+    "plan --scenario": ["plan", "--scenario", "nowhere"],
+    "plan --beside": ["plan", "--beside", "nobody"],
+    "replay --plan nothing": ["replay", "--plan", "{tmp}/no-plan.yaml"],
+    "replay --plan of a table": ["replay", "--plan", str(ROOT / "docs/guides/cases.csv")],
+    "replay --plan --policy": ["replay", "-p", "static", "--plan", "{tmp}/no-plan.yaml"],
     "replay --from-decision": ["replay", "--from-decision", "3"],
     "replay --weights --run": ["replay", "--run", STATIC, "--weights", "1,0,0"],
     "replay --seed --run": ["replay", "--run", STATIC, "--seed", "3"],
