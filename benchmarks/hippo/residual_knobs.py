@@ -65,8 +65,8 @@ def rates(stretch: Stretch, settings: Sequence[Plan]) -> Float:
 
 
 def links_of(stretch: Stretch) -> Float:
-    """Returns the log of the filtered bandwidth of every link over its long-run mean (I, L), and whether it is
-    dead."""
+    """Returns the log of the filtered bandwidth of every link over its long-run mean, and whether it is dead
+    (I, 2 L)."""
     history = stretch.setup.history
     assert history is not None
     off = ~np.eye(history.mean_bps.shape[0], dtype=np.bool_)

@@ -105,9 +105,11 @@ FITS: dict[str, Fit] = {"ridge": ridge, "network": network}
 
 def share(part: Float, whole: Float, length: int, what: str) -> PairedDifference:
     """Returns sum(part) / sum(whole) over moments (I,) with its 95 % interval: circular block bootstrap
-    (Politis and Romano 1992) in stretches of `length` moments."""
-    length = min(length, len(part))
-    starts = generator(0, f"bootstrap/{what}").integers(len(part), size=(RESAMPLES, -(-len(part) // length), 1))
+    (Politis and Romano 1992) in stretches of `length` moments, at most a third of them."""
+    length = max(1, min(length, len(part) // 3))
+    starts = generator(0, f"bootstrap/{what}").integers(
+        len(part), size=(RESAMPLES, -(-len(part) // length), 1)
+    )
     drawn = ((starts + np.arange(length)) % len(part)).reshape(RESAMPLES, -1)
     low, high = np.quantile(part[drawn].sum(axis=1) / whole[drawn].sum(axis=1), (0.025, 0.975))
     return PairedDifference(what, float(part.sum() / whole.sum()), float(low), float(high))

@@ -26,7 +26,7 @@ PAYS = 0.01
 
 
 def lost(rates: Float, moment: int, pause_s: float, period_s: float) -> float:
-    """Returns the iterations of a plan with these rates (I + some,) during a pause that begins at a moment."""
+    """Returns the iterations of a plan with these rates (I + some,) during a pause from a moment on."""
     done = np.concatenate([[0.0], np.cumsum(rates[moment:])])
     whole = min(pause_s / period_s, len(done) - 1.0)
     return float(np.interp(whole, np.arange(len(done)), done) * period_s)

@@ -1,4 +1,4 @@
-"""Stretches of a training window as a policy meets them: plans, what it knows of them, and what they really do.
+"""Stretches of a training window as a policy meets them: plans, what it knows of them, what they really do.
 
 The training window, 70 % of a series, is cut into stretches. Each is a run of its own: filters and the past
 are of what came before it. At the begin of every period a moment holds, for P plans, rates predicted from the
@@ -51,8 +51,9 @@ LEARNED_SEEDS = (1, 2)
 RECENT = 12
 """Periods of which the mean prediction is known."""
 FEATURES = (
-    "now", "ahead", "recent", "spread of the rate", "share of slow times", "hour", "domains", "worst link now",
-    "spread of links", "outages of links", "error of forecasts", "a link is dead", "behind the best",
+    "now", "ahead", "recent", "spread of the rate", "share of slow times", "hour", "domains",
+    "worst link now", "spread of links", "outages of links", "error of forecasts", "a link is dead",
+    "behind the best",
 )  # fmt: skip
 
 
@@ -149,12 +150,13 @@ class Stretch:
     def features(self) -> Float:
         """What a policy knows of every plan at every moment (I, P, F), in the order of `FEATURES`."""
         rows, links = self._past_in_each[1], self._of_links
-        recent = np.stack([self.now[max(0, i - RECENT + 1) : i + 1].mean(axis=0) for i in range(len(self.now))])
-        constant = [rows.std(axis=1) / self.mean, (rows < 0.5 * self.mean[:, None]).mean(axis=1)]
+        ends = range(1, len(self.now) + 1)
+        recent = np.stack([self.now[max(0, end - RECENT) : end].mean(axis=0) for end in ends])
+        rest = [rows.std(axis=1) / self.mean, (rows < 0.5 * self.mean[:, None]).mean(axis=1)]
         domains = np.array([len(plan.shares) - 1.0 for plan in self.plans])
         behind = np.log(self.mean / self.mean.max())
         columns = [
-            *(_log_ratio(rate, self.mean) for rate in (self.now, self.ahead, recent)), *constant,
+            *(_log_ratio(rate, self.mean) for rate in (self.now, self.ahead, recent)), *rest,
             self._hours, domains, *links, behind,
         ]  # fmt: skip
         return np.stack([np.broadcast_to(column, self.now.shape) for column in columns], axis=2)
@@ -178,9 +180,9 @@ class Stretch:
 
     @cached_property
     def _of_links(self) -> list[Float]:
-        """For the links between domains that each plan uses: the least log of the bandwidth now over its mean,
-        the largest spread and share of outages, the mean error of the farthest forecast, whether one is dead;
-        (I, P) or (P,) each; 0 for a plan in one domain."""
+        """For the links between domains that each plan uses: the least log of the bandwidth now over its
+        mean, the largest spread and share of outages, the mean error of the farthest forecast, and whether
+        one is dead; (I, P) each, 0 for a plan in one domain."""
         history = self.setup.history
         assert history is not None
         ahead = [view.forecast for view in self.views]
@@ -218,7 +220,8 @@ class Stretch:
     @cached_property
     def pauses(self) -> Float:
         """Seconds of a move from each plan to each other one (P, P)."""
-        return np.array([[self.pause(old, new) if old != new else 0.0 for new in self.plans] for old in self.plans])
+        plans = self.plans
+        return np.array([[self.pause(old, new) if old != new else 0.0 for new in plans] for old in plans])
 
     def context(self) -> Context:
         """Returns what a policy knows when a run begins."""
@@ -229,7 +232,7 @@ class Stretch:
         )  # fmt: skip
 
 
-def stretches(title: str, scenario: Scenario, store: Path) -> tuple[list[list[Stretch]], list[Stretch]]:
+def stretches(scenario: Scenario, store: Path) -> tuple[list[list[Stretch]], list[Stretch]]:
     """Returns for each part of the training window the stretches that are learned from, and the one that is a
     test; they differ where links are disturbed at random."""
     wan = measured_links.load(store, scenario.wan, scenario.domains, TRAIN_SHARE)
@@ -257,7 +260,7 @@ def _stretch(scenario: Scenario, wan: WanTrace, first: float, last: float, seed:
 
 
 def _views(setup: PreparedScenario, count: int) -> list[View]:
-    """Returns what a policy sees at the begin of each period: samples reach it a moment after they are made."""
+    """Returns what a policy sees at the begin of each period: samples arrive a moment after they are made."""
     filter_, telemetry = setup.link_filter(), setup.scenario.telemetry
     period_ns, step_ns = to_ns(setup.scenario.control.period_s), to_ns(telemetry.period_s)
     truth = states_of(setup.wan, -(-count * period_ns // step_ns), step_ns)

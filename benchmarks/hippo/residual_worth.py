@@ -16,7 +16,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.hippo.residual_knobs import SAME, compared
-from benchmarks.hippo.residual_models import FITS, share
+from benchmarks.hippo.residual_knobs import compared
+from benchmarks.hippo.residual_models import FITS
 from benchmarks.hippo.residual_moves import of_model, of_rule, played, with_hindsight
+from benchmarks.hippo.residual_page import page
 from benchmarks.hippo.residual_stretches import Stretch, stretches
 from ingest.core import durable
-from replay.metrics.paired_comparison import PairedDifference
 from replay.store.run_header import code_version
 from twin.scenario import prepare as scenarios
 
@@ -38,8 +37,8 @@ Json = dict[str, Any]
 
 SETS = ("quad-70b", "storm", "geant-70b", "octo-175b", "tri-7b@wanify-aws8")
 HORIZONS = (12, 36)
-"""Periods over which a plan's worth is looked at: 1 and 3 h of quad-70b and storm, 3 and 9 h of geant-70b, 2 and
-6 h of octo-175b, 12 and 36 min of tri-7b."""
+"""Periods over which a plan's worth is looked at: 1 and 3 h of quad-70b and storm, 3 and 9 h of geant-70b,
+2 and 6 h of octo-175b, 12 and 36 min of tri-7b."""
 KNOB_PLANS = 2
 """Plans over several domains, best of the past, whose knobs are set."""
 FLOOR = 0.1
@@ -92,7 +91,11 @@ def valued(learned: list[Stretch], test: Stretch, periods: int) -> dict[str, Flo
 
 def moved(learned: list[Stretch], test: Stretch) -> tuple[dict[str, Float], dict[str, float]]:
     """Returns iterations of each period by who decides to leave, and areas under the curve by model."""
-    paths = {"keep": [test.plans[0]] * len(test.views), "rule": of_rule(test), "hindsight": with_hindsight(test)}
+    paths = {
+        "keep": [test.plans[0]] * len(test.views),
+        "rule": of_rule(test),
+        "hindsight": with_hindsight(test),
+    }
     areas = {}
     for periods in HORIZONS:
         if all(np.isnan(one.future(periods)).all() for one in learned):
@@ -109,7 +112,7 @@ def measured(title: str, store: Path) -> Json:
     scenario = scenarios.load(name)
     if dataset:
         scenario = scenario.model_copy(update={"wan": scenario.wan.replaced(dataset)})
-    learned, tests = stretches(title, scenario, store)
+    learned, tests = stretches(scenario, store)
     values: dict[int, dict[str, list[Float]]] = {periods: defaultdict(list) for periods in HORIZONS}
     moves, areas, knobs = defaultdict(list), defaultdict(list), defaultdict(list)
     for n in range(1, len(tests)):
@@ -160,7 +163,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=KEPT)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "measured" / "residual.md")
     options = parser.parse_args()
-    run(options)
+    if options.what == "run":
+        run(options)
+        return
+    files = [options.folder / f"{title}.json" for title in SETS]
+    found = [json.loads(path.read_text()) for path in files if path.exists()]
+    durable.replace(options.out, page(found).encode())
 
 
 if __name__ == "__main__":
