@@ -19,16 +19,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.played import played
 from ingest.core import durable
 from ingest.core.errors import InfeasibleError
 from policy.bound.bound import clairvoyant
-from policy.core.protocol import Context, Policy
+from policy.core.protocol import Policy
 from policy.core.registry import create
 from policy.hippo.agent.agent import HiPpo, shipped_checkpoint
 from policy.hippo.networks import checkpoint
@@ -36,12 +36,8 @@ from policy.hippo.networks.hippo_config import shipped
 from policy.hippo.training.train import train
 from replay.metrics.paired_comparison import PairedDifference, student
 from replay.store.run_header import code_version
-from twin.core.facts import Trigger
-from twin.core.plan import Plan
-from twin.core.seeds import generator
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Window, prepare
-from twin.world.world import World
 
 SETS = (
     "tri-7b@wanify-aws8", "quad-70b", "geant-70b", "storm", "octo-175b", "tri-7b@synthetic-tri",
@@ -73,44 +69,6 @@ BEFORE = {
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".twin" / "regret"
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Played:
-    """One policy's run over a window."""
-
-    iterations: float
-    egress_usd: float
-    seconds: float
-    plans: tuple[Plan, ...]
-    decided_ns: tuple[int, ...]
-
-
-def played(setup: PreparedScenario, policy: Policy) -> Played:
-    """Returns what a policy reaches in the world of `setup`, under the scenario's weights."""
-    began, scenario, estimator = time.process_time(), setup.scenario, setup.estimator()
-    restart_s, rng = scenario.moving.restart_s, generator(setup.seed, "policy")
-    weights = scenario.weights.vector
-    policy.reset(Context(estimator, scenario.control.period_s, restart_s, weights, rng, setup.history))
-    world, tokens, usd = World(setup, engine="kernel", seed=setup.seed), 0.0, 0.0
-    plans: dict[Plan, None] = {}
-    decided = [0]
-    for fact in world:
-        if fact.type == "iteration_done":
-            tokens += fact.payload["tokens"]
-        if fact.type == "time_lost":
-            tokens += fact.payload.get("part_tokens", 0.0)
-        if fact.type == "run_finished":
-            usd = fact.payload["totals"]["egress_usd"]
-        if isinstance(fact, Trigger):
-            assert fact.view is not None
-            decision = policy.decide(fact.view)
-            decided.append(fact.sim_ns)
-            if decision.plan is not None:
-                plans[decision.plan] = None
-            world.apply(decision.plan)
-    iterations = tokens / estimator.tokens_per_iteration
-    return Played(iterations, usd, time.process_time() - began, tuple(plans), tuple(decided))
 
 
 def learned(own: Path) -> dict[str, Callable[[], Policy]]:
@@ -165,7 +123,7 @@ def cell(title: str, seed: int, store: Path, only: tuple[str, ...]) -> Json:
         "scores": [(point.stage, point.metrics["validation_score"]) for point in done.curve
                    if "validation_score" in point.metrics],
         "bound": bound.tokens / tokens, "kept": bound.kept_tokens / tokens, "problems": problems,
-        "runs": {policy: [one.iterations, one.egress_usd, one.seconds] for policy, one in found.items()},
+        "runs": {who: [one.iterations, one.totals["egress_usd"], one.seconds] for who, one in found.items()},
     }  # fmt: skip
 
 

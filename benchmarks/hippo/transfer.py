@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.hippo.own_past import alone
-from benchmarks.hippo.regret import played
+from benchmarks.played import played
 from policy.hippo.agent.agent import HiPpo, shipped_checkpoint
 from policy.hippo.networks import checkpoint
 from policy.hippo.networks.hippo_config import shipped

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.played import played
 from benchmarks.policy.planners import first_view
 from ingest.core.errors import InfeasibleError
 from policy.baselines.mpc import TUNED
@@ -39,7 +40,6 @@ from policy.hippo.env.vector_env import CONSTRAINTS
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.tables.planning_tables import Codes, PlanningTables, concatenate
 from policy.search.plan_search import best_plans
-from twin.core.facts import Trigger
 from twin.core.plan import Plan
 from twin.core.seeds import generator
 from twin.core.view import View
@@ -47,7 +47,6 @@ from twin.estimation.link_state_times import States
 from twin.scenario import prepare
 from twin.scenario.prepare import PreparedScenario
 from twin.settings.disturbances import Perturbation
-from twin.world.world import World
 
 Float = NDArray[np.float64]
 
@@ -96,19 +95,7 @@ class Kept:
 
 def world_iterations(setup: PreparedScenario, plan: Plan) -> float:
     """Returns the iterations of a kept plan over the window, the one under way by its share."""
-    scenario, estimator, policy = setup.scenario, setup.estimator(), Kept(plan)
-    restart_s, rng = scenario.moving.restart_s, generator(setup.seed, "policy")
-    policy.reset(Context(estimator, scenario.control.period_s, restart_s, scenario.weights.vector, rng))
-    world, tokens = World(setup, engine="kernel", seed=setup.seed), 0.0
-    for fact in world:
-        if fact.type == "iteration_done":
-            tokens += fact.payload["tokens"]
-        if fact.type == "time_lost":
-            tokens += fact.payload.get("part_tokens", 0.0)
-        if isinstance(fact, Trigger):
-            assert fact.view is not None
-            world.apply(policy.decide(fact.view).plan)
-    return tokens / estimator.tokens_per_iteration
+    return played(setup, Kept(plan)).iterations
 
 
 def kept_plans(setup: PreparedScenario, problem: PlanningTables, static: Codes) -> Iterator[Plan]:

@@ -14,19 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
+from benchmarks.played import played
 from ingest.core.units import NS_PER_S
 from policy.baselines.mpc import Mpc, Tuning
 from policy.core.objective import Objective, PlanOutcome
-from policy.core.protocol import Context, Policy
+from policy.core.protocol import Policy
 from policy.core.registry import create
-from twin.core.facts import Trigger
-from twin.core.seeds import generator
 from twin.filters import long_run
 from twin.filters.history import warm
 from twin.scenario.prepare import PreparedScenario, load, prepare, telemetry_model
-from twin.world.world import World
 
 HORIZONS_S = (1800.0, 3600.0, 7200.0)
 MARGINS = (0.01, 0.02, 0.04, 0.08)
@@ -48,7 +45,8 @@ class Case:
 def run(setup: PreparedScenario, policy: Policy, weights: Weights) -> PlanOutcome:
     """What a policy reaches over the whole window, which knows the past before it; the iteration under way
     counts by its share."""
-    iterations, totals = _played(setup, policy, weights)
+    reached = played(setup, policy, weights)
+    iterations, totals = reached.iterations, reached.totals
     active = [c / a for c, a in zip(totals["compute_ns"], totals["active_ns"], strict=True) if a]
     if not iterations:
         return PlanOutcome(float("inf"), 0.0, 0.0)
@@ -58,27 +56,7 @@ def run(setup: PreparedScenario, policy: Policy, weights: Weights) -> PlanOutcom
 
 def progress(setup: PreparedScenario, policy: Policy, weights: Weights) -> float:
     """Iterations of a policy over the whole window, as `run` counts them."""
-    return _played(setup, policy, weights)[0]
-
-
-def _played(setup: PreparedScenario, policy: Policy, weights: Weights) -> tuple[float, dict[str, Any]]:
-    """Iterations, and the totals of the run."""
-    estimator, restart_s = setup.estimator(), setup.scenario.moving.restart_s
-    rng, period_s = generator(setup.seed, "policy"), setup.scenario.control.period_s
-    policy.reset(Context(estimator, period_s, restart_s, weights, rng, setup.history))
-    totals, tokens = {}, 0.0
-    world = World(setup, seed=setup.seed)
-    for fact in world:
-        if isinstance(fact, Trigger):
-            assert fact.view is not None
-            world.apply(policy.decide(fact.view).plan)
-        if fact.type == "iteration_done":
-            tokens += fact.payload["tokens"]
-        if fact.type == "time_lost":
-            tokens += fact.payload.get("part_tokens", 0.0)
-        if fact.type == "run_finished":
-            totals = fact.payload["totals"]
-    return tokens / estimator.tokens_per_iteration, totals
+    return played(setup, policy, weights).iterations
 
 
 def cases(store: Path, name: str) -> list[Case]:
