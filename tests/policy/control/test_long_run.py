@@ -66,25 +66,27 @@ def test_nothing_ranked_is_above_what_was_found_and_plans_that_never_run_are_lef
 class ByDepth(LongRunRates):
     """Rates of plans by rank: the later a plan, the slower at its own depth and the faster once turned."""
 
+    def __init__(self, plans: list[Plan]) -> None:
+        super().__init__(toy_setup(2).estimator(), samples_of(past(1e10)))
+        self.place = {plan: number / len(plans) for number, plan in enumerate(plans)}
+
     def rate(self, plan: Plan) -> float:
-        return 2.0 - PLANS.index(plan) / len(PLANS)
+        return 2.0 - self.place[plan]
 
     def turned(self, plan: Plan) -> PastPlan:
-        return PastPlan(plan, 2.0 + PLANS.index(plan) / len(PLANS))
-
-
-PLANS = candidates(toy_setup(2).estimator(), samples_of(past(1e10)), FREE)
+        return PastPlan(plan, 2.0 + self.place[plan])
 
 
 def test_the_depth_decides_among_more_plans_than_are_turned_in_every_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    plans = candidates(toy_setup(2).estimator(), samples_of(past(1e10)), FREE)
     monkeypatch.setattr(long_run, "DEEPENED", 2)
-    monkeypatch.setattr(long_run, "TRIED", len(PLANS))
-    rates = ByDepth(toy_setup(2).estimator(), samples_of(past(1e10)))
+    monkeypatch.setattr(long_run, "TRIED", len(plans))
+    rates = ByDepth(plans)
     monkeypatch.setattr(ByDepth, "thinned", rates)
-    found = [one.plan for one in ranked(rates, PLANS)]
-    assert found == [*PLANS[-2:][::-1], *PLANS[:-2]] and len(PLANS) > 4
+    found = [one.plan for one in ranked(rates, plans)]
+    assert found == [*plans[-2:][::-1], *plans[:-2]] and len(plans) > 4
 
 
 def test_what_is_known_of_a_past_serves_other_weights() -> None:
