@@ -4,6 +4,7 @@ Nothing is read by a guess: the draft is shown, and only what its reader puts in
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ _NAMES: dict[str, str] = {
     "layer": r"^layer|^op(erator)?$",
     "forward_s": r"^(fwd|forward)",
     "backward_s": r"^(bwd|backward)",
+    "usd_per_gb": r"usd|price|cost",
 }
 """Canonical column and names that strangers give it."""
 _UNITS: tuple[tuple[str, str, str], ...] = (
@@ -56,24 +58,67 @@ _UNITS: tuple[tuple[str, str, str], ...] = (
     (r"pct|percent|%", "", "%"),
 )
 _FRACTIONS = ("loss", "util", "sm_active", "tensor_active")
-_CHOICE = ("link_samples", "gpu_samples", "host_samples", "jobs", "step_times", "layer_profiles", "op_times")
+_CHOICE = (
+    "link_samples", "gpu_samples", "host_samples", "jobs",
+    "step_times", "layer_profiles", "op_times", "prices",
+)  # fmt: skip
+_STATED = ("src", "dst")
+"""Required columns that `[values]` can state for a whole file."""
+_SPREAD = re.compile(r"jitter|mdev|std", re.IGNORECASE)
+"""Names of how much a measurement varies, which is not the measurement."""
+_PLAIN = {"rtt_s": (2.0, "ms"), "one_way_s": (2.0, "ms")} | dict.fromkeys(_FRACTIONS, (1.0, "%"))
+"""Columns whose values above a limit have, where no name says it, this unit."""
+_COUNTED = re.compile(r"^(start|begin|offset|elapsed|seconds|sec|s|t)$", re.IGNORECASE)
+"""Names of columns that count from a beginning."""
+_PAIR = r"(?P<src>.+?) *(?:->|=>|→| to ) *(?P<dst>.+)"
+"""Headings of a wide table that name both ends of a link."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """A guessed mapping: columns by canonical name, units, and required columns that nothing fits."""
+    """A guessed mapping: columns by canonical name, units, and required columns that nothing fits.
+
+    counted: the column of the time counts seconds from a beginning. melt: pattern of the headings of a wide
+    table and canonical column of its cells, or empty.
+    """
 
     table: str
     columns: dict[str, str]
     units: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    counted: bool = False
+    melt: tuple[str, str] | tuple[()] = ()
+
+    @property
+    def worth(self) -> int:
+        """How much of the file it explains: what is required counts more, what can be stated less."""
+        stated = sum(name in _STATED for name in self.missing)
+        return 2 * len(self.columns) - 3 * (len(self.missing) - stated) - stated
 
 
 def draft(look: Look) -> Draft | None:
     """Returns the guess for a file of this look; None if hardly a name says anything."""
-    made = [_for(table, look) for table in _CHOICE]
-    best = max(made, key=lambda one: 2 * len(one.columns) - 3 * len(one.missing))
-    return best if len(best.columns) > 1 else None
+    wide = _wide(look)
+    if wide is not None:
+        return wide
+    made = [one for table in _CHOICE if len((one := _for(table, look)).columns) > 1]
+    return max(made, key=lambda one: one.worth, default=None)
+
+
+def _wide(look: Look) -> Draft | None:
+    """The guess for a table with a column a link, whose heading names both ends."""
+    links = [name for name in look.names if re.fullmatch(_PAIR, name)]
+    if look.form not in ("CSV", "Parquet") or len(links) < len(look.names) - 2:
+        return None
+    times = [name for name in look.names if name not in links and _fits("ts", name)]
+    if not times:
+        return None
+    trips = any(re.search(_NAMES["rtt_s"], name, re.IGNORECASE) for name in links)
+    columns = {"ts": times[0]}
+    unit = _unit("ts", times[0], look)
+    made = Draft("link_samples", columns, {"ts": unit} if unit else {})
+    made.melt = (_PAIR, "rtt_s" if trips else "bandwidth_bps")
+    return made
 
 
 def _for(table: str, look: Look) -> Draft:
@@ -86,24 +131,45 @@ def _for(table: str, look: Look) -> Draft:
     units = {target: unit for target, name in columns.items() if (unit := _unit(target, name, look))}
     own = ("dataset", "source_file", "source_row")
     needed = [f.name for f in TABLES[table] if not f.nullable and f.name not in own]
-    return Draft(table, columns, units, [name for name in needed if name not in columns])
+    missing = [name for name in needed if name not in columns]
+    counts = [name for name in look.names if name not in columns.values() and _COUNTED.match(_last(name))]
+    counted = "ts" in missing and bool(counts)
+    if counted:
+        columns["ts"] = counts[0]
+        missing.remove("ts")
+    return Draft(table, columns, units, missing, counted)
 
 
 def _fits(target: str, name: str) -> bool:
-    last = re.split(r"[.\[\]]+", name.strip("."))[-1] if name.startswith(".") else name
-    return re.search(_NAMES[target], last.strip(), re.IGNORECASE) is not None
+    if _SPREAD.search(_last(name)):
+        return False
+    said = [_last(name)] if name.startswith(".") else [name, _last(name)]
+    return any(re.search(_NAMES[target], text.strip(), re.IGNORECASE) for text in said)
+
+
+def _last(name: str) -> str:
+    """The last step of a path."""
+    return re.split(r"[.\[\]]+", name.strip("."))[-1]
 
 
 def _unit(target: str, name: str, look: Look) -> str | None:
+    cell = look.sample[look.names.index(name)] if len(look.sample) == len(look.names) else ""
     if target.endswith("ts"):
-        cell = look.sample[look.names.index(name)] if len(look.sample) == len(look.names) else ""
         digits = len(cell.strip()) if cell.strip().isdecimal() else 0
         return {13: "ms", 16: "us", 19: "ns"}.get(digits)
     for pattern, ending, unit in _UNITS:
         fits = target.endswith(ending) if ending else target in _FRACTIONS
         if fits and re.search(pattern, name, re.IGNORECASE):
             return unit
-    return None
+    limit, unit = _PLAIN.get(target, (math.inf, ""))
+    return unit if _number(cell) > limit else None
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
 
 
 def toml(look: Look, made: Draft | None, short: bool = False) -> list[str]:
@@ -116,8 +182,15 @@ def toml(look: Look, made: Draft | None, short: bool = False) -> list[str]:
     if look.skip_lines:
         lines.append(f"skip_lines = {look.skip_lines}")
     columns = made.columns if made else {"ts": "COLUMN", "bandwidth_bps": "COLUMN"}
-    missing = {name: "SITE" for name in (made.missing if made else ["src", "dst"]) if name in ("src", "dst")}
-    for section, held in (("columns", columns), ("units", made.units if made else {}), ("values", missing)):
+    missing = {name: "SITE" for name in (made.missing if made else _STATED) if name in _STATED}
+    sections = {
+        "columns": columns,
+        "units": made.units if made else {},
+        "values": missing,
+        "time": {"mode": "elapsed", "unit": "s"} if made and made.counted else {},
+        "melt": dict(zip(("columns", "value"), made.melt, strict=True)) if made and made.melt else {},
+    }
+    for section, held in sections.items():
         pairs = [f"{name} = {_quoted(value)}" for name, value in held.items()]
         if pairs:
             lines += [f"{section} = {{{', '.join(pairs)}}}"] if short else [f"[{section}]", *pairs]
@@ -127,7 +200,8 @@ def toml(look: Look, made: Draft | None, short: bool = False) -> list[str]:
 def unmapped(look: Look, made: Draft | None) -> Sequence[str]:
     """Returns the names of a file that the draft does not use."""
     used = set(made.columns.values()) if made else set()
-    return [name for name in look.names if name not in used]
+    melted = made.melt[0] if made and made.melt else ""
+    return [name for name in look.names if name not in used and not (melted and re.fullmatch(melted, name))]
 
 
 def _quoted(text: str) -> str:

@@ -50,6 +50,8 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "jobs": ("job_id", "submit_ts", "start_ts", "end_ts", "gpus"),
 }
 """Names by which readers know a file: columns of a CSV, keys of JSON; the last ones are canonical tables."""
+_NAMED = {"esmond": "and those files are named SRC_DST_throughput.json, as its archives name their series"}
+"""What else a reader knows a file by, beside keys."""
 _ALIKE = 0.5
 """Share of a format's names that a file must have to be called near."""
 
@@ -69,7 +71,7 @@ def nearest(look: Look) -> str:
     return (
         f"nearest is {best}, which also has {_listed(lacking)}"
         if lacking
-        else f"its names are those of {best}"
+        else f"its names are those of {best}{f', {_NAMED[best]}' if best in _NAMED else ''}"
     )
 
 

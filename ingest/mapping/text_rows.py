@@ -152,7 +152,7 @@ def _flat(node: Any, before: str) -> Iterator[str]:
             yield from _flat(value, f"{before}.{name}" if before else name)
     elif isinstance(node, list) and not before:
         yield from map(str, range(len(node)))
-    elif before:
+    elif before and not (isinstance(node, list) and node and isinstance(node[0], dict)):  # rows of their own
         yield before
 
 

@@ -42,8 +42,10 @@ class Slurm:
         """Returns True for JSON with jobs of Slurm, or the header of `sacct --parsable2`."""
         start = head.removeprefix(BOM).lstrip()
         if start.startswith(b"{"):
+            if b'"jobs"' not in head:
+                return False
             ids = b'"job_id"' in head or b'"array"' in head
-            return b'"jobs"' in head and ids and (b'"association"' in head or b'"accrue_time"' in head)
+            return ids and (b'"association"' in head or b'"accrue_time"' in head)
         return set(_cells(start.partition(b"\n")[0].decode("utf-8", "replace"))) >= _NEEDED
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:

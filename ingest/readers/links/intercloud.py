@@ -29,6 +29,7 @@ class Intercloud:
 
     name = "intercloud"
     version = 1
+    text_only = True
     tables = ("link_samples", "places")
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

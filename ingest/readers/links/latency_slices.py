@@ -36,6 +36,7 @@ class LatencySlices:
 
     name = "latency-slices"
     version = 1
+    text_only = True
     tables = ("link_samples",)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -39,6 +39,7 @@ class Ping:
 
     name = "ping"
     version = 2
+    text_only = True
     tables = ("link_samples",)
     settings = ("values.src",)
 

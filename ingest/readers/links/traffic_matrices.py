@@ -39,6 +39,7 @@ class TrafficMatrices:
 
     name = "traffic-matrices"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

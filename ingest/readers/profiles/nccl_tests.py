@@ -32,6 +32,7 @@ class NcclTests:
 
     name = "nccl-tests"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -24,6 +24,7 @@ class AcesoResults:
 
     name = "aceso-results"
     version = 1
+    text_only = True
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:

@@ -34,6 +34,7 @@ class MiniBatch:
 
     name = "mini-batch"
     version = 1
+    text_only = True
     by_name = True
     tables = (_TABLE,)
 
