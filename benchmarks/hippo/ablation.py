@@ -103,8 +103,9 @@ def one(variant: str, seed: int, windows: dict[str, PreparedScenario]) -> dict[s
         done = train(windows["train"], config=config, out=Path(out), validation=windows["validate"])
         agents = checkpoint.load(done.checkpoint_path).agents()
     seconds = time.process_time() - began
+    judged = config.model_copy(update={"parts": config.parts.model_copy(update={"perturbation": True})})
     found = {
-        window: grades(prepare_task(windows["train"], config, windows[window]), config, *agents)
+        window: grades(prepare_task(windows["train"], judged, windows[window]), judged, *agents)
         for window in ("validate", "test")
     }
     return {"variant": variant, "seed": seed, "cpu_s": seconds, "score": done.score, "episodes": found}

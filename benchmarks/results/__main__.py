@@ -1,5 +1,4 @@
-"""Runs the policies over measured and synthetic links, test windows only, and writes docs/measured/results.md
-and the table that the README has from it.
+"""Runs the policies over measured and synthetic links, test windows only; writes docs/measured/results.md.
 
     python -m benchmarks.results [--minutes 24] [--seeds 5] [--store .twin/results] [--out
     docs/measured/results.md]
@@ -38,7 +37,6 @@ from replay.store.run_header import code_version
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measured" / "results.md"
-README = ROOT / "README.md"
 TRACES = ROOT.parent / "shared" / "traces"
 MEASURED = (
     "wan/cloudpilot-iperf3",
@@ -115,8 +113,6 @@ def main() -> None:
     about = results_page.About(given.minutes, given.jobs, machine, code_version()["sources"][:12], done)
     searches = long_search.kept(given.store)
     durable.replace(given.out, results_page.page(results, about, plots, searches).encode())
-    if given.out == PAGE:
-        durable.replace(README, results_page.readme(README.read_text(encoding="utf-8"), results).encode())
 
 
 if __name__ == "__main__":

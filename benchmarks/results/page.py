@@ -20,10 +20,6 @@ from replay.bench.plots import Written
 from replay.bench.result import ScenarioResult
 from replay.metrics.formatting import percent
 
-BEGIN = "<!-- written by `make results` -->"
-END = "<!-- until here -->"
-"""What stands around the table that the README has from here."""
-
 
 @dataclass(frozen=True)
 class About:
@@ -169,13 +165,6 @@ def search_text(searches: Sequence[Search]) -> str:
 def priced(plan: Better | Start) -> tuple[str, str]:
     """Returns microseconds a token under the links of the moment, and of the whole window."""
     return f"{plan.us_per_token:.3f}", f"{plan.window_us:.3f}"
-
-
-def readme(text: str, results: Sequence[Result]) -> str:
-    """Returns the README with the first table of the page between its two marks."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{tables.headline(results)}\n{END}{after}"
 
 
 def page(
