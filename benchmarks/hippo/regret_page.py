@@ -150,6 +150,12 @@ sources {", ".join(codes)}. Test windows, the last 30 % of each trace. A cell is
 Hi-PPO on the links' own past (`twin train`), its own noise of telemetry. Sets named synthetic are synthetic.
 Figures are means over cells with their 95 % t-interval.
 
+## At a glance
+
+{headline(found)}
+
+Mean regrets, per cent. *Best of other planners*: of {", ".join(f"`{name}`" for name in _RECIPES)}.
+
 ## Regret, per cent of the clairvoyant bound
 
 {table(("links", *everybody, "cells"), regret_rows())}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results.page import BEGIN, END
+from benchmarks.hippo.regret_page import BEGIN, END
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_there_are_commands_to_run() -> None:
 
 
 def test_its_results_are_those_of_the_page() -> None:
-    page = (REPOSITORY / "docs" / "measured" / "results.md").read_text()
+    page = (REPOSITORY / "docs" / "measured" / "regret.md").read_text()
     shown = README.split(BEGIN)[1].split(END)[0].strip()
     assert shown.startswith("| ") and shown in page
     assert 9 <= len(shown.splitlines()) <= 13

@@ -183,10 +183,14 @@ class HiPpo:
         return self._verified_decision(moment, seen, proposal, fresh, searches)
 
     def _start(self, moment: "_Moment") -> Decision | None:
-        """The plan that was worth most over the past, of those judged before the run; None where none is
-        known or runs."""
+        """The plan that was worth most over the past, of its best ones and of those found for the links of
+        the moment; None where none is known or runs."""
         view = moment.view
-        plans = self._past.legal(tuple(view.free_gpus), PAST) if self.config.search else []
+        if not self.config.search or self._past.states is None:
+            return None
+        search = CandidateSearch(self.context.estimator, SEARCHED)  # later ones begin without its links
+        found = search.plans(view, moment.evaluator.horizon, moment.objective, None)
+        plans = [*self._past.legal(tuple(view.free_gpus), PAST), *found]
         return first_plan(self._past, plans, view, self._rates, moment.objective)
 
     def _must_search(self, view: View) -> bool:
