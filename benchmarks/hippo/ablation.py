@@ -219,7 +219,11 @@ def _shown(interval: Interval) -> str:
 
 def _verdicts(found: Any) -> list[str]:
     """What the intervals on the test window say, in words."""
-    verdicts = {"worth something": [], "worth nothing that these trainings show": [], "better without it, or with what takes its place": []}
+    verdicts: dict[str, list[str]] = {
+        "worth something": [],
+        "worth nothing that these trainings show": [],
+        "better without it, or with what takes its place": [],
+    }
     for variant in VARIANTS:
         if variant in found and variant != "full":
             _, low, high = _difference(found, variant, _seeds(variant, found), "test", "own")
