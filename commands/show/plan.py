@@ -29,6 +29,8 @@ def answer(console: Console, found: "PlanAnswer") -> None:
     for name, why in found.beside.items():
         if isinstance(why, str):
             console.line(f"{name}: none; {why}")
+    for line in found.assumed:
+        console.line(f"assumed: {line}")
     console.line(f"note: {found.record.note}")
 
 

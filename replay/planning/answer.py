@@ -11,7 +11,7 @@ from replay.planning.figures import PlanFigures, figures
 from replay.planning.ranking import narrowed
 from replay.planning.record import Record, load
 from twin.core.plan import Plan
-from twin.scenario.prepare import Scenario
+from twin.scenario.question import Question
 from twin.settings.window import Part
 from twin.traces.time_range import TimeRange
 
@@ -19,11 +19,12 @@ from twin.traces.time_range import TimeRange
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanAnswer:
     """Ranked plans of a record, fastest first; `beside`: the plans of named planners, or why there is
-    none."""
+    none. `assumed`: what was assumed where the question left it open."""
 
     record: Record
     plans: tuple[PlanFigures, ...]
     beside: dict[str, PlanFigures | str]
+    assumed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object of `twin plan --json`."""
@@ -36,6 +37,7 @@ class PlanAnswer:
             "window": self.record.window,
             "hours": self.record.hours,
             "note": self.record.note,
+            "assumed": list(self.assumed),
             "plans": [one.to_json() for one in self.plans],
             "beside": {
                 name: {"reason": one} if isinstance(one, str) else one.to_json()
@@ -46,7 +48,7 @@ class PlanAnswer:
 
 def answer(
     store: Path,
-    scenario: Scenario,
+    asked: Question,
     *,
     dataset: str | None = None,
     window: Part | TimeRange = "all",
@@ -59,20 +61,19 @@ def answer(
     Raises:
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
     """
-    record = load(store, scenario, dataset=dataset, window=window)
+    record = load(store, asked.scenario, dataset=dataset, window=window)
     of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
     found = origins(record, of_planners)
     ranked = narrowed(record, list(found))
     if not ranked:
         raise InfeasibleError(
-            f"{scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
+            f"{asked.scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
         )
     listed = (figures(record, one.plan, _origin(found, one.plan)) for one in ranked[:top])
     plans = sorted((one for one in listed if one is not None), key=lambda one: -one.mean_tokens_per_s)
     shown = {name: of_planners[name] for name in dict.fromkeys((SINGLE, EQUAL, *beside))}
-    return PlanAnswer(
-        record, tuple(plans), {name: _figures(record, one, name) for name, one in shown.items()}
-    )
+    around = {name: _figures(record, one, name) for name, one in shown.items()}
+    return PlanAnswer(record, tuple(plans), around, asked.assumed)
 
 
 def _figures(record: Record, plan: Plan | str, name: str) -> PlanFigures | str:
