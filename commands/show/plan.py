@@ -9,7 +9,9 @@ from ingest.core.units import GIB
 if TYPE_CHECKING:  # a command loads only what it needs
     from replay.planning.answer import PlanAnswer
     from replay.planning.figures import PlanFigures
+    from replay.planning.turning_points import TurningPoint
 
+GIGA = 1e9
 COLUMNS = (
     "plan", "p10 tok/s", "p50", "p90", "mean", "iter s", "compute", "comm", "bubble", "free GiB",
     "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by",
@@ -29,6 +31,12 @@ def answer(console: Console, found: "PlanAnswer") -> None:
     for name, why in found.beside.items():
         if isinstance(why, str):
             console.line(f"{name}: none; {why}")
+    for change in found.changes:
+        console.line(_changed(change, names))
+    if not found.changes:
+        console.line(
+            "no bandwidth of its links within a factor of 16 makes another of these plans better than 1"
+        )
     for line in found.assumed:
         console.line(f"assumed: {line}")
     console.line(f"note: {found.record.note}")
@@ -40,6 +48,15 @@ def _row(label: str, one: "PlanFigures", names: tuple[str, ...]) -> tuple[object
         one.bubble_s, one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
         one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names),
     )  # fmt: skip
+
+
+def _changed(change: "TurningPoint", names: tuple[str, ...]) -> str:
+    """Returns a turning point as a sentence."""
+    link = "-".join(names[end] for end in change.link)
+    side = "above" if change.above else "below"
+    now, then = (f"{bps / GIGA:.3g}" for bps in (change.now_bps, change.at_bps))
+    gain = f"by up to {change.gain:.1%}"
+    return f"{side} {then} Gb/s on {link} (now {now}), {change.winner} wins, {gain}"
 
 
 def _named(text: str, names: tuple[str, ...]) -> str:

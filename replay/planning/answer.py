@@ -8,8 +8,9 @@ from typing import Any
 from ingest.core.errors import InfeasibleError
 from replay.planning.candidates import EQUAL, QUICK, SEARCH, SINGLE, origins, planned
 from replay.planning.figures import PlanFigures, figures
-from replay.planning.ranking import narrowed
+from replay.planning.ranking import narrowed, tried
 from replay.planning.record import Record, load
+from replay.planning.turning_points import TurningPoint, turning_points
 from twin.core.plan import Plan
 from twin.scenario.question import Question
 from twin.settings.window import Part
@@ -18,12 +19,16 @@ from twin.traces.time_range import TimeRange
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanAnswer:
-    """Ranked plans of a record, fastest first; `beside`: the plans of named planners, or why there is
-    none. `assumed`: what was assumed where the question left it open."""
+    """Ranked plans of a record, fastest first, the best one of each order of domains.
+
+    `beside`: the plans of named planners, or why there is none. `changes`: what would make another plan the
+    best. `assumed`: what was assumed where the question left it open.
+    """
 
     record: Record
     plans: tuple[PlanFigures, ...]
     beside: dict[str, PlanFigures | str]
+    changes: tuple[TurningPoint, ...] = ()
     assumed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -43,6 +48,7 @@ class PlanAnswer:
                 name: {"reason": one} if isinstance(one, str) else one.to_json()
                 for name, one in self.beside.items()
             },
+            "changes": [one.to_json(self.record.scenario.domains) for one in self.changes],
         }
 
 
@@ -55,8 +61,8 @@ def answer(
     top: int = 3,
     beside: Sequence[str] = (),
 ) -> PlanAnswer:
-    """Returns the `top` best plans over the record of the scenario's links, with the plans of `beside`, of
-    equal cuts and of the best single domain.
+    """Returns the `top` best plans of different orders of domains over the record of the links, with the
+    plans of `beside`, of equal cuts and of the best single domain.
 
     Raises:
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
@@ -64,16 +70,31 @@ def answer(
     record = load(store, asked.scenario, dataset=dataset, window=window)
     of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
     found = origins(record, of_planners)
-    ranked = narrowed(record, list(found))
-    if not ranked:
+    trial = tried(record, list(found))
+    if not trial:
         raise InfeasibleError(
             f"{asked.scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
         )
-    listed = (figures(record, one.plan, _origin(found, one.plan)) for one in ranked[:top])
-    plans = sorted((one for one in listed if one is not None), key=lambda one: -one.mean_tokens_per_s)
+    plans = _each(record, [one.plan for one in narrowed(record, trial)], found)
     shown = {name: of_planners[name] for name in dict.fromkeys((SINGLE, EQUAL, *beside))}
     around = {name: _figures(record, one, name) for name, one in shown.items()}
-    return PlanAnswer(record, tuple(plans), around, asked.assumed)
+    rivals = {f"plan {n}": one for n, one in enumerate(plans[1:top], 2)}
+    rivals |= {name: one for name, one in around.items() if not isinstance(one, str)}
+    rivals |= {_domains(record, one.plan): one for one in plans[top:]}
+    changes = turning_points(record, plans[0], rivals)
+    return PlanAnswer(record, tuple(plans[:top]), around, tuple(changes), asked.assumed)
+
+
+def _domains(record: Record, plan: Plan) -> str:
+    """Returns a plan that is not listed in words: its domains in order."""
+    names = record.scenario.domains
+    return f"a plan over {' > '.join(names[k] for k in plan.order)}"
+
+
+def _each(record: Record, plans: Sequence[Plan], found: dict[Plan, str]) -> list[PlanFigures]:
+    """Returns the figures of the plans that ever run, the fastest first."""
+    listed = (figures(record, plan, _origin(found, plan)) for plan in plans)
+    return sorted((one for one in listed if one is not None), key=lambda one: -one.mean_tokens_per_s)
 
 
 def _figures(record: Record, plan: Plan | str, name: str) -> PlanFigures | str:
