@@ -25,10 +25,11 @@ from ingest.core.errors import UsageError
     help="Part of the record that plans are judged by [all].",
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
+@click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option("--beside", multiple=True, metavar="POLICY", help="Also the plan of this planner; repeatable.")
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
 @click.option(
-    "--pick", type=click.IntRange(1, 6), default=1, metavar="N", help="With --out: write plan N [1]."
+    "--pick", type=click.IntRange(1, 24), default=1, metavar="N", help="With --out: write plan N [1]."
 )
 @with_output
 def plan(
@@ -41,6 +42,7 @@ def plan(
     dataset: str | None,
     window: Any,
     top: int,
+    front: bool,
     beside: tuple[str, ...],
     path: Path | None,
     pick: int,
@@ -56,6 +58,8 @@ def plan(
       twin plan --scenario quad-70b --out plan.yaml
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
+    if front and click.get_current_context().get_parameter_source("top") is ParameterSource.COMMANDLINE:
+        raise UsageError("--top does not go with --front, which lists all plans that none beats")
     from commands.show import plan as show
     from replay.planning import plan_file
     from replay.planning.answer import answer
@@ -67,12 +71,12 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
-    found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside)
+    found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front)
     if path is not None:
         if pick > len(found.plans):
-            raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; raise --top")
+            raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
         plan_file.write(path, found.record.scenario, found.plans[pick - 1])
-    out.show(found.to_json(), lambda console: show.answer(console, found))
+    out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 
 def refuse_both() -> None:

@@ -18,13 +18,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def answer(console: Console, found: "PlanAnswer") -> None:
-    """Prints the plans, those beside them, and the modelling steps."""
+FRONT = ("busy %", "USD/Mtoken")
+"""Further columns of a front of time, utilisation and cost."""
+
+
+def answer(console: Console, found: "PlanAnswer", *, front: bool = False) -> None:
+    """Prints the plans, those beside them, what would change the answer, and the modelling steps."""
     names = found.record.scenario.domains
     listed = [(str(n), one) for n, one in enumerate(found.plans, 1)]
     listed += [(name, one) for name, one in found.beside.items() if not isinstance(one, str)]
     title = f"{found.record.scenario.name}: {found.record.hours:.1f} h of {found.record.dataset}"
-    console.table(title, COLUMNS, [_row(label, one, names) for label, one in listed])
+    columns = (COLUMNS[0], *FRONT, *COLUMNS[1:]) if front else COLUMNS
+    console.table(title, columns, [_row(label, one, names, front) for label, one in listed])
     console.line()
     for label, one in listed:
         console.line(f"{label}: {_named(str(one.plan), names)} (found by {one.found_by})")
@@ -42,10 +47,12 @@ def answer(console: Console, found: "PlanAnswer") -> None:
     console.line(f"note: {found.record.note}")
 
 
-def _row(label: str, one: "PlanFigures", names: tuple[str, ...]) -> tuple[object, ...]:
+def _row(label: str, one: "PlanFigures", names: tuple[str, ...], front: bool) -> tuple[object, ...]:
+    more = (100 * one.utilisation, one.usd_per_million_tokens) if front else ()
     return (
-        label, *one.tokens_per_s, one.mean_tokens_per_s, one.iteration_s, one.compute_s, one.exposed_comm_s,
-        one.bubble_s, one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
+        label, *more, *one.tokens_per_s, one.mean_tokens_per_s,
+        one.iteration_s, one.compute_s, one.exposed_comm_s, one.bubble_s,
+        one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
         one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names),
     )  # fmt: skip
 

@@ -1,14 +1,15 @@
 """The answer to "which plan, how fast, how much": ranked plans, the usual plans beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import InfeasibleError
+from replay.planning import fronts
 from replay.planning.candidates import EQUAL, QUICK, SEARCH, SINGLE, origins, planned
 from replay.planning.figures import PlanFigures, figures
-from replay.planning.ranking import narrowed, tried
+from replay.planning.ranking import direction, narrowed, tried
 from replay.planning.record import Record, load
 from replay.planning.turning_points import TurningPoint, turning_points
 from twin.core.plan import Plan
@@ -60,9 +61,11 @@ def answer(
     window: Part | TimeRange = "all",
     top: int = 3,
     beside: Sequence[str] = (),
+    front: bool = False,
 ) -> PlanAnswer:
     """Returns the `top` best plans of different orders of domains over the record of the links, with the
-    plans of `beside`, of equal cuts and of the best single domain.
+    plans of `beside`, of equal cuts and of the best single domain. With `front` all plans that no other one
+    beats in time, utilisation and cost, in place of the `top` ones.
 
     Raises:
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
@@ -70,19 +73,35 @@ def answer(
     record = load(store, asked.scenario, dataset=dataset, window=window)
     of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
     found = origins(record, of_planners)
+    for plan in fronts.weighted_candidates(record) if front else ():
+        found.setdefault(plan, SEARCH)
     trial = tried(record, list(found))
     if not trial:
         raise InfeasibleError(
             f"{asked.scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
         )
-    plans = _each(record, [one.plan for one in narrowed(record, trial)], found)
-    shown = {name: of_planners[name] for name in dict.fromkeys((SINGLE, EQUAL, *beside))}
-    around = {name: _figures(record, one, name) for name, one in shown.items()}
-    rivals = {f"plan {n}": one for n, one in enumerate(plans[1:top], 2)}
-    rivals |= {name: one for name, one in around.items() if not isinstance(one, str)}
-    rivals |= {_domains(record, one.plan): one for one in plans[top:]}
-    changes = turning_points(record, plans[0], rivals)
-    return PlanAnswer(record, tuple(plans[:top]), around, tuple(changes), asked.assumed)
+    chosen = [one.plan for one in narrowed(record, trial)]
+    chosen += fronts.of_trial(record, trial) if front else []
+    close = _each(record, list(dict.fromkeys(chosen)), found)
+    listed = fronts.of_figures(close) if front else close[:top]
+    around = {name: _figures(record, of_planners[name], name) for name in (SINGLE, EQUAL, *beside)}
+    changes = turning_points(record, listed[0], _rivals(record, listed, around, close))
+    return PlanAnswer(record, tuple(listed), around, tuple(changes), asked.assumed)
+
+
+def _rivals(
+    record: Record,
+    listed: Sequence[PlanFigures],
+    beside: Mapping[str, PlanFigures | str],
+    close: Sequence[PlanFigures],
+) -> dict[str, PlanFigures]:
+    """Returns the plans that were looked at closely by what the answer calls them: those listed after the
+    best, those beside, and of the others those over other orders of domains."""
+    found = {f"plan {n}": one for n, one in enumerate(listed[1:], 2)}
+    found |= {name: one for name, one in beside.items() if not isinstance(one, str)}
+    orders = {direction(one.plan) for one in (*listed, *found.values())}
+    rest = [one for one in close if direction(one.plan) not in orders]
+    return found | {_domains(record, one.plan): one for one in rest}
 
 
 def _domains(record: Record, plan: Plan) -> str:

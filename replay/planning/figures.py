@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import GB, GIB, NS_PER_S
-from policy.control.horizon import Horizon
+from policy.control.horizon import Horizon, per_iteration
 from policy.control.knobs import KnobTuner
 from policy.control.long_run import LongRunRates
 from policy.control.relayed_times import time_ns
@@ -32,6 +32,7 @@ class PlanFigures:
     found_by: str
     tokens_per_s: tuple[float, float, float]  # exceeded in 90, 50 and 10 % of the record
     mean_tokens_per_s: float
+    utilisation: float  # mean share of the time in which the domains of the plan compute
     iteration_s: float
     compute_s: float
     exposed_comm_s: float
@@ -43,14 +44,21 @@ class PlanFigures:
     binding: str
     estimate: IterationEstimate
 
+    @property
+    def usd_per_million_tokens(self) -> float:
+        """Egress and rental of the GPUs in use."""
+        return (self.egress_usd_per_day + self.gpu_usd_per_day) / (self.mean_tokens_per_s * DAY_S) * 1e6
+
     def to_json(self) -> dict[str, Any]:
         """An element of `plans` in `twin.plan/1`."""
         own = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "estimate")}
         own["tokens_per_s"] = dict(zip(("p10", "p50", "p90"), self.tokens_per_s, strict=True))
         month = {"egress_usd_per_month": MONTH_DAYS * self.egress_usd_per_day}
         traffic = {"wan_gb_per_iteration": float(self.estimate.wan_bytes.sum() / GB)}
-        memory = {"headroom_gib": self.headroom_bytes / GIB}
-        return {"plan": to_json(self.plan), **own, **month, **traffic, **memory}
+        more = {
+            "headroom_gib": self.headroom_bytes / GIB, "usd_per_million_tokens": self.usd_per_million_tokens
+        }  # fmt: skip
+        return {"plan": to_json(self.plan), **own, **month, **traffic, **more}
 
 
 def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
@@ -73,6 +81,7 @@ def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
         found_by=found_by,
         tokens_per_s=(low, middle, high),
         mean_tokens_per_s=float(rates.mean()) * tokens,
+        utilisation=per_iteration(estimator, plan, None)[0] * float(rates.mean()),
         iteration_s=iter_s,
         compute_s=compute_s,
         exposed_comm_s=iter_s - compute_s - one.bubble_s,

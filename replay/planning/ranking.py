@@ -41,11 +41,16 @@ def best_of_orders(found: Sequence[PastPlan], most: int) -> list[PastPlan]:
     seen = Counter[tuple[int, ...]]()
     kept = []
     for one in found:
-        order = min(one.plan.order, one.plan.order[::-1])
+        order = direction(one.plan)
         seen[order] += 1
         if seen[order] <= most:
             kept.append(one)
     return kept
+
+
+def direction(plan: Plan) -> tuple[int, ...]:
+    """Returns the domains of a plan in order, from the end that makes equal pipelines equal."""
+    return min(plan.order, plan.order[::-1])
 
 
 def _sorted(found: Sequence[PastPlan]) -> list[PastPlan]:

@@ -85,6 +85,7 @@ COMMANDS: dict[str, list[str]] = {
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
     "plan": ["plan", "--top", "2"],
+    "plan --front": ["plan", "--front"],
     "plan --out": ["plan", "--top", "1", "--beside", "dtfm", "--out", "{tmp}/plan.yaml"],
     "plan --model": [
         "plan", "--top", "1",
@@ -194,6 +195,7 @@ MISTAKES: dict[str, list[str]] = {
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
     "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
+    "plan --front --top": ["plan", "--front", "--top", "2"],
     "plan --model alone": ["plan", "--model", "llama2-7b"],
     "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
     "plan --links nothing": [
