@@ -29,7 +29,10 @@ from ingest.core.errors import UsageError
 @click.option("--beside", multiple=True, metavar="POLICY", help="Also the plan of this planner; repeatable.")
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
 @click.option(
-    "--pick", type=click.IntRange(1, 24), default=1, metavar="N", help="With --out: write plan N [1]."
+    "--plot", "drawing", type=PATH, metavar="FILE", help="Draw it: sites, links, time line; .svg or .png."
+)
+@click.option(
+    "--pick", type=click.IntRange(1, 24), default=1, metavar="N", help="With --out and --plot: plan N [1]."
 )
 @with_output
 def plan(
@@ -45,6 +48,7 @@ def plan(
     front: bool,
     beside: tuple[str, ...],
     path: Path | None,
+    drawing: Path | None,
     pick: int,
 ) -> None:
     """Answer which plan, how fast and how much, from the recorded links.
@@ -55,14 +59,16 @@ def plan(
     \b
     Examples:
       twin plan --scenario quad-70b --top 5
-      twin plan --scenario quad-70b --out plan.yaml
+      twin plan --scenario quad-70b --out plan.yaml --plot plan.svg
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
     if front and click.get_current_context().get_parameter_source("top") is ParameterSource.COMMANDLINE:
         raise UsageError("--top does not go with --front, which lists all plans that none beats")
     from commands.show import plan as show
+    from ingest.core import durable
     from replay.planning import plan_file
     from replay.planning.answer import answer
+    from replay.planning.picture import picture
     from twin.scenario.prepare import load
     from twin.scenario.question import Question, question
 
@@ -72,10 +78,12 @@ def plan(
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
     found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front)
+    if pick > len(found.plans):
+        raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
     if path is not None:
-        if pick > len(found.plans):
-            raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
         plan_file.write(path, found.record.scenario, found.plans[pick - 1])
+    if drawing is not None:
+        durable.replace(drawing, picture(found.record, found.plans[pick - 1], drawing))
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 

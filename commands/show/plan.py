@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
 GIGA = 1e9
 COLUMNS = (
     "plan", "p10 tok/s", "p50", "p90", "mean", "iter s", "compute", "comm", "bubble", "free GiB",
-    "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by",
+    "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by", "binding link: twice as wide",
 )  # fmt: skip
 
 
@@ -53,8 +53,15 @@ def _row(label: str, one: "PlanFigures", names: tuple[str, ...], front: bool) ->
         label, *more, *one.tokens_per_s, one.mean_tokens_per_s,
         one.iteration_s, one.compute_s, one.exposed_comm_s, one.bubble_s,
         one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
-        one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names),
+        one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names), _bound(one, names),
     )  # fmt: skip
+
+
+def _bound(one: "PlanFigures", names: tuple[str, ...]) -> str:
+    """Returns the binding link of a plan, and what twice its bandwidth would gain."""
+    if one.binding_link is None:
+        return "none"
+    return f"{'-'.join(names[end] for end in one.binding_link)} {one.binding_gain:+.1%}"
 
 
 def _changed(change: "TurningPoint", names: tuple[str, ...]) -> str:

@@ -34,22 +34,23 @@ class PlanAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """The object of `twin plan --json`."""
+        names = self.record.scenario.domains
         return {
             "schema": "twin.plan/1",
             "scenario": self.record.scenario.name,
             "model": self.record.scenario.model,
-            "domains": list(self.record.scenario.domains),
+            "domains": list(names),
             "dataset": self.record.dataset,
             "window": self.record.window,
             "hours": self.record.hours,
             "note": self.record.note,
             "assumed": list(self.assumed),
-            "plans": [one.to_json() for one in self.plans],
+            "plans": [one.to_json(names) for one in self.plans],
             "beside": {
-                name: {"reason": one} if isinstance(one, str) else one.to_json()
+                name: {"reason": one} if isinstance(one, str) else one.to_json(names)
                 for name, one in self.beside.items()
             },
-            "changes": [one.to_json(self.record.scenario.domains) for one in self.changes],
+            "changes": [one.to_json(names) for one in self.changes],
         }
 
 

@@ -86,6 +86,7 @@ COMMANDS: dict[str, list[str]] = {
     "synth": ["synth", "{tmp}/traces"],
     "plan": ["plan", "--top", "2"],
     "plan --front": ["plan", "--front"],
+    "plan --plot": ["plan", "--plot", "{tmp}/plan.svg"],
     "plan --out": ["plan", "--top", "1", "--beside", "dtfm", "--out", "{tmp}/plan.yaml"],
     "plan --model": [
         "plan", "--top", "1",
@@ -195,6 +196,7 @@ MISTAKES: dict[str, list[str]] = {
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
     "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
+    "plan --plot": ["plan", "--plot", "{tmp}/plan.pdf"],
     "plan --front --top": ["plan", "--front", "--top", "2"],
     "plan --model alone": ["plan", "--model", "llama2-7b"],
     "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
