@@ -11,6 +11,7 @@ from replay.planning.candidates import EQUAL, QUICK, SEARCH, SINGLE, origins, pl
 from replay.planning.figures import PlanFigures, figures
 from replay.planning.ranking import direction, narrowed, tried
 from replay.planning.record import Record, load
+from replay.planning.remedies import remedies
 from replay.planning.turning_points import TurningPoint, turning_points
 from twin.core.plan import Plan
 from twin.scenario.question import Question
@@ -78,9 +79,7 @@ def answer(
         found.setdefault(plan, SEARCH)
     trial = tried(record, list(found))
     if not trial:
-        raise InfeasibleError(
-            f"{asked.scenario.name}: no plan fits the memory of its GPUs, or a link is always dead"
-        )
+        raise InfeasibleError(_why_none(record, of_planners, found))
     chosen = [one.plan for one in narrowed(record, trial)]
     chosen += fronts.of_trial(record, trial) if front else []
     close = _each(record, list(dict.fromkeys(chosen)), found)
@@ -88,6 +87,16 @@ def answer(
     around = {name: _figures(record, of_planners[name], name) for name in (SINGLE, EQUAL, *beside)}
     changes = turning_points(record, listed[0], _rivals(record, listed, around, close))
     return PlanAnswer(record, tuple(listed), around, tuple(changes), asked.assumed)
+
+
+def _why_none(record: Record, of_planners: Mapping[str, Plan | str], found: Mapping[Plan, str]) -> str:
+    """Returns why there is no plan, and what would change that."""
+    name = record.scenario.name
+    if found:
+        return f"{name}: every plan that fits needs links that are never alive together; try another --window"
+    why = of_planners[EQUAL]
+    least = "; or ".join(remedies(record)) or "none of the changes that are tried: take a smaller model"
+    return f"{name}: no plan fits the memory of its GPUs ({why}). The smallest change that would: {least}"
 
 
 def _rivals(

@@ -200,6 +200,9 @@ MISTAKES: dict[str, list[str]] = {
     "plan --front --top": ["plan", "--front", "--top", "2"],
     "plan --model alone": ["plan", "--model", "llama2-7b"],
     "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
+    "plan of what does not fit": [
+        "plan", "--model", "gpt3-175b", "--sites", "us: 8 x L4, eu: 8 x L4", "--links", "synthetic-tri",
+    ],
     "plan --links nothing": [
         "plan", "--model", "llama2-7b", "--sites", "us: 4 x L4, eu: 4 x L4", "--links", "no-such-set",
     ],
