@@ -13,6 +13,7 @@ from replay.planning.ranking import direction, narrowed, tried
 from replay.planning.record import Record, load
 from replay.planning.remedies import remedies
 from replay.planning.turning_points import TurningPoint, turning_points
+from twin.core.domain import LinkState
 from twin.core.plan import Plan
 from twin.scenario.question import Question
 from twin.settings.window import Part
@@ -61,18 +62,19 @@ def answer(
     *,
     dataset: str | None = None,
     window: Part | TimeRange = "all",
+    links: LinkState | None = None,
     top: int = 3,
     beside: Sequence[str] = (),
     front: bool = False,
 ) -> PlanAnswer:
     """Returns the `top` best plans of different orders of domains over the record of the links, with the
     plans of `beside`, of equal cuts and of the best single domain. With `front` all plans that no other one
-    beats in time, utilisation and cost, in place of the `top` ones.
+    beats in time, utilisation and cost, in place of the `top` ones. `links` take the place of the record.
 
     Raises:
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
     """
-    record = load(store, asked.scenario, dataset=dataset, window=window)
+    record = load(store, asked.scenario, dataset=dataset, window=window, links=links)
     of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
     found = origins(record, of_planners)
     for plan in fronts.weighted_candidates(record) if front else ():
