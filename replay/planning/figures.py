@@ -9,11 +9,11 @@ import numpy as np
 from ingest.core.units import GB, GIB, NS_PER_S
 from policy.control.horizon import Horizon, per_iteration
 from policy.control.knobs import KnobTuner
-from policy.control.long_run import LongRunRates
 from policy.control.plan_rates import PlanRates
 from policy.control.relayed_times import time_ns
 from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Decision
+from replay.planning.held_knobs import held_rates
 from replay.planning.record import SAMPLES, Record, view_of
 from twin.core.domain import LinkState
 from twin.core.plan import Plan, to_json
@@ -82,7 +82,7 @@ class PlanFigures:
 def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
     """Returns the figures of a plan; None where it never runs."""
     estimator, states = record.estimator, record.sampled(SAMPLES)
-    plan, rates = LongRunRates(estimator, states, relayed=record.relayed).turned_in_each(plan)
+    plan, rates = held_rates(record, plan, SAMPLES)
     if not rates.any():
         return None
     typical = int(np.argsort(rates, kind="stable")[len(rates) // 2])
