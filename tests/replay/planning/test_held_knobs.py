@@ -1,4 +1,4 @@
-"""Knobs are those for the links of the last decision: as fast as foresight where nothing moves, else slower."""
+"""Knobs are those for the links of the last decision: slower than foresight only where links move."""
 
 import numpy as np
 import pytest
