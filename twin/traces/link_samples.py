@@ -71,7 +71,7 @@ class LinkSamples:
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """What a data set has of a link: seconds of its longest measurement, and whether round trips."""
+    """Seconds of the longest measurement of a link in a data set, and whether it has round trips."""
 
     longest_s: float
     has_rtt: bool

@@ -27,7 +27,7 @@ class SiteNodes:
 
     @property
     def words(self) -> str:
-        """How sites were mapped, in words."""
+        """The mapping of sites, in words."""
         each = (
             f"{site} = {node} ({'by name' if site in self.named else 'in order of nodes'})"
             for site, node in self.nodes.items()
