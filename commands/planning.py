@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from commands.options import dataset_option, scenario_option
 from commands.output import PATH, Output, command, with_output
@@ -12,6 +13,10 @@ from ingest.core.errors import UsageError
 
 @command
 @scenario_option
+@click.option("--model", help="In place of --scenario: a model, such as llama-3-70b.")
+@click.option("--sites", help='Its sites, such as "paris: 16 x A100-80, berlin: 32 x H100".')
+@click.option("--links", metavar="DATASET", help="Measured links between them; nodes by name, else in order.")
+@click.option("--batch", type=click.IntRange(1), help="Sequences an iteration [786,432 tokens].")
 @dataset_option
 @click.option(
     "--window",
@@ -20,20 +25,30 @@ from ingest.core.errors import UsageError
     help="Part of the record that plans are judged by [all].",
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
+@click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option("--beside", multiple=True, metavar="POLICY", help="Also the plan of this planner; repeatable.")
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
 @click.option(
-    "--pick", type=click.IntRange(1, 6), default=1, metavar="N", help="With --out: write plan N [1]."
+    "--plot", "drawing", type=PATH, metavar="FILE", help="Draw it: sites, links, time line; .svg or .png."
+)
+@click.option(
+    "--pick", type=click.IntRange(1, 24), default=1, metavar="N", help="With --out and --plot: plan N [1]."
 )
 @with_output
 def plan(
     out: Output,
     scenario: str,
+    model: str | None,
+    sites: str | None,
+    links: str | None,
+    batch: int | None,
     dataset: str | None,
     window: Any,
     top: int,
+    front: bool,
     beside: tuple[str, ...],
     path: Path | None,
+    drawing: Path | None,
     pick: int,
 ) -> None:
     """Answer which plan, how fast and how much, from the recorded links.
@@ -44,16 +59,43 @@ def plan(
     \b
     Examples:
       twin plan --scenario quad-70b --top 5
-      twin plan --scenario quad-70b --out plan.yaml
+      twin plan --scenario quad-70b --out plan.yaml --plot plan.svg
+      twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
+    if front and click.get_current_context().get_parameter_source("top") is ParameterSource.COMMANDLINE:
+        raise UsageError("--top does not go with --front, which lists all plans that none beats")
     from commands.show import plan as show
+    from ingest.core import durable
     from replay.planning import plan_file
     from replay.planning.answer import answer
+    from replay.planning.picture import picture
     from twin.scenario.prepare import load
+    from twin.scenario.question import Question, question
 
-    found = answer(out.store, load(scenario), dataset=dataset, window=window, top=top, beside=beside)
+    if all(word is None for word in (model, sites, links, batch)):
+        asked = Question(load(scenario))
+    else:
+        refuse_both()
+        asked = question(out.store, model, sites, links, batch)
+    found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front)
+    if pick > len(found.plans):
+        raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
     if path is not None:
-        if pick > len(found.plans):
-            raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; raise --top")
         plan_file.write(path, found.record.scenario, found.plans[pick - 1])
-    out.show(found.to_json(), lambda console: show.answer(console, found))
+    if drawing is not None:
+        durable.replace(drawing, picture(found.record, found.plans[pick - 1], drawing))
+    out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
+
+
+def refuse_both() -> None:
+    """Refuses a scenario, or a data set in place of its own, beside the words that make one.
+
+    Raises:
+        UsageError: one was given.
+    """
+    context = click.get_current_context()
+    for name in ("scenario", "dataset"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"--{name} does not go with --model, --sites, --links and --batch, which describe a scenario"
+            )

@@ -43,7 +43,13 @@ Render = Callable[["Console"], None]
 @weights_option
 @link_option
 @checkpoint_option
-@click.option("--plan", "plan_path", type=PATH, metavar="FILE", help="Keep the plan of `twin plan --out`.")
+@click.option(
+    "--plan",
+    "plan_path",
+    type=PATH,
+    metavar="FILE",
+    help="Keep the plan of `twin plan --out`, in its scenario.",
+)
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
 @click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
 @click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
@@ -76,7 +82,7 @@ def replay(
     Examples:
       twin replay --policy hippo --scenario quad-70b
       twin replay --policy mpc --from 2020-01-01T02:30 --to 2020-01-01T03:00
-      twin replay --plan plan.yaml --scenario quad-70b
+      twin replay --plan plan.yaml
       twin replay --run latest
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
@@ -92,7 +98,9 @@ def replay(
         replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links)
         return
     cut = cut_of(begin, end)
-    world = None if resume else scenario_overrides.scenario(scenario, weights, links)
+    of_plan = plan_path is not None and not given("scenario")
+    chosen = plan_file.world(plan_path) if plan_path is not None and of_plan else scenario
+    world = None if resume else scenario_overrides.scenario(chosen, weights, links)
     kept = None if world is None or plan_path is None else plan_file.read(plan_path, world)
     if kept is not None and policy is not None:
         raise UsageError("--plan and --policy do not go together: a kept plan decides nothing")
@@ -122,16 +130,19 @@ MEANINGLESS = {
 """Options that have no meaning beside --run, beside --resume, and in a new run."""
 
 
+def given(option: str) -> bool:
+    """Returns True if an option was given on the command line."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
 def refuse_meaningless_options(mode: str) -> None:
     """Refuses an option that has no meaning in this mode.
 
     Raises:
         UsageError: one was given that has no meaning there.
     """
-    context = click.get_current_context()
-    for param in context.command.params:
-        given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if given and param.name in MEANINGLESS[mode]:
+    for param in click.get_current_context().command.params:
+        if given(param.name or "") and param.name in MEANINGLESS[mode]:
             what = f"does not go with {mode}, which keeps what the run was started with"
             raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
 
@@ -145,8 +156,7 @@ def cut_of(begin: str | None, end: str | None) -> Any:
     from twin.traces.time_range import TimeRange
 
     cut = TimeRange.parse(begin, end)
-    source = click.get_current_context().get_parameter_source("window")
-    if cut is not None and source is ParameterSource.COMMANDLINE:
+    if cut is not None and given("window"):
         raise UsageError("--window does not go with --from and --to, which say themselves what is replayed")
     return cut
 

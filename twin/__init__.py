@@ -25,11 +25,14 @@ if TYPE_CHECKING:  # the one place where a lower floor names a higher one
     from policy.core.registry import register as register_policy
     from replay.api.learning import environment, train
     from replay.api.logged_run import Run
-    from replay.api.planning import RankedPlan, estimate, plan
+    from replay.api.planning import estimate, plan
     from replay.api.query_result import QueryResult
     from replay.api.running import compare, replay
     from replay.api.store import Store
     from replay.bench.comparison import Comparison
+    from replay.planning.answer import PlanAnswer
+    from replay.planning.figures import PlanFigures
+    from replay.planning.turning_points import TurningPoint
     from twin.cases.answer import Answer
     from twin.core.domain import Cluster, LinkState
     from twin.core.plan import Plan
@@ -49,9 +52,10 @@ _WHERE = {
     "IngestReport": "ingest.pipeline.ingest_report",
     "LinkState": "twin.core.domain",
     "Plan": "twin.core.plan",
+    "PlanAnswer": "replay.planning.answer",
+    "PlanFigures": "replay.planning.figures",
     "Policy": "policy.core.protocol",
     "QueryResult": "replay.api.query_result",
-    "RankedPlan": "replay.api.planning",
     "Reader": "ingest.parsing.reader",
     "Reject": "ingest.parsing.reader",
     "RowBatch": "ingest.parsing.reader",
@@ -60,6 +64,7 @@ _WHERE = {
     "Scenario": "twin.settings.scenario_file",
     "Source": "ingest.parsing.source",
     "Store": "replay.api.store",
+    "TurningPoint": "replay.planning.turning_points",
     "TwinError": "ingest.core.errors",
     "View": "twin.core.view",
     "compare": "replay.api.running",
@@ -87,9 +92,10 @@ __all__ = [
     "IngestReport",
     "LinkState",
     "Plan",
+    "PlanAnswer",
+    "PlanFigures",
     "Policy",
     "QueryResult",
-    "RankedPlan",
     "Reader",
     "Reject",
     "RowBatch",
@@ -98,6 +104,7 @@ __all__ = [
     "Scenario",
     "Source",
     "Store",
+    "TurningPoint",
     "TwinError",
     "View",
     "compare",

@@ -9,35 +9,68 @@ from ingest.core.units import GIB
 if TYPE_CHECKING:  # a command loads only what it needs
     from replay.planning.answer import PlanAnswer
     from replay.planning.figures import PlanFigures
+    from replay.planning.turning_points import TurningPoint
 
+GIGA = 1e9
 COLUMNS = (
     "plan", "p10 tok/s", "p50", "p90", "mean", "iter s", "compute", "comm", "bubble", "free GiB",
-    "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by",
+    "egress USD/day", "USD/month", "GPU USD/day", "kWh/day", "bound by", "binding link: twice as wide",
 )  # fmt: skip
 
 
-def answer(console: Console, found: "PlanAnswer") -> None:
-    """Prints the plans, those beside them, and the modelling steps."""
+FRONT = ("busy %", "USD/Mtoken")
+"""Further columns of a front of time, utilisation and cost."""
+
+
+def answer(console: Console, found: "PlanAnswer", *, front: bool = False) -> None:
+    """Prints the plans, those beside them, what would change the answer, and the modelling steps."""
     names = found.record.scenario.domains
     listed = [(str(n), one) for n, one in enumerate(found.plans, 1)]
     listed += [(name, one) for name, one in found.beside.items() if not isinstance(one, str)]
     title = f"{found.record.scenario.name}: {found.record.hours:.1f} h of {found.record.dataset}"
-    console.table(title, COLUMNS, [_row(label, one, names) for label, one in listed])
+    columns = (COLUMNS[0], *FRONT, *COLUMNS[1:]) if front else COLUMNS
+    console.table(title, columns, [_row(label, one, names, front) for label, one in listed])
     console.line()
     for label, one in listed:
         console.line(f"{label}: {_named(str(one.plan), names)} (found by {one.found_by})")
     for name, why in found.beside.items():
         if isinstance(why, str):
             console.line(f"{name}: none; {why}")
+    for change in found.changes:
+        console.line(_changed(change, names))
+    if not found.changes:
+        console.line(
+            "no bandwidth of its links within a factor of 16 makes another of these plans better than 1"
+        )
+    for line in found.assumed:
+        console.line(f"assumed: {line}")
     console.line(f"note: {found.record.note}")
 
 
-def _row(label: str, one: "PlanFigures", names: tuple[str, ...]) -> tuple[object, ...]:
+def _row(label: str, one: "PlanFigures", names: tuple[str, ...], front: bool) -> tuple[object, ...]:
+    more = (100 * one.utilisation, one.usd_per_million_tokens) if front else ()
     return (
-        label, *one.tokens_per_s, one.mean_tokens_per_s, one.iteration_s, one.compute_s, one.exposed_comm_s,
-        one.bubble_s, one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
-        one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names),
+        label, *more, *one.tokens_per_s, one.mean_tokens_per_s,
+        one.iteration_s, one.compute_s, one.exposed_comm_s, one.bubble_s,
+        one.headroom_bytes / GIB, one.egress_usd_per_day, 30 * one.egress_usd_per_day,
+        one.gpu_usd_per_day, one.energy_kwh_per_day, _named(one.binding, names), _bound(one, names),
     )  # fmt: skip
+
+
+def _bound(one: "PlanFigures", names: tuple[str, ...]) -> str:
+    """Returns the binding link of a plan, and what twice its bandwidth would gain."""
+    if one.binding_link is None:
+        return "none"
+    return f"{'-'.join(names[end] for end in one.binding_link)} {one.binding_gain:+.1%}"
+
+
+def _changed(change: "TurningPoint", names: tuple[str, ...]) -> str:
+    """Returns a turning point as a sentence."""
+    link = "-".join(names[end] for end in change.link)
+    side = "above" if change.above else "below"
+    now, then = (f"{bps / GIGA:.3g}" for bps in (change.now_bps, change.at_bps))
+    gain = f"by up to {change.gain:.1%}"
+    return f"{side} {then} Gb/s on {link} (now {now}), {change.winner} wins, {gain}"
 
 
 def _named(text: str, names: tuple[str, ...]) -> str:

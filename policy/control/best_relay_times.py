@@ -5,6 +5,7 @@ alone and once beside the other messages of the plan; the faster result counts. 
 `policy.control.relayed_times.times_ns`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from policy.control.relay_links import (
     forwarding_bps,
     message_bits,
 )
+from twin.core.domain import Pair
 from twin.core.plan import Plan
 from twin.costs.wan_traffic import iteration_bytes
 from twin.estimation.estimator import Estimator
@@ -54,33 +56,62 @@ def best_relay_ns(
 ) -> Int | None:
     """Returns the iteration time of a pipeline in each state (T,) with the best relays there; None where the
     direct links are best for every message."""
-    sizes, used = sent(estimator, plan)
-    pairs = list(dict.fromkeys(used))
-    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
-    links = MessageLinks(
-        bandwidth, latency, forwarding_bps(estimator.cluster), message_bits(estimator.job, plan)
-    )
-    via = np.full((2, len(states), len(pairs)), -1, dtype=np.int64)
-    for n, rounds in enumerate((0, ROUNDS)):
-        assign_relays(links, source, target, rounds, via[n])
+    via = best_relays(estimator, plan, states)
     if (via < 0).all():
         return None
+    shared: Int = relayed_ns(estimator, plan, states, via, slowdown).min(axis=0)
+    return shared
+
+
+def best_relays(estimator: Estimator, plan: Plan, states: States) -> Int:
+    """Returns the relays (2, T, F) of the F messages of a pipeline in each state, -1 for the direct link: the
+    best for each message alone, and beside the others."""
+    source, target = _ends(_pairs(estimator, plan))
+    links = _message_links(estimator, plan, states)
+    via = np.full((2, len(states), len(source)), -1, dtype=np.int64)
+    for n, rounds in enumerate((0, ROUNDS)):
+        assign_relays(links, source, target, rounds, via[n])
+    return via
+
+
+def relayed_ns(
+    estimator: Estimator, plan: Plan, states: States, via: Int, slowdown: Float | None = None
+) -> Int:
+    """Returns the iteration time (R, T) of a pipeline in T states with R choices of relays `via` (R, T, F),
+    as `best_relays` has them."""
+    sizes, used = sent(estimator, plan)
+    pairs = _pairs(estimator, plan)
     domains, of_pair = estimator.cluster.domains, [pairs.index(pair) for pair in used]
     own_bps = np.array([min(domains[i].egress_bps, domains[j].ingress_bps) for i, j in pairs])
-    pipeline = over_open_links(estimator, plan, slowdown)
+    pipeline, flows = over_open_links(estimator, plan, slowdown), (*_ends(pairs), via)
+    links, rows = _message_links(estimator, plan, states), len(via) * len(states)
 
     def timed(mean_bps: Float) -> Int:
-        width, late = np.empty((2, len(pairs), 2 * len(states)))
-        fill_routes(links, (source, target, via), mean_bps, width, late)
+        width, late = np.empty((2, len(pairs), rows))
+        fill_routes(links, flows, mean_bps, width, late)
         width = np.minimum(width, own_bps[:, None])
         across = costs_by_state(*sizes, width[of_pair], late[of_pair] * NS_PER_S)
         return crossed_ns(pipeline, plan, across)
 
     bits = iteration_bytes(estimator.job, plan) * BITS_PER_BYTE
-    alone = timed(np.zeros(2 * len(states)))
-    shared: Int = timed(bits * per_second(alone)).reshape(2, len(states)).min(axis=0)
-    return shared
+    alone = timed(np.zeros(rows))
+    return timed(bits * per_second(alone)).reshape(len(via), len(states))
+
+
+def _pairs(estimator: Estimator, plan: Plan) -> list[Pair]:
+    """Returns the directed pairs of domains between which messages go, each once."""
+    return list(dict.fromkeys(sent(estimator, plan)[1]))
+
+
+def _ends(pairs: Sequence[Pair]) -> tuple[Int, Int]:
+    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
+    return source, target
+
+
+def _message_links(estimator: Estimator, plan: Plan, states: States) -> MessageLinks:
+    bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
+    bits = message_bits(estimator.job, plan)
+    return MessageLinks(bandwidth, latency, forwarding_bps(estimator.cluster), bits)
 
 
 @njit(cache=True, error_model="numpy")

@@ -2,36 +2,23 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from ingest.core.errors import InfeasibleError
-from ingest.core.units import NS_PER_S
-from policy.search.plan_search import best_plans
+from ingest.core.errors import UsageError
 from replay.api.running import scenario_of, store_of
 from replay.api.store import PathLike, Store
+from replay.planning.answer import PlanAnswer
+from replay.planning.answer import answer as best
 from twin.cases import table_answers
 from twin.cases.answer import Answer, answer
 from twin.cases.resolve import resolve
 from twin.cases.table_answers import CaseAnswers
 from twin.cases.table_reader import cells_of
 from twin.core.domain import LinkState
-from twin.core.plan import Plan
-from twin.estimation.iteration_estimate import IterationEstimate
-from twin.scenario.prepare import Scenario, prepare
-from twin.traces import measured_links
-from twin.traces.link_quantiles import quantile_state
-
-
-@dataclass(frozen=True, slots=True)
-class RankedPlan:
-    """A plan with its predicted cost under the link state that it was searched for."""
-
-    plan: Plan
-    iteration_s: float
-    tokens_per_s: float
-    estimate: IterationEstimate
+from twin.scenario.prepare import Scenario, Window
+from twin.scenario.question import Question, question
+from twin.traces.time_range import TimeRange
 
 
 @overload
@@ -66,34 +53,44 @@ def estimate(
 
 
 def plan(
-    scenario: str | Scenario = "tri-7b",
+    scenario: str | Scenario | None = None,
     *,
+    model: str | None = None,
+    sites: str | None = None,
+    links: str | LinkState | None = None,
+    batch: int | None = None,
     store: Store | PathLike | None = None,
     dataset: str | None = None,
-    links: float | LinkState = 0.5,
+    window: Window | tuple[str | None, str | None] = "all",
     top: int = 3,
-) -> list[RankedPlan]:
-    """The `top` fastest plans of a scenario under one link state, the fastest first.
+    front: bool = False,
+    beside: Sequence[str] = (),
+) -> PlanAnswer:
+    """The best plans over the recorded links, as `twin plan` answers: `plans`, fastest first, with tokens/s
+    at p10, p50, p90 and in the mean, seconds of an iteration by part, free bytes of a GPU, USD and kWh a day.
 
-    `links` is a quantile of each link's recorded bandwidth (0.1: what it exceeds nine tenths of the time) or
-    a `LinkState`, (K, K) in bit/s and s.
+    In place of a scenario (`tri-7b` by default): `model`, `sites` such as "paris: 16 x A100-80, berlin: 32 x
+    H100", `links` (a data set of the store) and `batch`, sequences an iteration. `links` as a `LinkState`,
+    (K, K) in bit/s and s, stands for the record of a scenario. `window`, `top`, `front` and `beside` are
+    those of the command; `beside` of the answer has the single-domain and equal-cut plans, or why there is
+    none.
 
     Raises:
-        NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
+        UsageError: a model, GPU, site or policy is not known. NotFoundError: the lake lacks the data set.
+        InfeasibleError: no plan fits; the message names the smallest change after which one does.
     """
-    chosen, target = scenario_of(scenario), store_of(store)
-    setup = prepare(chosen, target.path, dataset=dataset)
-    if not isinstance(links, LinkState):
-        wan = chosen.wan if dataset is None else chosen.wan.replaced(dataset)
-        links = quantile_state(measured_links.load(target.path, wan, chosen.domains), links)
-    estimator = setup.estimator()
-    gpus = [domain.gpus for domain in setup.cluster.domains]
-    found = best_plans(estimator, links, free_gpus=gpus, top=top)
-    if not found:
-        raise InfeasibleError(f"{chosen.name}: no plan fits the memory of its GPUs under these links")
-    return [
-        RankedPlan(
-            plan, ns / NS_PER_S, estimator.tokens(plan) * NS_PER_S / ns, estimator.iteration(plan, links)
-        )
-        for plan, ns in found
-    ]
+    target = store_of(store)
+    part = window if isinstance(window, str) else TimeRange.parse(*window) or "all"
+    state = links if isinstance(links, LinkState) else None
+    named = links if isinstance(links, str) else None
+    if named is not None or model is not None or sites is not None or batch is not None:
+        if scenario is not None or dataset is not None:
+            raise UsageError(
+                "model, sites, links and batch stand for a scenario: leave out scenario and dataset"
+            )
+        asked = question(target.path, model, sites, named, batch)
+    else:
+        asked = Question(scenario_of(scenario or "tri-7b"))
+    return best(
+        target.path, asked, dataset=dataset, window=part, links=state, top=top, front=front, beside=beside
+    )

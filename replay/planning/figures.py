@@ -1,37 +1,49 @@
 """Figures of a plan over a record: speed, parts of an iteration, memory, money, energy, what binds it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ingest.core.units import GB, GIB, NS_PER_S
-from policy.control.horizon import Horizon
+from policy.control.horizon import Horizon, per_iteration
 from policy.control.knobs import KnobTuner
-from policy.control.long_run import LongRunRates
+from policy.control.plan_rates import PlanRates
 from policy.control.relayed_times import time_ns
 from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Decision
+from replay.planning.held_knobs import held_rates
 from replay.planning.record import SAMPLES, Record, view_of
 from twin.core.domain import LinkState
 from twin.core.plan import Plan, to_json
+from twin.costs.wan_traffic import crossings
 from twin.estimation.iteration_estimate import IterationEstimate
 from twin.estimation.link_state_times import States
 
 DAY_S = 86_400.0
 MONTH_DAYS = 30
+INTERNAL = ("plan", "running", "links", "estimate", "binding_link")
+"""Fields that the JSON object has in another form, or not at all."""
+LEAST_GAIN = 1e-3
+"""Share of speed below which no link binds: links are measured no better."""
 SHARES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFigures:
-    """A plan with its figures over a record; `estimate` and the seconds are those of the median state, with
-    the knobs that are best there. Money and energy are for the mean rate over the record."""
+    """A plan with its figures over a record.
+
+    `estimate`, the seconds and `binding` are those of the median state `links`, with the knobs that are best
+    there (`running`); so are `binding_link`, on which twice the bandwidth gains most, and the share of speed
+    that this gains. Money and energy are for the mean rate over the record.
+    """
 
     plan: Plan
     found_by: str
     tokens_per_s: tuple[float, float, float]  # exceeded in 90, 50 and 10 % of the record
     mean_tokens_per_s: float
+    utilisation: float  # mean share of the time in which the domains of the plan compute
     iteration_s: float
     compute_s: float
     exposed_comm_s: float
@@ -41,22 +53,36 @@ class PlanFigures:
     gpu_usd_per_day: float
     energy_kwh_per_day: float
     binding: str
+    binding_link: tuple[int, int] | None  # None: no link slows it
+    binding_gain: float
+    running: Plan
+    links: LinkState
     estimate: IterationEstimate
 
-    def to_json(self) -> dict[str, Any]:
-        """An element of `plans` in `twin.plan/1`."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("plan", "estimate")}
+    @property
+    def usd_per_million_tokens(self) -> float:
+        """Egress and rental of the GPUs in use."""
+        return (self.egress_usd_per_day + self.gpu_usd_per_day) / (self.mean_tokens_per_s * DAY_S) * 1e6
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """An element of `plans` in `twin.plan/1`; `names` of the domains."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in INTERNAL}
         own["tokens_per_s"] = dict(zip(("p10", "p50", "p90"), self.tokens_per_s, strict=True))
         month = {"egress_usd_per_month": MONTH_DAYS * self.egress_usd_per_day}
         traffic = {"wan_gb_per_iteration": float(self.estimate.wan_bytes.sum() / GB)}
-        memory = {"headroom_gib": self.headroom_bytes / GIB}
-        return {"plan": to_json(self.plan), **own, **month, **traffic, **memory}
+        link = None if self.binding_link is None else [names[end] for end in self.binding_link]
+        more = {
+            "binding_link": link,
+            "headroom_gib": self.headroom_bytes / GIB,
+            "usd_per_million_tokens": self.usd_per_million_tokens,
+        }
+        return {"plan": to_json(self.plan), **own, **month, **traffic, **more}
 
 
 def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
     """Returns the figures of a plan; None where it never runs."""
     estimator, states = record.estimator, record.sampled(SAMPLES)
-    plan, rates = LongRunRates(estimator, states, relayed=record.relayed).turned_in_each(plan)
+    plan, rates = held_rates(record, plan, SAMPLES)
     if not rates.any():
         return None
     typical = int(np.argsort(rates, kind="stable")[len(rates) // 2])
@@ -67,12 +93,14 @@ def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
     compute_s = one.iter_s - one.exposed_comm_s - one.bubble_s
     tokens, per_day = estimator.tokens(plan), float(rates.mean()) * DAY_S
     low, middle, high = (float(x) for x in np.quantile(rates, SHARES) * tokens)
+    link, gain = _binding_link(record, plan, links)
     memory = [estimator.cluster.domains[slot.domain].gpu.memory_bytes for slot in estimator.stage_slots(plan)]
     return PlanFigures(
         plan=plan,
         found_by=found_by,
         tokens_per_s=(low, middle, high),
         mean_tokens_per_s=float(rates.mean()) * tokens,
+        utilisation=per_iteration(estimator, plan, None)[0] * float(rates.mean()),
         iteration_s=iter_s,
         compute_s=compute_s,
         exposed_comm_s=iter_s - compute_s - one.bubble_s,
@@ -84,8 +112,28 @@ def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
         gpu_usd_per_day=one.gpu_usd / one.iter_s * DAY_S,
         energy_kwh_per_day=one.energy_j * per_day / 3.6e6,
         binding=one.binding,
+        binding_link=link,
+        binding_gain=gain,
+        running=turned,
+        links=links,
         estimate=one,
     )
+
+
+def _binding_link(record: Record, plan: Plan, links: LinkState) -> tuple[tuple[int, int] | None, float]:
+    """Returns the link of a plan on which twice the bandwidth, both ways, gains most, and the share of speed
+    gained."""
+    pairs = list(dict.fromkeys((min(a, b), max(a, b)) for a, b in crossings(record.estimator.job, plan)))
+    if not pairs:
+        return None, 0.0
+    bandwidth = np.repeat(links.bandwidth_bps[None], len(pairs) + 1, axis=0)
+    for n, (i, j) in enumerate(pairs):
+        bandwidth[n, [i, j], [j, i]] *= 2
+    states = States(bandwidth, np.repeat(links.latency_s[None], len(pairs) + 1, axis=0))
+    rates = PlanRates(record.estimator, record.relayed)(plan, states)
+    gains = rates[:-1] / rates[-1] - 1
+    best = int(gains.argmax())
+    return (pairs[best], float(gains[best])) if gains[best] > LEAST_GAIN else (None, 0.0)
 
 
 def _turned(record: Record, plan: Plan, links: LinkState) -> Plan:

@@ -5,12 +5,12 @@ from typing import Any
 
 import yaml
 
-from ingest.core import durable, safe_yaml, text_files
+from ingest.core import config, durable, safe_yaml, text_files
 from ingest.core.errors import DamageError, InputError, UsageError
 from replay.planning.figures import PlanFigures
 from replay.store.decision_codec import plan_from_json
 from twin.core.plan import Plan, to_json
-from twin.scenario.prepare import Scenario
+from twin.scenario.prepare import Scenario, load, names
 
 SCHEMA = "twin.plan-file/1"
 
@@ -33,9 +33,23 @@ def write(path: Path, scenario: Scenario, chosen: PlanFigures) -> None:
         "domains": list(scenario.domains),
         "expected": expected,
         "plan": to_json(chosen.plan),
+        **({} if _ships(scenario) else {"world": scenario.model_dump(mode="json")}),
     }
     plain = yaml.safe_dump(_plain(body), sort_keys=False, allow_unicode=True, default_flow_style=None)
     durable.replace(path, plain.encode())
+
+
+def world(path: Path) -> Scenario:
+    """Returns the scenario that the plan of a file is for: a shipped one by its name, any other as it stands
+    in the file.
+
+    Raises:
+        InputError: it is no plan file. NotFoundError, UsageError: its scenario does not ship, or is none.
+    """
+    found = _document(path)
+    if "world" in found:
+        return config.parse(Scenario, found["world"], source=f"{path}: world")
+    return load(str(found.get("scenario")))
 
 
 def read(path: Path, scenario: Scenario) -> Plan:
@@ -44,9 +58,7 @@ def read(path: Path, scenario: Scenario) -> Plan:
     Raises:
         UsageError: it is for another model or other domains. InputError: it is no plan file.
     """
-    found = safe_yaml.parsed(path, text_files.read(path), UsageError).value
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise InputError(f"{path}: no plan file (schema {SCHEMA}); `twin plan --out FILE` writes one")
+    found = _document(path)
     for what, own in (("model", scenario.model), ("domains", list(scenario.domains))):
         if found.get(what) != own:
             raise UsageError(
@@ -60,6 +72,17 @@ def read(path: Path, scenario: Scenario) -> Plan:
     if plan is None:
         raise InputError(f"{path}: the key `plan` is missing; `twin plan --out FILE` writes one")
     return plan
+
+
+def _document(path: Path) -> dict[str, Any]:
+    found = safe_yaml.parsed(path, text_files.read(path), UsageError).value
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise InputError(f"{path}: no plan file (schema {SCHEMA}); `twin plan --out FILE` writes one")
+    return found
+
+
+def _ships(scenario: Scenario) -> bool:
+    return scenario.name in names() and load(scenario.name) == scenario
 
 
 def _words(value: Any) -> str:

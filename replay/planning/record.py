@@ -1,9 +1,11 @@
 """The recorded links that plans are judged by, with the cost models of the cluster and the job."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policy.control.long_run import samples_of, typical_links
 from policy.core.objective import free_egress
@@ -21,6 +23,7 @@ from twin.settings.window import Part, known_share, split
 from twin.traces import measured_links
 from twin.traces.perturbation import altered
 from twin.traces.time_range import TimeRange
+from twin.world.telemetry import moved_links
 
 SAMPLES = 480
 """Joint states of the links over which the figures of a listed plan are computed, at most."""
@@ -56,6 +59,15 @@ class Record:
         """Returns at most `count` joint states, spread evenly over the record."""
         return self.states if self.history is None else samples_of(self.history, count)
 
+    def before(self, count: int, lag_s: float) -> States:
+        """Returns for each state of `sampled` the links by which the last decision was made `lag_s` seconds
+        before it."""
+        if self.history is None:
+            return self.states
+        lag = round(lag_s / self.history.step_s)
+        chosen = decisions(self)[np.maximum(self.history.evenly(count) - lag, 0)]
+        return States(self.history.bandwidth_bps[chosen], self.history.latency_s[chosen])
+
     @property
     def typical(self) -> LinkState:
         """Mean time per bit and mean latency of every link over the record."""
@@ -71,6 +83,23 @@ class Record:
             rng=generator(self.scenario.seed, "plan"),
             history=self.history,
         )
+
+
+@lru_cache(maxsize=4)
+def decisions(record: Record) -> NDArray[np.int64]:
+    """Returns for each sample of the history (S,) that of the last decision: a controller decides every
+    period, and when a link has moved by more than its threshold since (`twin.world.telemetry`)."""
+    history, control = record.history, record.scenario.control
+    assert history is not None, "decisions are those of a recorded past"
+    found, last = np.zeros(len(history), dtype=np.int64), 0
+    for n in range(1, len(history)):
+        due = (n - last) * history.step_s >= control.period_s
+        if due or moved_links(
+            history.bandwidth_bps[last], history.bandwidth_bps[n], control.change_threshold
+        ):
+            last = n
+        found[n] = last
+    return found
 
 
 def view_of(record: Record, links: LinkState) -> View:

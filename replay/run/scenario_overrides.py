@@ -22,9 +22,11 @@ _LINK = re.compile(
 )
 
 
-def scenario(name: str, weights: str | None = None, links: Sequence[str] = ()) -> Scenario:
-    """Returns the scenario of that name or file, with `weights` (see `parse_weights`) and changed `links`."""
-    found = relinked(prepare.load(name), [parse_link(text) for text in links])
+def scenario(given: str | Scenario, weights: str | None = None, links: Sequence[str] = ()) -> Scenario:
+    """Returns the scenario of that name or file, or the one given, with `weights` (see `parse_weights`) and
+    changed `links`."""
+    chosen = given if isinstance(given, Scenario) else prepare.load(given)
+    found = relinked(chosen, [parse_link(text) for text in links])
     return found if weights is None else weighted(found, parse_weights(weights))
 
 

@@ -85,7 +85,13 @@ COMMANDS: dict[str, list[str]] = {
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
     "plan": ["plan", "--top", "2"],
+    "plan --front": ["plan", "--front"],
+    "plan --plot": ["plan", "--plot", "{tmp}/plan.svg"],
     "plan --out": ["plan", "--top", "1", "--beside", "dtfm", "--out", "{tmp}/plan.yaml"],
+    "plan --model": [
+        "plan", "--top", "1",
+        "--model", "llama2-7b", "--sites", "us: 4 x A100-80, eu: 8 x H100", "--links", "synthetic-tri",
+    ],
     "replay": ["replay", "-p", "static"],
     "replay --run": ["replay", "--run", STATIC],
     "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
@@ -166,6 +172,22 @@ def test_a_plan_is_written_followed_and_audited(store: Path, tmp_path: Path, cal
     assert refused.code != 0 and "quad-70b" in refused.err and len(refused.err.strip().splitlines()) <= 3
 
 
+def test_a_plan_for_sites_in_words_is_followed_without_a_scenario_file(
+    store: Path, tmp_path: Path, call: Call
+) -> None:
+    path = tmp_path / "plan.yaml"
+    planned = call(store, *COMMANDS["plan --model"], "--out", str(path), "--json").json
+    assert any("us = us-east-1 (by name)" in line for line in planned["assumed"])
+    run = call(store, "replay", "--plan", str(path), "--json").json
+    found = call(
+        store, "sql", f"select scenario, domains from runs where run = '{run['run']}'", "--json"
+    ).json
+    assert found["rows"] == [{"scenario": "llama2-7b-2-sites", "domains": ["us", "eu"]}]
+    path.write_text(path.read_text().replace("llama2-7b\n", "llama2-13b\n", 1))
+    refused = call(store, "replay", "--plan", str(path))
+    assert refused.code == 2 and "a plan for the model llama2-13b" in refused.err
+
+
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
@@ -174,6 +196,16 @@ MISTAKES: dict[str, list[str]] = {
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
     "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
+    "plan --plot": ["plan", "--plot", "{tmp}/plan.pdf"],
+    "plan --front --top": ["plan", "--front", "--top", "2"],
+    "plan --model alone": ["plan", "--model", "llama2-7b"],
+    "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
+    "plan of what does not fit": [
+        "plan", "--model", "gpt3-175b", "--sites", "us: 8 x L4, eu: 8 x L4", "--links", "synthetic-tri",
+    ],
+    "plan --links nothing": [
+        "plan", "--model", "llama2-7b", "--sites", "us: 4 x L4, eu: 4 x L4", "--links", "no-such-set",
+    ],
     "plan --scenario": ["plan", "--scenario", "nowhere"],
     "plan --beside": ["plan", "--beside", "nobody"],
     "replay --plan nothing": ["replay", "--plan", "{tmp}/no-plan.yaml"],

@@ -1,11 +1,14 @@
 """`import twin`: light, complete, typed, and the same numbers as the command line."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import cli
 import twin
 from policy.core import registry
 from tests.support import api_page
@@ -135,11 +138,31 @@ def test_cases_are_estimated_from_mappings_and_files(tmp_path: Path, store: twin
         twin.estimate({**case, "gpuss": 8}, store=store)
 
 
-def test_plans_are_ranked_and_slower_links_never_help(store: twin.Store) -> None:
-    slow, usual = (twin.plan("tri-7b", store=store, links=share, top=2) for share in (0.1, 0.5))
-    assert usual[0].iteration_s <= usual[1].iteration_s
-    assert usual[0].iteration_s <= slow[0].iteration_s
-    assert usual[0].estimate.iter_s == usual[0].iteration_s
+def test_plans_are_those_of_the_command_and_slower_links_never_help(store: twin.Store) -> None:
+    usual = twin.plan("tri-7b", store=store, top=2)
+    command = CliRunner().invoke(cli.twin, ["--store", str(store.path), "--json", "plan", "--top", "2"])
+    assert json.loads(command.output) == json.loads(json.dumps(usual.to_json()))
+    first, second = usual.plans
+    assert first.mean_tokens_per_s >= second.mean_tokens_per_s
+    links = usual.record.typical
+    now, slow = (
+        twin.plan(
+            "tri-7b", store=store, links=twin.LinkState(links.bandwidth_bps * share, links.latency_s), top=1
+        )
+        for share in (1.0, 0.25)
+    )
+    assert now.plans[0].mean_tokens_per_s >= slow.plans[0].mean_tokens_per_s
+
+
+def test_a_plan_for_sites_in_words(store: twin.Store) -> None:
+    found = twin.plan(
+        model="llama2-7b", sites="us: 4 x A100-80, eu: 4 x A100-80", links="synthetic-tri", store=store, top=1
+    )
+    assert found.record.scenario.domains == ("us", "eu") and len(found.plans) == 1
+    with pytest.raises(twin.TwinError, match="--sites, --links missing"):
+        twin.plan(model="llama2-7b", store=store)
+    with pytest.raises(twin.TwinError, match="leave out scenario"):
+        twin.plan("tri-7b", model="llama2-7b", store=store)
 
 
 def test_the_environment_opens(store: twin.Store) -> None:

@@ -25,7 +25,7 @@ store = twin.Store("my-store")
 store.ingest()  # the synthetic traces that ship; or your own paths
 run = twin.replay("mpc", "tri-7b", store=store)
 print(run.kpis.time_per_token_s, store.sql("select count(*) as n from decisions").rows())
-print(twin.plan("tri-7b", store=store)[0].plan)
+print(twin.plan("tri-7b", store=store).plans[0].plan)
 ```
 
 Complete programs: `examples/own_data.py`, `examples/own_policy.py`, `examples/own_reader.py`,
@@ -39,7 +39,10 @@ GROUPS = {
     ),
     "Writing a policy": ("Policy", "Context", "View", "Forecast", "Decision", "Candidate", "Plan"),
     "Writing a reader": ("Reader", "RowBuilder", "RowBatch", "Reject", "Source"),
-    "Values": ("Scenario", "Cluster", "LinkState", "RankedPlan", "Answer", "TwinError", "InfeasibleError"),
+    "Values": (
+        "Scenario", "Cluster", "LinkState", "PlanAnswer", "PlanFigures", "TurningPoint", "Answer",
+        "TwinError", "InfeasibleError",
+    ),
 }  # fmt: skip
 
 

@@ -101,6 +101,20 @@ FABRICS: dict[str, Interconnect] = {
     "TITAN-RTX": Interconnect(8, 0.125e12, 25e9),
 }
 
+# On-demand list prices of 2024 for one GPU, cheapest region of the United States. Amazon EC2: p3.16xlarge
+# (V100-16) and p3dn.24xlarge (V100-32) over 8, p4d.24xlarge (A100-40) over 8, g4dn.xlarge (T4), g6.xlarge
+# (L4), p5.48xlarge (H100) over 8; Google Cloud: a2-ultragpu-1g (A100-80).
+USD_PER_HOUR = {
+    "V100-16": 3.06,
+    "V100-32": 3.90,
+    "A100-40": 4.10,
+    "A100-80": 5.07,
+    "T4": 0.53,
+    "L4": 0.80,
+    "H100": 12.29,
+}
+"""Rental of one GPU by model, where a large cloud lists it."""
+
 ALIASES = {
     "V100": "V100-32",
     "A100": "A100-80",

@@ -2,11 +2,12 @@
 MLP."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Literal
 
 from ingest.core.errors import UsageError
-from ingest.core.terminal import shown
+from ingest.core.terminal import LONGEST, shown
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp32"]
 Attention = Literal["flash", "materialised"]
@@ -172,11 +173,15 @@ def preset(name: str) -> Transformer:
     """Model of that name, in any case, `llama-2` or `llama2`.
 
     Raises:
-        UsageError: unknown model; the message lists the known ones.
+        UsageError: unknown model; the message names the nearest and all known ones.
     """
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
     for family in ("gpt", "llama"):
         key = key.replace(f"{family}-", family)
     if key not in PRESETS:
-        raise UsageError(f"model {shown(name)} is not known; known: {', '.join(PRESETS)}")
+        near = ", ".join(get_close_matches(key[:LONGEST], PRESETS, n=3, cutoff=0.4))
+        raise UsageError(
+            f"model {shown(name)} is not known; " + (f"nearest: {near}; " if near else "")
+            + f"known: {', '.join(PRESETS)}; `twin estimate` takes any other by its layers and hidden size"
+        )  # fmt: skip
     return PRESETS[key]

@@ -44,6 +44,11 @@ _FORMS = f"""
     WHERE dataset = $dataset AND list_contains($sites, src) AND list_contains($sites, dst) AND src <> dst
       AND bandwidth_bps IS NOT NULL AND {_OBTAINED} AND coalesce(source_file = $file, true)
 """
+_FACTS = f"""
+    SELECT src, dst, max(coalesce(duration_s, 'inf')), count(rtt_s) > 0 FROM link_samples
+    WHERE dataset = $dataset AND src <> dst AND bandwidth_bps IS NOT NULL AND {_OBTAINED}
+    GROUP BY src, dst ORDER BY src, dst
+"""
 ROWS_AT_ONCE = 250_000
 """Rows grouped in memory at a time; three numbers are kept of each sample."""
 _FIGURES: Mapping[Figure, str] = {"rtt_s": "rtt_s", "bandwidth_bps": "bandwidth_bps", "single_bps": _RATE}
@@ -62,6 +67,23 @@ class LinkSamples:
     times_ns: Times
     single_bps: Values
     rtt_s: Values
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """Seconds of the longest measurement of a link in a data set, and whether it has round trips."""
+
+    longest_s: float
+    has_rtt: bool
+
+
+def facts(store: Path, dataset: str) -> dict[tuple[str, str], LinkFacts]:
+    """Facts of every link between nodes of a data set; none where the lake lacks it."""
+    from ingest.lake import duckdb_views  # brings duckdb, needed here only
+
+    with duckdb_views.connect(store) as connection:
+        rows = connection.execute(_FACTS, {"dataset": dataset}).fetchall()
+    return {(src, dst): LinkFacts(longest, bool(has_rtt)) for src, dst, longest, has_rtt in rows}
 
 
 def series(

@@ -13,6 +13,7 @@ from replay.planning.record import Record
 from tests.support.worlds import toy_scenario, toy_setup
 from twin.core.plan import Plan
 from twin.estimation.link_state_times import States
+from twin.scenario.prepare import load
 
 
 def record() -> Record:
@@ -44,6 +45,16 @@ def test_a_plan_of_another_model_or_cluster_is_refused(tmp_path: Path) -> None:
         plan_file.read(path, toy_scenario(2, model="llama2-13b"))
     with pytest.raises(UsageError, match="domains d0, d1, but toy-3 has d0, d1, d2"):
         plan_file.read(path, toy_scenario(3))
+
+
+def test_a_plan_brings_its_scenario_by_name_if_it_ships_and_whole_if_not(tmp_path: Path) -> None:
+    made, found = equal_cuts()
+    plan_file.write(tmp_path / "toy.yaml", made.scenario, found)
+    assert plan_file.world(tmp_path / "toy.yaml") == made.scenario
+    shipped = load("tri-7b")
+    plan_file.write(tmp_path / "tri.yaml", shipped, found)
+    assert "world" not in (tmp_path / "tri.yaml").read_text()
+    assert plan_file.world(tmp_path / "tri.yaml") == shipped
 
 
 @pytest.mark.parametrize("key", ["schema", "plan"])

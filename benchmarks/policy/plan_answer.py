@@ -1,0 +1,68 @@
+"""The answer of `twin plan` against the world: predicted and replayed speed, and the plans of planners.
+
+    python -m benchmarks.policy.plan_answer --store STORE quad-70b octo-175b
+
+Each plan is kept over the whole record (`policy.baselines.kept`), so that its knobs are turned by what
+telemetry tells. A row for the best plan of the answer, and one for the plan of each quick planner that the
+answer has among its candidates.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from benchmarks.played import played
+from policy.baselines.kept import Kept
+from replay.planning.answer import answer
+from replay.planning.candidates import QUICK, planned
+from replay.planning.figures import figures
+from twin.core.plan import Plan
+from twin.scenario.prepare import PreparedScenario, load, prepare
+from twin.scenario.question import Question
+
+
+def replayed(setup: PreparedScenario, plan: Plan) -> float:
+    """Tokens per second of a plan that is kept over the window of `setup`."""
+    estimator = setup.estimator()
+    return played(setup, Kept(plan)).iterations * estimator.tokens(plan) / (setup.wan.end_ns / 1e9)
+
+
+def row(name: str, p50: float, mean: float, reached: float) -> str:
+    return (
+        f"{name:<12} {p50:>10,.0f} {mean:>10,.0f} {reached:>10,.0f} "
+        f"{100 * (mean / reached - 1):>+8.1f} {100 * (p50 / reached - 1):>+8.1f}"
+    )
+
+
+def compare(store: Path, name: str, planners: list[str]) -> None:
+    """Prints the table of one scenario."""
+    scenario = load(name)
+    began, cpu = time.perf_counter(), time.process_time()
+    found = answer(store, Question(scenario))
+    print(f"\n{name}: {time.perf_counter() - began:.1f} s, {time.process_time() - cpu:.1f} s of CPU")
+    print(f"{'plan':<12} {'p50':>10} {'mean':>10} {'replayed':>10} {'mean %':>8} {'p50 %':>8}")
+    setup, best = prepare(scenario, store, window="all"), found.plans[0]
+    reached = replayed(setup, best.plan)
+    print(row("answer", best.tokens_per_s[1], best.mean_tokens_per_s, reached))
+    ahead = 0
+    for planner, plan in planned(found.record, planners).items():
+        one = None if isinstance(plan, str) else figures(found.record, plan, planner)
+        if one is not None:
+            other = replayed(setup, one.plan)
+            ahead += other > reached
+            print(row(planner, one.tokens_per_s[1], one.mean_tokens_per_s, other), flush=True)
+    print(f"planners whose plan is faster under the referee than that of the answer: {ahead}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="+")
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--planners", default=",".join(QUICK), help="comma-separated; '' for none")
+    options = parser.parse_args()
+    for name in options.scenarios:
+        compare(options.store, name, [one for one in options.planners.split(",") if one])
+
+
+if __name__ == "__main__":
+    main()
