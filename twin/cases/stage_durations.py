@@ -63,7 +63,7 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     plan = Plan(
         tuple(shares), case.ranks, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
         job.recompute, job.zero, chunks=case.chunks, sequence_parallel=job.sequence_parallel,
-        context_parallel=job.context_parallel,
+        context_parallel=job.context_parallel, ep=case.ep,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 

@@ -11,6 +11,7 @@ profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
 from ingest.core.units import GIB
 from twin.core.plan import Recompute, Schedule
 from twin.core.transformer import Dtype, Transformer
+from twin.costs import expert_mlp
 
 WORKSPACE_BYTES = int(1.5 * GIB)
 """CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
@@ -18,7 +19,7 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 
 MARGIN = 0.08
 """Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`):
-with both, none of the 106 measured peaks of docs/measured/fidelity.md exceeds the prediction.
+with both, none of the 108 measured peaks of docs/measured/fidelity.md exceeds the prediction.
 
 Replays and their policies (`twin.estimation.feasibility`, `Estimator`) keep the workspace alone, since in
 their world the predicted peak is exact. Six of the measured peaks exceed that rule, by up to 2.2 GiB: check
@@ -54,11 +55,16 @@ def attention_matrix_bytes(model: Transformer) -> float:
     return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
 
 
-def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sharded: bool) -> float:
-    """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
+def block_activation_bytes(
+    model: Transformer, tp: int, recompute: Recompute, sharded: bool, mixed: bool = False,
+    imbalance: float = 1.0,
+) -> float:  # fmt: skip
+    """Bytes that one block, `mixed`: of experts, stores per sequence and micro-batch in flight, on one of
+    `tp` GPUs.
 
     `sharded`: sequence parallelism, or shards of what lies between the products. `full` keeps the
-    block's input, `selective` everything but the attention matrices, `none` all.
+    block's input, `selective` everything but the attention matrices, `none` all. `imbalance`: that of
+    experts.
     """
     s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
     around = tp if sharded else 1
@@ -68,9 +74,12 @@ def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sh
     norm_inputs, gemm_inputs = 2 * element, 2 * element
     whole = s * h * (norm_inputs + gemm_inputs + masks) / around
     attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
+    if mixed and model.experts is not None:
+        f = model.experts.shared
     mlp = element * s * f * (4 if model.gated else 2) / tp  # gate, its SiLU, value, product
     matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
-    return whole + attention + mlp + matrices
+    routed = expert_mlp.activation_bytes(model, tp, sharded, imbalance) if mixed else 0.0
+    return whole + attention + mlp + matrices + routed
 
 
 def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logits: bool = False) -> float:
@@ -88,11 +97,6 @@ def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logit
 def embedding_activation_bytes(model: Transformer, tp: int, sharded: bool) -> float:
     """Bytes that the embedding stores per sequence: its dropout mask, if any."""
     return model.seq * model.hidden / (tp if sharded else 1) if model.dropout else 0.0
-
-
-def recompute_working_bytes(model: Transformer, tp: int, sharded: bool) -> float:
-    """Bytes per sequence of the one block that full recompute holds whole during its backward."""
-    return block_activation_bytes(model, tp, "none", sharded)
 
 
 def unsharded_bytes(parameters: float, zero: int) -> float:

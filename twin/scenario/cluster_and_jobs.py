@@ -70,6 +70,7 @@ def job(scenario: Scenario, model: str | None = None, settings: JobSettings | No
         schedules=used.schedules,
         sequence_parallel=used.sequence_parallel,
         context_parallel=used.context_parallel,
-        switches=Switches(context_exchange=used.context_exchange),
+        ep=used.ep,
+        switches=Switches(context_exchange=used.context_exchange, expert_imbalance=used.expert_imbalance),
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

@@ -31,6 +31,7 @@ from twin.settings.ranges import (
     Duration,
     Gigabytes,
     Gpus,
+    Imbalance,
     Jobs,
     Overhead,
     Period,
@@ -65,7 +66,9 @@ MOST_ENTRIES = {
 """Most entries of each list, and why."""
 
 
-LATER_JOB_KEYS = ("schedules", "sequence_parallel", "context_parallel", "context_exchange")
+LATER_JOB_KEYS = (
+    "schedules", "sequence_parallel", "context_parallel", "context_exchange", "ep", "expert_imbalance",
+)  # fmt: skip
 
 
 class JobSettings(Config):
@@ -84,6 +87,10 @@ class JobSettings(Config):
     sequence_parallel: bool = False  # tensor groups split norms, dropout and residuals over the tokens
     context_parallel: Gpus = 1  # ranks that split every sequence; dp of a plan counts them
     context_exchange: ContextExchange = "ring"  # of keys and values between them
+    ep: Annotated[tuple[Gpus, ...], Field(min_length=1, max_length=64)] = (
+        1,  # degrees of expert parallelism: plans are made with the largest that divides their dp
+    )
+    expert_imbalance: Imbalance = 1.0  # tokens of the busiest of the ranks that share experts, over the mean
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":

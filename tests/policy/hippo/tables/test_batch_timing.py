@@ -13,6 +13,7 @@ from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
 from twin.core.plan import Schedule
 from twin.core.schedules import default_chunks
+from twin.core.transformer import preset
 from twin.estimation.estimator import DEAD, Estimator
 
 
@@ -150,3 +151,10 @@ def test_schedules_that_the_tables_do_not_know_are_refused(schedule: Schedule) -
     job = replace(made.job, schedule=schedule, chunks=default_chunks(schedule))
     with pytest.raises(UsageError, match=f"not {schedule}: change job.schedule"):
         PlanningTables(Estimator(made.cluster, job))
+
+
+def test_experts_are_refused() -> None:
+    made = toy_setup(3)
+    mixture = replace(made.job, model=preset("mixtral-8x7b"))
+    with pytest.raises(UsageError, match="no tables for the experts of mixtral-8x7b: take another policy"):
+        PlanningTables(Estimator(made.cluster, mixture))
