@@ -51,6 +51,7 @@ FIRST = {
     "Megatron 2022, sequence parallel": "4.6 %",
     "Megatron 2020, V100 and A100": "4.0 %",
     "Megatron golden runs": "97 %: +28, +43, +282 (NVL72 taken for nodes of 4), -61, -71",
+    "Megatron golden runs, mixture of experts": "19 %: -20, -17 (each copy of a token read and written once)",
     "MLPerf GPT-3 175B": "125 %: +95, +200, +80 (fp8 priced as bf16, plain 1F1B); 50 %: +23, +115, +12 "
     "(interleaved where the chunks are known)",
     "H100, PyTorch data parallel": "7.0 %: -13, -1",
@@ -61,6 +62,7 @@ FIRST = {
     "ByteDance, measured stage times": "5.9 %",
     "Megatron golden runs: peak": "165 %: -3, +223 (scores written to memory), -3, +296, +299 (1.5 GiB of "
     "workspace counted)",
+    "Megatron golden runs, mixture of experts: peak": "4.4 %: -4, -5",
     "Galvatron: peak of 1 and 2 layers, fully sharded": "19 %",
     "Sailor: stored by one block": "13 %",
     "H200: stored by one block": "8.8 %",
