@@ -9,7 +9,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,53 @@ def _perseus(shared: Path, figure: str, measure: Callable[[list[Any]], float]) -
         yield Run(name.removesuffix("_0"), cells, figure, measure(ranks))
 
 
+@dataclass(frozen=True)
+class Limited(Run):
+    """A figure under a power limit, predicted from the one without: `alone` was measured without limit."""
+
+    alone: float = 0.0
+
+    def predict(self) -> float:
+        """What `alone` becomes by the ratio of two answers."""
+        without = {name: cell for name, cell in self.cells.items() if name != "power_cap_w"}
+        return super().predict() / replace(self, cells=without)._answered() * self.alone
+
+    def _answered(self) -> float:
+        return super().predict()
+
+
+LIMITED = {
+    "gpt3-xl": {"layers": "24", "hidden": "2048", "heads": "16", "vocab": "50304", "micro_batch": "8"},
+    "bloom-3b": {"layers": "30", "hidden": "2560", "heads": "32", "vocab": "250880", "micro_batch": "4"},
+}
+"""The decoders among the models (GPT-3: Brown et al. 2020; Bloom-3B: BigScience's config.json)."""
+
+
+def power_limits(shared: Path) -> Iterator[Run]:
+    """Iterations of four A100 PCIe under limits of 175 to 275 W, from that at 300 W."""
+    return _power_limits(shared, "iter_s", "time")
+
+
+def power_limits_energy(shared: Path) -> Iterator[Run]:
+    """Joules of the same iterations."""
+    return _power_limits(shared, "energy_j", "energy")
+
+
+def _power_limits(shared: Path, figure: str, column: str) -> Iterator[Run]:
+    folder = shared / "traces" / "gpu" / "profiles-perseus" / "iteration_time_energy_vs_power_limit"
+    rows = [row for row in table(folder / "A100_zeus_global.csv") if row["model_name"] in LIMITED]
+    alone = {row["model_name"]: float(row[column]) for row in rows if row["power_limit_0"] == "300"}
+    for row in rows:
+        name, watts = row["model_name"], row["power_limit_0"]
+        if watts == "300":
+            continue
+        cells = {
+            **LIMITED[name], "gpu_model": "A100-PCIE-80", "pp": "4", "micro_batches": row["num_microbatches"],
+            "dtype": "bf16", "recompute": "full", "power_cap_w": watts,
+        }  # fmt: skip
+        yield Limited(f"{name} {watts} W", cells, figure, float(row[column]), alone[name])
+
+
 def _median(iterations: list[list[float]]) -> float:
     return statistics.median(t for times in iterations for t in times)
 
@@ -424,6 +471,11 @@ DATA_SETS = (
         "over micro-batches and contain some waiting.",
     ),
     DataSet(
+        "Perseus, under a power limit", power_limits, "A100 PCIe, whose own limit is 300 W: the time "
+        "measured at 300 W times the ratio of two answers. The curve of power over clock was fitted to an "
+        "A40; sequences of 2,048 tokens (hypothesis).",
+    ),
+    DataSet(
         "ByteDance, measured stage times", bytedance, "the schedule alone is judged, gradient reduction and "
         "update are not in the prediction.",
     ),
@@ -434,4 +486,5 @@ ENERGY_SETS = (
         "Perseus, energy", perseus_energy, "A100 PCIe of 300 W and A40; power of a busy and of a waiting "
         "GPU as in `twin/costs/energy.py`, from H100 telemetry.",
     ),
+    DataSet("Perseus, energy under a power limit", power_limits_energy, "the same runs."),
 )  # fmt: skip

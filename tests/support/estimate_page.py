@@ -157,6 +157,14 @@ behind; two recorded runs of Mixtral 8x7B look like 1.3 (docs/measured/fidelity.
 `shared_ffn` and `ffn` are the widths of published configurations: Mixtral 8x7B is `layers 32, hidden \
 4096, heads 32, kv_heads 8, ffn 14336, vocab 32000, experts 8, top_k 2`.
 
+**Limits of power and clock.** Under `power_cap_w` a computing GPU runs at the highest clock whose power \
+fits, under `clock_cap` at that share; products and fused attention slow down with it, passes over memory \
+and links do not. Power above idle goes with clock x voltage^2, the voltage falling to a floor \
+(`twin/costs/energy.py`; fitted to an A100 SXM and an A40, judged on an A100 PCIe in \
+docs/measured/fidelity.md). A waiting GPU draws no more than the limit. `mfu` stays relative to the peak \
+without limits; measured stage times are taken to be those under the limit. `--power-cap-w WATTS` is the \
+cell of all rows that have none.
+
 **What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
 gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
 gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \

@@ -137,6 +137,8 @@ class LakeProfiles:
             return Looked(None, reason)
         if mode.context_parallel > 1:
             return Looked(None, "profiles are measured without context parallelism")
+        if domain.gpu.limited:
+            return Looked(None, "profiles are measured without limits of power or clock")
         if mode.expert_parallel > 1:
             return Looked(None, "profiles are measured without expert parallelism")
         widths, name = self.layers[self.name_of(model), gpu], f"{self.name_of(model)} on {gpu}"

@@ -10,6 +10,7 @@ from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.plan import PointToPoint, Schedule
 from twin.core.transformer import Transformer
+from twin.costs import energy
 
 Times = tuple[float, ...]
 Wan = tuple[tuple[float, float] | None, ...]
@@ -130,6 +131,11 @@ def summary(case: Case) -> dict[str, Any]:
         "context_parallel": case.context_parallel, "ep": case.ep, "schedule": case.schedule,
         "chunks": case.chunks, "p2p": case.p2p, "domains": "-".join(str(k) for k in case.domains),
     }  # fmt: skip
+    if case.site.gpu.limited:
+        shown |= {
+            "power_cap_w": case.site.gpu.power_cap_w, "clock_cap": case.site.gpu.clock_cap,
+            "clock under these": energy.clock(case.site.gpu),
+        }  # fmt: skip
     if case.model is not None and case.job is not None:
         model = case.model
         shown |= {

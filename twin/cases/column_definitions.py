@@ -95,6 +95,16 @@ def bucket_bytes(text: str) -> float:
     return number(text, Within(1, 1e15, "in bytes; buckets have some 25 MB to 1 GB"))
 
 
+def watts(text: str) -> float:
+    """A power of one GPU."""
+    return number(text, Within(1, 1e5, "in watts of one GPU"))
+
+
+def clock_share(text: str) -> float:
+    """A share of a clock."""
+    return number(text, Within(0.15, 1, "a share of the clock of the peak; GPUs have none below"))
+
+
 def imbalance(text: str) -> float:
     """Tokens of the busiest rank over the mean."""
     return number(text, Within(1, 1_000, "the busiest has no less than the mean, nor more than all"))
@@ -195,6 +205,11 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "inter_node_bps", "b/s", "bandwidth between nodes of a domain, per GPU and direction",
         "of the GPU model", rate,
     ),
+    CaseColumn(
+        "power_cap_w", "W", "limit of each GPU's power; products slow down to the clock that it leaves",
+        "none, or that of --power-cap-w", watts,
+    ),
+    CaseColumn("clock_cap", "", "limit of its clock, as a share of the clock of its peak", "1", clock_share),
     CaseColumn(
         "layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count(LAYERS)
     ),

@@ -20,6 +20,7 @@ from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
+from twin.costs import energy
 
 DEFAULT_SEQ = 2048
 DEFAULT_VOCAB = 51200
@@ -312,8 +313,12 @@ def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
         cells.get("intra_node_bps", usual.intra_node_bps),
         cells.get("inter_node_bps", usual.inter_node_bps),
     )
+    try:
+        gpu = energy.limited(gpu_models.preset(kind), cells.get("power_cap_w"), cells.get("clock_cap"))
+    except UsageError as error:
+        raise BadCellError("power_cap_w", str(error)) from None
     return Domain(
-        "site", gpu_models.preset(kind), gpus, per_node, intra, inter,
+        "site", gpu, gpus, per_node, intra, inter,
         usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
-from twin.costs import context_exchange, expert_mlp
+from twin.costs import context_exchange, energy, expert_mlp
 from twin.costs.collectives import (
     Level,
     Path,
@@ -76,7 +76,7 @@ def _core_s(
     """
     flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp / parts
     if model.attention == "flash":
-        once = flops / 2 / gpu.peak_flops
+        once = flops / 2 / (gpu.peak_flops * energy.clock(gpu))
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
     matrix = 2.0 * element_size(model) * micro_batch * model.heads * model.seq**2 / tp / parts
     over = (CLASSIC if model.bias else GATED).matrix

@@ -7,6 +7,7 @@ from twin.core import gpu_models, transformer
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
 from twin.core.switches import Switches
+from twin.costs import energy
 from twin.scenario.submission import Submission
 from twin.settings.scenario_file import ClusterSettings, DomainSettings, GpuSettings, JobSettings, Scenario
 
@@ -31,6 +32,10 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
         )
     own_model = settings.gpu_models.get(fields["gpu"])
     gpu = gpu_models.preset(fields["gpu"]) if own_model is None else _gpu_type(fields["gpu"], own_model)
+    try:
+        gpu = energy.limited(gpu, fields.pop("power_cap_w", None), fields.pop("clock_cap", None))
+    except UsageError as error:
+        raise UsageError(f"domain {domain.name!r}: {error}") from None
     return Domain(**(fields | {"gpu": gpu}))
 
 

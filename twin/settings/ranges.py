@@ -38,6 +38,7 @@ TokenRate = Annotated[float, Within(0, 1e6, "in tokens a second and GPU", above=
 Teraflops = Annotated[float, Within(0.1, 1e6, "in TFLOP/s of dense products, no sparsity")]
 Gigabytes = Annotated[float, Within(1, 1e6, "in 1e9 bytes, or 1e9 bytes a second")]
 Watts = Annotated[float, Within(1, 1e5, "in watts of one GPU")]
+Clock = Annotated[float, Within(0.15, 1, "a share of the clock of the peak; GPUs have none below")]
 Overhead = Annotated[float, Within(1, 10, "energy of a site over that of its GPUs")]
 Daily = Annotated[float, Within(0, 1_440, "one a minute")]
 ZeroStage = Annotated[int, Within(0, 3, "the stages of ZeRO")]

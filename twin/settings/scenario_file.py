@@ -27,6 +27,7 @@ from twin.settings.ranges import (
     Bytes,
     Change,
     Chunks,
+    Clock,
     Deviation,
     Duration,
     Gigabytes,
@@ -110,6 +111,12 @@ class JobSettings(Config):
         return {name: value for name, value in fields.items() if name not in unset}
 
 
+def _without_limits(fields: dict[str, Any]) -> dict[str, Any]:
+    """`fields` without limits of GPUs that are None."""
+    unset = {name for name in ("power_cap_w", "clock_cap") if fields.get(name) is None}
+    return {name: value for name, value in fields.items() if name not in unset}
+
+
 class HardwareSettings(Config):
     """Hardware of every domain that sets no other."""
 
@@ -120,6 +127,13 @@ class HardwareSettings(Config):
     intra_node_latency_s: Seconds
     inter_node_latency_s: Seconds
     usd_per_gpu_hour: Usd
+    power_cap_w: Watts | None = None  # limit of each GPU's power
+    clock_cap: Clock | None = None  # limit of its clock, as a share of the clock of its peak
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits limits that are not set: such scenarios keep the digest that their runs have recorded."""
+        return _without_limits(written(self))
 
 
 class DomainSettings(Config):
@@ -137,11 +151,14 @@ class DomainSettings(Config):
     egress_bps: Rate | None = None  # to all other domains together; no limit unless given
     ingress_bps: Rate | None = None  # from all other domains together
     pue: Overhead = 1.0  # energy of the site over that of its GPUs
+    power_cap_w: Watts | None = None
+    clock_cap: Clock | None = None
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omits a `pue` of 1: scenarios without one keep the digest that their runs have recorded."""
-        fields: dict[str, Any] = written(self)
+        """Omits a `pue` of 1 and limits that are not set: scenarios without them keep the digest that their
+        runs have recorded."""
+        fields = _without_limits(written(self))
         return {name: value for name, value in fields.items() if name != "pue" or value != 1.0}
 
 
