@@ -30,7 +30,7 @@ from benchmarks.twin.fidelity_tables import (
     table,
 )
 from benchmarks.twin.measured_memory import MEMORY_SETS, shape
-from benchmarks.twin.measured_runs import DATA_SETS, ENERGY_SETS, Run
+from benchmarks.twin.measured_runs import DATA_SETS, ENERGY_SETS, POWER_SETS, Run
 from ingest.core.durable import replace
 from ingest.core.units import GIB
 from ingest.pipeline.ingest import ingest
@@ -222,8 +222,14 @@ def page() -> str:
     lines = [TOP, *iterations(runs), *peak_memory(peaks), *rule_ablation.section([*runs, *peaks])]
     lines += ["## Energy", "", *summary(joules, "J")]
     lines += [*(f"* {data.title}: {data.note}" for data in ENERGY_SETS), ""]
+    limited = [judged(data) for data in POWER_SETS]
+    lines += ["## Under a power limit", "", *summary(limited, "")]
+    lines += [*(f"* {data.title}: {data.note}" for data in POWER_SETS), ""]
     lines += ["## Layers on our H200", "", *layers(), "## Row by row", ""]
-    for kind, scale, unit in zip(sets, (1.0, GIB, 1e3), ("s", "GiB", "kJ"), strict=True):
+    kinds = [*sets, *([one] for one in limited)]
+    for kind, scale, unit in zip(
+        kinds, (1.0, GIB, 1e3, 1.0, 1e3), ("s", "GiB", "kJ", "s", "kJ"), strict=True
+    ):
         for one in kind:
             lines += listed(one, scale, unit)
     return "\n".join(lines).rstrip() + "\n"

@@ -471,11 +471,6 @@ DATA_SETS = (
         "over micro-batches and contain some waiting.",
     ),
     DataSet(
-        "Perseus, under a power limit", power_limits, "A100 PCIe, whose own limit is 300 W: the time "
-        "measured at 300 W times the ratio of two answers. The curve of power over clock was fitted to an "
-        "A40; sequences of 2,048 tokens (hypothesis).",
-    ),
-    DataSet(
         "ByteDance, measured stage times", bytedance, "the schedule alone is judged, gradient reduction and "
         "update are not in the prediction.",
     ),
@@ -485,6 +480,13 @@ ENERGY_SETS = (
     DataSet(
         "Perseus, energy", perseus_energy, "A100 PCIe of 300 W and A40; power of a busy and of a waiting "
         "GPU as in `twin/costs/energy.py`, from H100 telemetry.",
+    ),
+)  # fmt: skip
+POWER_SETS = (
+    DataSet(
+        "Perseus, under a power limit", power_limits, "A100 PCIe, whose own limit is 300 W: the time "
+        "measured at 300 W times the ratio of two answers. The curve of power over clock was fitted to an "
+        "A40; sequences of 2,048 tokens (hypothesis).",
     ),
     DataSet("Perseus, energy under a power limit", power_limits_energy, "the same runs."),
 )  # fmt: skip
