@@ -165,6 +165,12 @@ docs/measured/fidelity.md). A waiting GPU draws no more than the limit. `mfu` st
 without limits; measured stage times are taken to be those under the limit. `--power-cap-w WATTS` is the \
 cell of all rows that have none.
 
+**LoRA.** With `lora_rank` r a frozen matrix of `lora_targets` has two thin ones of r (d_in + d_out) \
+parameters beside it, in every block, and nothing else is trained: no gradient, no optimiser state and no \
+reduction but theirs, 2 bytes for every frozen weight. A frozen matrix has no weight gradient, so that a \
+token costs 4 FLOPs for each of its parameters instead of 6 (`mfu` counts as much), and its input is not \
+kept. Embedding, norms and head are frozen. The model's shape and all parallel sizes are those of the row.
+
 **What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
 gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
 gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \

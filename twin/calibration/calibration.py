@@ -111,6 +111,7 @@ class Calibration:
             not rows
             or tp != 1
             or model.experts is not None
+            or model.adapters is not None
             or device.limited
             or model.attention != "flash"
             or model.dtype not in ("bf16", "fp16")

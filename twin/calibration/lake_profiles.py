@@ -137,6 +137,8 @@ class LakeProfiles:
             return Looked(None, reason)
         if mode.context_parallel > 1:
             return Looked(None, "profiles are measured without context parallelism")
+        if model.adapters is not None:
+            return Looked(None, "profiles are measured without adapters")
         if domain.gpu.limited:
             return Looked(None, "profiles are measured without limits of power or clock")
         if mode.expert_parallel > 1:

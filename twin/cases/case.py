@@ -145,6 +145,8 @@ def summary(case: Case) -> dict[str, Any]:
             "sequence_parallel": case.job.sequence_parallel,
             "cuts (with embedding and head)": "-".join(map(str, case.counts)),
         }  # fmt: skip
+        if model.adapters is not None:
+            shown |= {"lora_rank": model.adapters.rank, "lora_targets": ";".join(model.adapters.targets)}
         if model.experts is not None:
             held = model.experts
             shown |= {

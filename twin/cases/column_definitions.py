@@ -14,6 +14,7 @@ from ingest.core.names import MOST_LABEL
 from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core import gpu_models
+from twin.core.adapters import TARGETS
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.switches import ContextExchange, GradientDtype
 from twin.core.transformer import Attention, Dtype
@@ -103,6 +104,11 @@ def watts(text: str) -> float:
 def clock_share(text: str) -> float:
     """A share of a clock."""
     return number(text, Within(0.15, 1, "a share of the clock of the peak; GPUs have none below"))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A list of names."""
+    return tuple(label(part.lower()) for part in items(text))
 
 
 def imbalance(text: str) -> float:
@@ -242,6 +248,14 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "expert_imbalance", "", "tokens of the busiest of the ranks that share experts, over the mean", "1",
         imbalance,
+    ),
+    CaseColumn(
+        "lora_rank", "", "rank of LoRA's adapters, which alone are trained; all other weights are frozen",
+        "none",
+        count(Within(1, 100_000, "adapters have ranks of some 4 to 256")),
+    ),
+    CaseColumn(
+        "lora_targets", "", f"matrices with adapters, list with `;`: {', '.join(TARGETS)}", "q;v", names,
     ),
     CaseColumn("vocab", "", "rows of the embedding table", "51200", count(VOCABULARY)),
     CaseColumn("seq", "", "tokens in a sequence", "2048", count(TOKENS)),

@@ -13,6 +13,7 @@ from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, C
 from twin.cases.frameworks import filled
 from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
 from twin.core import gpu_models, schedules
+from twin.core.adapters import Adapters
 from twin.core.domain import Domain
 from twin.core.experts import Experts, degree_fault
 from twin.core.job import JobSpec, context_fault
@@ -32,6 +33,8 @@ use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
 MIXTURE = ("top_k", "expert_ffn", "shared_ffn", "moe_every", "moe_first", "expert_imbalance")
 """Columns of a mixture of experts, beside `experts`."""
+FAULTS = (("lora: ", "lora_targets"), ("kv_heads", "kv_heads"))
+"""What the message about a model says, and the column that it is about; else `heads`."""
 LOOKING = ("crosspipe", "interleaved", "zb-h1", "zb-v")
 MOST_OPERATIONS, MOST_LOOKS = 4_000_000, 50_000_000
 """Of an iteration, in a second or two; 96 stages with the largest published batches make 1 million."""
@@ -253,7 +256,7 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
             )
     hidden = cells["hidden"]
     heads = cells.get("heads", hidden // 128 if hidden % 128 == 0 else max(1, hidden // 64))
-    experts = _experts(cells, hidden)
+    experts, adapters = _experts(cells, hidden), _adapters(cells)
     ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
     gated = ffn != 4 * hidden or experts is not None
     classic = not gated and kv_heads == heads
@@ -266,10 +269,20 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
             learned_positions=classic, layer_norm=classic, tied=classic,
             dropout=cells.get("dropout", classic),
             attention=cells.get("attention", "materialised" if scores else "flash"), experts=experts,
+            adapters=adapters,
         )  # fmt: skip
     except UsageError as error:
-        column = "kv_heads" if "kv_heads" in str(error) else "heads"
+        column = next((name for sign, name in FAULTS if sign in str(error)), "heads")
         raise BadCellError(column, str(error).split(": ", 1)[-1]) from None
+
+
+def _adapters(cells: Mapping[str, Cell]) -> Adapters | None:
+    """Adapters of LoRA."""
+    if "lora_rank" not in cells:
+        if "lora_targets" in cells:
+            raise BadCellError("lora_targets", "adapters need a rank: give lora_rank, or empty this cell")
+        return None
+    return Adapters(cells["lora_rank"], cells.get("lora_targets", ("q", "v")))
 
 
 def _experts(cells: Mapping[str, Cell], hidden: int) -> Experts | None:

@@ -7,7 +7,7 @@ from twin.core import schedules
 from twin.core.experts import degree_fault
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.switches import DEFAULT, Switches, TensorMode
-from twin.core.transformer import Transformer
+from twin.core.transformer import Layer, Transformer
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,10 @@ class JobSpec:
             return None
         count, rest = divmod(self.global_batch, pipelines * micro_batch * copies)
         return count if rest == 0 and count > 0 else None
+
+    def moved_bytes(self, layer: Layer) -> float:
+        """Bytes of a layer that changes place: of what is frozen the weights alone."""
+        return layer.trained * self.bytes_per_moved_parameter + layer.frozen * self.model.bytes_per_element
 
     def size_fault(self, dp: int, micro_batch: int) -> str:
         """Reason why `micro_batches` of these sizes is None."""

@@ -1,12 +1,13 @@
 """Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query attention, gated or plain
 MLP, mixtures of experts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from ingest.core.errors import UsageError
 from ingest.core.terminal import shown
+from twin.core.adapters import Adapters
 from twin.core.experts import Experts
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp32"]
@@ -19,14 +20,21 @@ BYTES_PER_ELEMENT: dict[str, int] = {"bf16": 2, "fp16": 2, "fp8": 2, "fp32": 4}
 class Layer:
     """One unit of a split: the embedding, a block, or the output head.
 
-    `parameters` are those that the layer holds, `routed` of them those of experts that a router picks;
-    `forward_flops_per_sequence` counts a multiply-add as two, of experts those that a token passes.
+    `parameters` are those that the layer holds, `routed` of them those of experts that a router picks,
+    `frozen` those that are not trained; `forward_flops_per_sequence` counts a multiply-add as two, of experts
+    those that a token passes.
     """
 
     kind: Literal["embedding", "block", "head"]
     parameters: int
     forward_flops_per_sequence: float
     routed: int = 0
+    frozen: int = 0
+
+    @property
+    def trained(self) -> int:
+        """Parameters that have a gradient."""
+        return self.parameters - self.frozen
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Transformer:
     the Llama family (all false). `attention` materialised: the s x s score matrix is written to memory.
 
     `experts`: those of a mixture; `ffn` is then the width of the blocks that have none. Experts are gated as
-    the MLP is, and have no biases.
+    the MLP is, and have no biases. `adapters`: those of LoRA, which alone are trained then.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Transformer:
     attention: Attention = "flash"
     dropout: bool = False
     experts: Experts | None = None
+    adapters: Adapters | None = None
 
     def __post_init__(self) -> None:
         for name in ("blocks", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"):
@@ -72,6 +81,11 @@ class Transformer:
                 f"model {self.name}: {self.heads} heads cannot share {self.kv_heads} kv_heads evenly"
             )
         if self.experts is not None and (fault := self.experts.fault):
+            raise UsageError(f"model {self.name}: {fault}")
+        narrowest = min(self.kv_hidden, self.ffn)
+        if self.adapters is not None and (
+            fault := self.adapters.fault(self.gated, self.experts is not None, narrowest)
+        ):
             raise UsageError(f"model {self.name}: {fault}")
 
     @property
@@ -112,6 +126,28 @@ class Transformer:
         router = self.hidden * self.experts.count
         shared = self._mlp_parameters(self.experts.shared)
         return self._attention_parameters + router + shared + self.routed_parameters
+
+    @property
+    def adapter_widths(self) -> tuple[tuple[int, int], ...]:
+        """Input and output width of every matrix of a block that has an adapter."""
+        h, kv, f = self.hidden, self.kv_hidden, self.ffn
+        widths = {
+            "q": (h, h), "k": (h, kv), "v": (h, kv), "o": (h, h),
+            "gate": (h, f), "up": (h, f), "down": (f, h),
+        }  # fmt: skip
+        return () if self.adapters is None else tuple(widths[name] for name in self.adapters.targets)
+
+    @property
+    def adapter_parameters(self) -> int:
+        """Parameters of the adapters of one block: r (d_in + d_out) each."""
+        return 0 if self.adapters is None else self.adapters.rank * sum(map(sum, self.adapter_widths))
+
+    @property
+    def trained_parameters(self) -> int:
+        """Parameters of the model that have a gradient, a tied matrix counted once."""
+        if self.adapters is None:
+            return self.parameters
+        return sum(layer.trained for layer in self._layers)
 
     @property
     def _attention_parameters(self) -> int:
@@ -158,6 +194,11 @@ class Transformer:
         return self._attention_flops + 2.0 * self.seq * (router + self._mlp_parameters(passed))
 
     @property
+    def core_flops(self) -> float:
+        """Those of the attention core, which has no weights: 4 s^2 h."""
+        return 4.0 * self.seq**2 * self.hidden
+
+    @property
     def _attention_flops(self) -> float:
         s, h = self.seq, self.hidden
         return float(2 * s * h * (2 * h + 2 * self.kv_hidden) + 4 * s * s * h)
@@ -170,7 +211,12 @@ class Transformer:
     @property
     def flops_per_sequence(self) -> float:
         """Model FLOPs (forward and backward, no recompute) of one sequence: the numerator of MFU."""
-        return 3.0 * sum(layer.forward_flops_per_sequence for layer in self._layers)
+        done = 3.0 * sum(layer.forward_flops_per_sequence for layer in self._layers)
+        if self.adapters is None:
+            return done
+        has_weights = sum(layer.forward_flops_per_sequence for layer in self._layers)
+        has_weights -= self.blocks * (self.core_flops + 2.0 * self.seq * self.adapter_parameters)
+        return done - has_weights  # frozen matrices have no weight gradient
 
     def layers(self) -> tuple[Layer, ...]:
         """Embedding, blocks, head: the N = blocks + 2 units of a split."""
@@ -182,11 +228,21 @@ class Transformer:
         if self.experts is not None:
             mixture = Layer("block", self.mixture_parameters, self.mixture_flops, self.routed_parameters)
             blocks = [mixture if self.experts.lie_in(n) else block for n, block in enumerate(blocks)]
-        return (
+        layers = (
             Layer("embedding", self.embedding_parameters, 0.0),
             *blocks,
             Layer("head", self.head_parameters, self.head_flops),
         )
+        return layers if self.adapters is None else tuple(self._adapted(layer) for layer in layers)
+
+    def _adapted(self, layer: Layer) -> Layer:
+        """`layer` frozen, with its adapters."""
+        more = self.adapter_parameters if layer.kind == "block" else 0
+        flops = layer.forward_flops_per_sequence + 2.0 * self.seq * more
+        return replace(
+            layer, parameters=layer.parameters + more, forward_flops_per_sequence=flops,
+            frozen=layer.parameters,
+        )  # fmt: skip
 
 
 def classic(

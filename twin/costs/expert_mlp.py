@@ -74,8 +74,10 @@ def _computed_s(
     routing = (ROUTE_BYTES * own / tokens + sort) * copies * model.hidden * size
     passes = [copies * per_f * width / tp * size for per_f in (GATED if model.gated else CLASSIC).ffn]
     forward = router_s + 2 * rates.start_s + once + memory_s(gpu, routing + passes[0], ROUTE_KERNELS + 1)
-    moved = routing + passes[1] + GRADIENT_BYTES * weights
-    return forward, 2 * (router_s + 2 * rates.start_s + once) + memory_s(gpu, moved, ROUTE_KERNELS + 1)
+    trained = model.adapters is None
+    moved = routing + passes[1] + GRADIENT_BYTES * weights * trained
+    products_s = (2 if trained else 1) * (router_s + 2 * rates.start_s + once)
+    return forward, products_s + memory_s(gpu, moved, ROUTE_KERNELS + 1)
 
 
 def _sent_s(model: Transformer, domain: Domain, tp: int, tokens: float, mode: TensorMode) -> float:

@@ -44,6 +44,8 @@ EMBEDDING_PASSES = (20.0, 24.0)
 """Bytes over 2-byte activations (encoder-embedding: 18-26 forward; backward 20-30, and 6 over the whole
 table)."""
 EMBEDDING_TABLE_PASSES = 6.0
+ADDED_BYTES = 6.0
+"""Per element that an adapter adds to, in half precision: both are read, the sum is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,24 @@ def _block_s(
     moved = tokens * element_size(model)
     sizes = [moved * (per_h * h + per_f * ffn / tp) for per_h, per_f in zip(around, inside, strict=True)]
     forward = matmul_s(gpu, rates, 2.0 * tokens * weights, products, model.dtype) + memory_s(gpu, sizes[0], 8)
+    if model.adapters is not None:  # no weight gradients but those of the adapters
+        beside = _adapters_s(model, gpu, rates, tp, tokens)
+        backward = matmul_s(gpu, rates, 2.0 * tokens * weights, products, model.dtype)
+        return forward + beside[0], backward + memory_s(gpu, sizes[1], 12) + beside[1]
     backward = matmul_s(gpu, rates, 4.0 * tokens * weights, 2 * products, model.dtype)
     return forward, backward + memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
+
+
+def _adapters_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> Ways:
+    """Forward and backward seconds of the adapters of one block: two thin products each, whose result is
+    added to that of the matrix beside them; backward twice as many. Tensor groups divide both."""
+    weights, count = model.adapter_parameters / tp, len(model.adapter_widths)
+    each = tokens * ADDED_BYTES * element_size(model) / tp
+    added = [each * sum(widths) for widths in zip(*model.adapter_widths, strict=True)]
+    flops = 2.0 * tokens * weights
+    forward = matmul_s(gpu, rates, flops, 2 * count, model.dtype) + memory_s(gpu, added[1], count)
+    backward = matmul_s(gpu, rates, 2 * flops, 4 * count, model.dtype)
+    return forward, backward + memory_s(gpu, added[0] + GRADIENT_BYTES * weights, count)
 
 
 def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> tuple[float, float]:
@@ -135,13 +153,17 @@ def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: flo
     logits = 4.0 * tokens * model.vocab / tp
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
     forward = matmul_s(gpu, rates, flops, 1, dtype) + memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
-    return forward, matmul_s(gpu, rates, 2 * flops, 2, dtype) + memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
+    ways = 2 if model.adapters is None else 1  # a frozen head has no weight gradient
+    backward = matmul_s(gpu, rates, ways * flops, ways, dtype)
+    return forward, backward + memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
 def _embedding_s(model: Transformer, gpu: GpuType, tp: int, tokens: float) -> tuple[float, float]:
     activations = 2.0 * element_size(model) * tokens * model.hidden
     table = 2.0 * model.vocab * model.hidden / tp
     forward = memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
+    if model.adapters is not None:
+        return forward, 0.0  # a frozen table has no gradient
     return forward, memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
 
 
@@ -217,7 +239,9 @@ def _whole_block_s(
     ways = [reduce_s, reduce_s]
     if mode.overlapped and tp > 1:
         once = 2.0 * tokens * _weights(model, tp, ffn) / matmul_flops_s(gpu, rates, model.dtype)
-        ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
+        ways = [
+            _beside_s(reduce_s, products, tp) for products in (once, once if model.adapters else 2 * once)
+        ]
     sent = context_exchange.collectives(mode.context_exchange, mode.context_parallel)
     issue_s = [(count + (2 if tp > 1 else 0)) * rates.host.collective_s for count in sent]
     routed = (0.0, 0.0)

@@ -94,7 +94,9 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
     for layer, had, have in zip(job.model.layers(), holders(old), holders(new), strict=True):
         if had == have and (old.ep == new.ep or not layer.routed):
             continue
-        size, routed = (n * job.bytes_per_moved_parameter for n in (layer.parameters, layer.routed))
+        size = job.moved_bytes(layer)
+        each = job.model.bytes_per_element if layer.frozen else job.bytes_per_moved_parameter
+        routed = layer.routed * each
         by_domain = {owner[0]: owner for owner in had}
         for now in have:
             if now[0] not in by_domain:

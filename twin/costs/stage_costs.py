@@ -135,6 +135,12 @@ def weight_share(model: Transformer) -> Float:
     that backward) has no weights; the embedding has nothing but its table.
     """
     flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()], np.float64)
+    if model.adapters is not None:  # theirs are the only ones
+        own = 2.0 * model.seq * model.adapter_parameters
+        backward = flops + model.core_flops + own
+        adapters: Float = np.full_like(flops, own) / backward
+        adapters[[0, -1]] = 0.0
+        return adapters
     core = np.zeros_like(flops)
     core[1:-1] = 4.0 * model.seq**2 * model.hidden
     share: Float = np.maximum(flops - core, 0.0) / (2 * np.maximum(flops, 1.0))
@@ -210,11 +216,12 @@ class StageModel:
                     reduce, gather = self._whole_s(groups, slot, sketch, layout)
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
+            trained = [kind for kind in zip(*each, strict=True) if not kind[0].frozen]
             sync[i] = exposed_sync_s(
-                [[group.parameters for group in kind] for kind in zip(*each, strict=True)],
+                [[group.parameters for group in kind] for kind in trained],
                 [
-                    partial(self.collectives_s, slot=slot, sketch=sketch, shape=layout, ep=group.ep)
-                    for group in each[0]
+                    partial(self.collectives_s, slot=slot, sketch=sketch, shape=layout, ep=kind[0].ep)
+                    for kind in trained
                 ],
                 self._job, sketch, forward[i::count], backward[i::count],
             )  # fmt: skip
@@ -232,14 +239,22 @@ class StageModel:
 
     def _update_s(self, groups: Sequence[Group], slot: Slot, sketch: Plan) -> Float:
         gpu, on_host = self._domains[slot.domain].gpu, self._job.switches.offload_optimiser
-        own = [parameters / (sketch.dp // ep if sketch.zero >= 1 else 1) for parameters, ep in groups]
+        own = [
+            parameters / (sketch.dp // ep if sketch.zero >= 1 else 1)
+            for parameters, ep, frozen in groups
+            if not frozen
+        ]
         return (optimiser.on_host_s if on_host else optimiser.on_gpu_s)(gpu, sum(own[1:], own[0]))
 
     def _whole_s(
         self, groups: Sequence[Group], slot: Slot, sketch: Plan, layout: Layout
     ) -> tuple[Float, Float]:
         """Seconds of reducing the gradients of all groups, and of gathering their weights."""
-        found = [self.collectives_s(each, slot, sketch, layout, ep) for each, ep in groups]
+        found = [
+            (reduce * (not frozen), gather)
+            for each, ep, frozen in groups
+            for reduce, gather in [self.collectives_s(each, slot, sketch, layout, ep)]
+        ]
         return sum(one[0] for one in found[1:]) + found[0][0], sum(one[1] for one in found[1:]) + found[0][1]
 
     def collectives_s(

@@ -21,10 +21,11 @@ Spans = Sequence[tuple[Int, Int]]
 
 class Group(NamedTuple):
     """Parameters of one GPU (P,) of which the data-parallel ranks of a stage hold equal copies, but for
-    experts: each of `ep` neighbours has others of its own."""
+    experts: each of `ep` neighbours has others of its own. `frozen`: they are not trained."""
 
     parameters: Float
     ep: int = 1
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Holdings:
         layers = job.model.layers()
         blocks = layers[1:-1]
         self._whole = prefix_sum([float(layer.parameters - layer.routed) for layer in layers])
+        self._trained = prefix_sum([float(layer.trained) for layer in layers])
         self._routed = prefix_sum([float(layer.routed) for layer in layers])
         self._kinds = {
             mixed: prefix_sum([0.0, *(float((layer.routed > 0) == mixed) for layer in blocks), 0.0])
@@ -61,11 +63,17 @@ class Holdings:
         }
 
     def groups(self, held: Spans, tp: int, ep: int) -> tuple[Group, ...]:
-        """Parameters of a GPU: those of all ranks, and where the model has experts those."""
-        whole = Group(of_layers(self._whole, held) / tp)
+        """Parameters of a GPU: those of all ranks, where the model has experts those, and where it has
+        adapters these."""
+        adapted = self._job.model.adapters is not None
+        whole, more = of_layers(self._whole, held) / tp, tuple[Group, ...]()
+        if adapted:
+            trained = of_layers(self._trained, held) / tp
+            whole, more = whole - trained, (Group(trained),)
         if self._job.model.experts is None:
-            return (whole,)
-        return whole, Group(of_layers(self._routed, held) / (tp * ep), ep)
+            return (Group(whole, frozen=adapted), *more)
+        routed = of_layers(self._routed, held) / (tp * ep)
+        return (Group(whole, frozen=adapted), Group(routed, ep, adapted), *more)
 
     def peak_bytes(
         self, groups: Sequence[Group], held: Spans, tp: int, sketch: Plan, flight: Flight
@@ -86,7 +94,8 @@ class Holdings:
         stored += first * memory.embedding_activation_bytes(model, tp, sharded)
         each = memory.head_activation_bytes(model, tp, sharded, switches.fp32_logits) * micro_batch
         waiting = last * each * (flight.logits - 1)
-        head = each + memory.unsharded_bytes(model.head_parameters / tp, sketch.zero)
+        adapted = model.adapters is not None
+        head = each + memory.unsharded_bytes(model.head_parameters / tp, sketch.zero, adapted)
         temporary = np.maximum(last * head, self._working(held, tp, sketch, sharded))
         activations = micro_batch * stored * flight.activations + waiting
         states = self._states(groups, first & last, tp, sketch)
@@ -96,11 +105,11 @@ class Holdings:
     def _states(self, groups: Sequence[Group], both_ends: NDArray[np.bool_], tp: int, sketch: Plan) -> Float:
         model, offloaded = self._job.model, self._job.switches.offload_optimiser
         total: Float = np.zeros(len(both_ends))
-        for n, (parameters, ep) in enumerate(groups):
+        for n, (parameters, ep, frozen) in enumerate(groups):
             if n == 0 and model.tied:  # one copy where the first and the last layer share a GPU
                 parameters = parameters - both_ends * (model.vocab * model.hidden / tp)
             total = total + parameters * memory.state_bytes_per_parameter(
-                sketch.zero, sketch.dp // ep, model.dtype, offloaded
+                sketch.zero, sketch.dp // ep, model.dtype, offloaded, frozen
             )
         return total
 
@@ -121,7 +130,8 @@ class Holdings:
         model, ranks, most = self._job.model, sketch.context_parallel, np.zeros(len(held[0][0]))
         others = context_exchange.held_bytes(model, tp, ranks, self._job.switches.context_exchange)
         for mixed, count in self._kinds.items():
-            working = memory.unsharded_bytes(_block_parameters(model, tp, sketch.ep, mixed), sketch.zero)
+            own = _block_parameters(model, tp, sketch.ep, mixed)
+            working = memory.unsharded_bytes(own, sketch.zero, model.adapters is not None)
             if sketch.recompute == "full":
                 working += self._block_bytes(tp, "none", sharded, mixed) * sketch.micro_batch / ranks
             working += others * sketch.micro_batch

@@ -1,9 +1,12 @@
 """Builds the cluster and the training jobs that a scenario describes."""
 
+from dataclasses import replace
+
 from ingest.core.errors import UsageError
 from ingest.core.units import GB, to_ns
 from twin.calibration.calibration import Calibration
 from twin.core import gpu_models, transformer
+from twin.core.adapters import Adapters
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
 from twin.core.switches import Switches
@@ -63,8 +66,11 @@ def submissions(scenario: Scenario) -> tuple[Submission, ...]:
 def job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
     """Training job of a scenario; `model` and `settings` replace its own."""
     used = settings or scenario.job
+    trained = transformer.preset(model or scenario.model)
+    if used.lora is not None:
+        trained = replace(trained, adapters=Adapters(used.lora.rank, used.lora.targets))
     return JobSpec(
-        model=transformer.preset(model or scenario.model),
+        model=trained,
         global_batch=used.global_batch,
         micro_batches_allowed=used.micro_batches,
         schedule=used.schedule,

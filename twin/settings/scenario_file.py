@@ -38,6 +38,7 @@ from twin.settings.ranges import (
     Period,
     PositiveFraction,
     Priority,
+    Rank,
     Rate,
     Seconds,
     Seed,
@@ -69,7 +70,15 @@ MOST_ENTRIES = {
 
 LATER_JOB_KEYS = (
     "schedules", "sequence_parallel", "context_parallel", "context_exchange", "ep", "expert_imbalance",
+    "lora",
 )  # fmt: skip
+
+
+class LoraSettings(Config):
+    """Low-rank adapters, which alone are trained."""
+
+    rank: Rank
+    targets: tuple[Label, ...] = ("q", "v")  # q, k, v, o; gate, up, down of an MLP
 
 
 class JobSettings(Config):
@@ -91,6 +100,7 @@ class JobSettings(Config):
     ep: Annotated[tuple[Gpus, ...], Field(min_length=1, max_length=64)] = (
         1,  # degrees of expert parallelism: plans are made with the largest that divides their dp
     )
+    lora: LoraSettings | None = None
     expert_imbalance: Imbalance = 1.0  # tokens of the busiest of the ranks that share experts, over the mean
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from ingest.pipeline.ingest import ingest
 from tests.support.worlds import toy_scenario, toy_setup, toy_wan
 from twin.calibration.calibration import Calibration
 from twin.calibration.least_squares import Fit
+from twin.core.adapters import Adapters
 from twin.filters import history as filter_history
 from twin.scenario import cluster_and_jobs
 from twin.scenario.cluster_and_jobs import cluster
@@ -171,6 +172,15 @@ def test_a_job_of_a_mixture_says_how_its_experts_are_shared() -> None:
         cluster_and_jobs.job(toy_scenario(job=job))
     with pytest.raises(ValidationError, match="no less than the mean"):
         toy_scenario(job=job | {"expert_imbalance": 0.5})
+
+
+def test_a_job_may_train_adapters_alone() -> None:
+    job = {"global_batch": 32, "micro_batches": [1], "lora": {"rank": 16, "targets": ["q", "o"]}}
+    made = cluster_and_jobs.job(toy_scenario(job=job)).model
+    assert made.adapters == Adapters(16, ("q", "o"))
+    assert made.trained_parameters == 32 * 16 * 2 * (4096 + 4096)
+    with pytest.raises(UsageError, match="no matrix is called 'w'"):
+        cluster_and_jobs.job(toy_scenario(job=job | {"lora": {"rank": 16, "targets": ["w"]}}))
 
 
 def test_digest_follows_the_content() -> None:

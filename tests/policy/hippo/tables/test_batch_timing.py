@@ -10,6 +10,7 @@ from policy.hippo.tables.batch_timing import Timer
 from policy.hippo.tables.planning_tables import PlanningTables
 from tests.support.hippo_tables import setup, walk
 from tests.support.worlds import toy_setup
+from twin.core.adapters import Adapters
 from twin.core.domain import LinkState
 from twin.core.plan import Schedule
 from twin.core.schedules import default_chunks
@@ -153,8 +154,11 @@ def test_schedules_that_the_tables_do_not_know_are_refused(schedule: Schedule) -
         PlanningTables(Estimator(made.cluster, job))
 
 
-def test_experts_are_refused() -> None:
+def test_experts_and_adapters_are_refused() -> None:
     made = toy_setup(3)
     mixture = replace(made.job, model=preset("mixtral-8x7b"))
     with pytest.raises(UsageError, match="no tables for the experts of mixtral-8x7b: take another policy"):
         PlanningTables(Estimator(made.cluster, mixture))
+    adapted = replace(made.job, model=replace(made.job.model, adapters=Adapters(8)))
+    with pytest.raises(UsageError, match="no tables for LoRA: take another policy"):
+        PlanningTables(Estimator(made.cluster, adapted))
