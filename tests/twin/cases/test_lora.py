@@ -20,11 +20,14 @@ def ask(**more: str) -> Answer:
 
 def test_adapters_take_less_time_and_memory_than_the_model() -> None:
     whole, adapted = ask(), ask(lora_rank="16")
-    assert 0.6 < adapted.iter_s / whole.iter_s < 0.8
+    beside = [one.iter_s - one.exposed_comm_s for one in (adapted, whole)]
+    assert 0.5 < beside[0] / beside[1] < 0.75  # 4 FLOPs instead of 6, no gradients, almost no update
     assert whole.peak_mem_bytes is not None and adapted.peak_mem_bytes is not None
     assert adapted.peak_mem_bytes < whole.peak_mem_bytes / 2
     assert adapted.exposed_comm_s < whole.exposed_comm_s / 100
-    assert whole.mfu is not None and adapted.mfu == pytest.approx(whole.mfu, rel=0.1)
+    assert whole.mfu is not None and adapted.mfu is not None
+    done = adapted.mfu * adapted.iter_s / (whole.mfu * whole.iter_s)
+    assert 2 / 3 < done < 0.72  # the attention core costs what it did
 
 
 def test_a_larger_rank_costs_more_and_local_sgd_exchanges_adapters_alone() -> None:
