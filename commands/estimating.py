@@ -91,13 +91,15 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 @click.option(
     "--profiles", metavar="DATASET", help="Take layer times from the profiles of this data set in the lake."
 )
+@click.option("--power-cap-w", metavar="WATTS", help="Limit the power of every GPU that has no power_cap_w.")
 @click.option(
     "--explain", "number", type=int, metavar="ROW", help="Show what the answer to one row is made of."
 )
 @with_output
 def estimate(
-    out: Output, cases: Path, column: str | None, target: str | None, profiles: str | None, number: int | None
-) -> None:
+    out: Output, cases: Path, column: str | None, target: str | None, profiles: str | None,
+    power_cap_w: str | None, number: int | None,
+) -> None:  # fmt: skip
     """Answer a table of cases, CSV or YAML, without a replay.
 
     Time, memory, utilisation, traffic, money, energy. Columns, units and defaults: docs/guides/estimate.md.
@@ -107,24 +109,26 @@ def estimate(
       twin estimate cases.csv
       twin estimate cases.csv --solve wan_bps --target utilisation=0.8
       twin estimate cases.csv --profiles my-profiles
+      twin estimate cases.csv --power-cap-w 300
     """
     from commands.show import estimate as show
-    from twin.cases import table_answers
+    from twin.cases import table_answers, table_reader
     from twin.cases.inverse import Target
 
     if (column is None) != (target is None):
         raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
     constants = table_answers.constants_of(out.store, profiles)
+    given = table_reader.option("--power-cap-w", "power_cap_w", power_cap_w)
     if number is not None:
-        case, explained = table_answers.explain_row(cases, number, constants)
+        case, explained = table_answers.explain_row(cases, number, constants, given)
         body = table_answers.explained_json(case, explained)
         out.show(body, lambda console: show.explained(console, body))
         return
     if column is not None and target is not None:
-        solved = table_answers.invert(cases, column, Target.parse(target), constants)
+        solved = table_answers.invert(cases, column, Target.parse(target), constants, given)
         out.show(solved.to_json(), lambda console: show.solutions(console, solved))
         sys.exit(0 if solved.ok else 1)
-    found = table_answers.estimate(cases, constants)
+    found = table_answers.estimate(cases, constants, given)
     out.show(found.to_json(), lambda console: show.answers(console, found))
     sys.exit(0 if found.ok else 1)
 

@@ -180,8 +180,11 @@ def memory_alternatives(sets: Sequence[Compared]) -> list[str]:
                 case = resolve(table_reader.parse(run.cells))
                 assert case.model is not None and case.job is not None
                 blocks = case.counts[0] - 1 - (case.pp == 1)
-                parameters = blocks * case.model.block_parameters + case.model.embedding_parameters
-                kept = memory.block_activation_bytes(case.model, case.tp, case.job.recompute, case.tp > 1)
+                layers, mixed = case.model.layers()[: blocks + 1], case.model.experts is not None
+                parameters = sum(layer.parameters - layer.routed * (1 - 1 / case.ep) for layer in layers)
+                kept = memory.block_activation_bytes(
+                    case.model, case.tp, case.job.recompute, case.tp > 1, mixed
+                )
                 elements = blocks * kept / case.model.bytes_per_element
                 found.append(sailor_bytes(parameters / case.tp, elements, case.micro_batch, case.pp, 0))
         if found:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.twin.measured_runs import DataSet, Run, golden_memory, h200_memory
+from benchmarks.twin.measured_runs import DataSet, Run, golden_memory, golden_mixtures_memory, h200_memory
 from ingest.core.units import MIB
 from twin.core.transformer import Transformer
 from twin.costs import memory
@@ -127,6 +127,10 @@ def _galvatron_rows(
 MEMORY_SETS = (
     DataSet(
         "Megatron golden runs: peak", golden_memory, "`max allocated` of the last rank, on the last stage.",
+    ),
+    DataSet(
+        "Megatron golden runs, mixture of experts: peak", golden_mixtures_memory, "the last rank as "
+        "well; the largest peak of all steps, that of the least even router.",
     ),
     DataSet("Galvatron: peak of 1 and 2 layers, fully sharded", galvatron, "model states + activation peak."),
     DataSet(

@@ -59,7 +59,7 @@ class CandidatePool:
                 continue
             key = (
                 plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None,
-                plan.sequence_parallel, plan.context_parallel,
+                plan.sequence_parallel, plan.context_parallel, plan.ep,
             )  # fmt: skip
             direct = self.window.rate(self.estimator, plan)
             self._direct[plan] = float(direct @ self.window.lengths_s)

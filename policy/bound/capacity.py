@@ -11,6 +11,9 @@ since R = sum_l w[l] R <= sum_kl w[l] x[k, l]. The weights tried are each domain
 least sum is taken: with equal GPUs everywhere that is exact, G / sum_l c[l].
 """
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,9 +34,10 @@ def _gpu_s(estimator: Estimator, domain: int) -> Float:
     """Returns the least GPU seconds of each layer per token (N,) in a domain."""
     job, where = estimator.job, estimator.cluster.domains[domain]
     found = []
+    modes = [replace(job.tensor_mode, expert_parallel=ep) for ep in job.ep]
     for tp in {tp for tp, _ in estimator.local_choices(domain, 1)}:
-        for size in job.micro_batches_allowed:
-            times = estimator.compute(job.model, where, tp, size, job.recompute, mode=job.tensor_mode)
+        for size, mode in product(job.micro_batches_allowed, modes):
+            times = estimator.compute(job.model, where, tp, size, job.recompute, mode=mode)
             gpus = tp * job.context_parallel
             found.append(gpus * (times.forward_s + times.backward_s) / (size * job.model.seq))
     least: Float = np.minimum.reduce(found)

@@ -109,7 +109,9 @@ def transfer_times(estimator: Estimator, plans: Sequence[Plan], window: Grid) ->
     held = [[[owner[0] for owner in layer] for layer in holders(plan)] for plan in plans]
     first = np.array([[domains[0] for domains in layers] for layers in held])
     has = np.array([[[k in domains for k in range(size)] for domains in layers] for layers in held])
-    weight = np.array([layer.parameters for layer in estimator.job.model.layers()], dtype=np.float64)
+    job = estimator.job
+    moved = np.array([job.moved_bytes(layer) for layer in job.model.layers()])
+    weight = moved / job.bytes_per_moved_parameter
     start, link, parameters = _sent(first, has, weight)
     distinct, entry = np.unique(np.stack([link, np.round(parameters)]), axis=1, return_inverse=True)
     bits = distinct[1] * estimator.job.bytes_per_moved_parameter * BITS_PER_BYTE

@@ -37,7 +37,7 @@ def reduce_s(estimator: Estimator, domains: Iterable[int], dp: int, tp: int, sta
     node before the next, so of the other D - 1 devices those that fit beside a device are in its node.
     """
     job = estimator.job
-    bits = BITS_PER_BYTE * job.gradient_bytes * job.model.parameters / (stages * tp) / dp
+    bits = BITS_PER_BYTE * job.gradient_bytes * job.model.trained_parameters / (stages * tp) / dp
     worst = 0.0
     for domain in (estimator.cluster.domains[k] for k in domains):
         near = min(dp, domain.gpus_per_node // tp) - 1

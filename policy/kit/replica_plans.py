@@ -35,7 +35,7 @@ def replica_plan(
     return Plan(
         tuple(shares), dp, micro_batch, count, job.schedule, job.extra_warmup, job.p2p, job.recompute,
         job.zero, sync=sync if len(shares) > 1 else None, chunks=job.chunks,
-        sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
+        sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel, ep=job.ep_of(dp),
     )  # fmt: skip
 
 

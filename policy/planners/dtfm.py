@@ -101,7 +101,8 @@ def sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[tuple[int, int
 def _may_fit(estimator: Estimator, tp: int, stages: int) -> bool:
     """Tells whether weights and gradients alone, 6 bytes a parameter, fit in memory."""
     memory = max(domain.gpu.memory_bytes for domain in estimator.cluster.domains)
-    return 6.0 * estimator.job.model.parameters / (tp * stages) < memory
+    model = estimator.job.model
+    return (2.0 * model.parameters + 4.0 * model.trained_parameters) / (tp * stages) < memory
 
 
 def _groups(estimator: Estimator, free_gpus: Sequence[int], tp: int, dp: int) -> list[int]:

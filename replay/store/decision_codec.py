@@ -73,6 +73,7 @@ def _counts(plan: Plan) -> tuple[Any, ...]:
         plan.zero,
         plan.chunks,
         plan.context_parallel,
+        plan.ep,
     )
     shares = ((share.domain, share.layers, share.tp, share.pp, *share.gpus) for share in plan.shares)
     return (*own, *chain.from_iterable(shares), *chain.from_iterable(plan.routes))

@@ -146,6 +146,31 @@ models, nothing where the row describes no model. Micro-batches seldom take equa
 **Attention.** GPT blocks on {scores} write their scores to memory; any other block, and any block on newer \
 GPUs, uses fused attention.
 
+**Mixtures of experts.** With `experts` the MLP of a block is that many experts, of which a token passes \
+`top_k`, and one of width `shared_ffn` that all tokens pass. The `ep` neighbouring ranks of a group hold \
+experts / ep each; the dp / ep ranks with the same experts reduce their gradients and share their \
+optimiser states. Each way a block sends every token's `top_k` copies to their experts and back, two \
+all-to-alls of tokens x top_k x hidden x 2 bytes x (ep - 1) / ep a GPU: over NVLink where the group fits \
+into a node, else what leaves the node over each GPU's own adapter. Tensor groups divide every expert. No \
+token is dropped, and the router is even unless `expert_imbalance` says by how much the busiest rank is \
+behind; two recorded runs of Mixtral 8x7B look like 1.3 (docs/measured/fidelity.md). `expert_ffn`, \
+`shared_ffn` and `ffn` are the widths of published configurations: Mixtral 8x7B is `layers 32, hidden \
+4096, heads 32, kv_heads 8, ffn 14336, vocab 32000, experts 8, top_k 2`.
+
+**Limits of power and clock.** Under `power_cap_w` a computing GPU runs at the highest clock whose power \
+fits, under `clock_cap` at that share; products and fused attention slow down with it, passes over memory \
+and links do not. Power above idle goes with clock x voltage^2, the voltage falling to a floor \
+(`twin/costs/energy.py`; fitted to an A100 SXM and an A40, judged on an A100 PCIe in \
+docs/measured/fidelity.md). A waiting GPU draws no more than the limit. `mfu` stays relative to the peak \
+without limits; measured stage times are taken to be those under the limit. `--power-cap-w WATTS` is the \
+cell of all rows that have none.
+
+**LoRA.** With `lora_rank` r a frozen matrix of `lora_targets` has two thin ones of r (d_in + d_out) \
+parameters beside it, in every block, and nothing else is trained: no gradient, no optimiser state and no \
+reduction but theirs, 2 bytes for every frozen weight. A frozen matrix has no weight gradient, so that a \
+token costs 4 FLOPs for each of its parameters instead of 6 (`mfu` counts as much), and its input is not \
+kept. Embedding, norms and head are frozen. The model's shape and all parallel sizes are those of the row.
+
 **What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
 gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
 gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \

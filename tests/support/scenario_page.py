@@ -27,6 +27,7 @@ RANGES = {
 WORDS = RANGES | {
     "Annotated[tuple[Seconds, ...], Field(min_length=1)]": f"list of {RANGES['Seconds']}",
     "Annotated[tuple[Sequences, ...], Field(min_length=1)]": f"list of {RANGES['Sequences']}",
+    "Annotated[tuple[Gpus, ...], Field(min_length=1, max_length=64)]": f"list of {RANGES['Gpus']}",
     "Annotated[tuple[DomainSettings, ...], Field(min_length=2)]": "list of two or more [DomainSettings]",
     "Name": "name",
     "Label": "text",

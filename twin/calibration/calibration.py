@@ -107,7 +107,15 @@ class Calibration:
         self, model: Transformer, device: GpuType, tp: int, micro_batch: int
     ) -> tuple[float, float] | None:
         rows = self.blocks.get(device.name, {}).get(label_of(model))
-        if not rows or tp != 1 or model.attention != "flash" or model.dtype not in ("bf16", "fp16"):
+        if (
+            not rows
+            or tp != 1
+            or model.experts is not None
+            or model.adapters is not None
+            or device.limited
+            or model.attention != "flash"
+            or model.dtype not in ("bf16", "fp16")
+        ):
             return None
         sizes, forward, backward = np.array(rows).T
         if not sizes[0] <= micro_batch <= sizes[-1]:

@@ -137,6 +137,12 @@ class LakeProfiles:
             return Looked(None, reason)
         if mode.context_parallel > 1:
             return Looked(None, "profiles are measured without context parallelism")
+        if model.adapters is not None:
+            return Looked(None, "profiles are measured without adapters")
+        if domain.gpu.limited:
+            return Looked(None, "profiles are measured without limits of power or clock")
+        if mode.expert_parallel > 1:
+            return Looked(None, "profiles are measured without expert parallelism")
         widths, name = self.layers[self.name_of(model), gpu], f"{self.name_of(model)} on {gpu}"
         if tp not in widths:
             return Looked(None, f"{name} is not measured at tp {tp}, only at {_listed(widths)}")

@@ -208,7 +208,7 @@ def _exchange_ns(case: Case) -> int:
         return 0
     if case.model is None:
         raise BadCellError("replicas", "give layers and hidden: what replicas exchange is the model")
-    parameters = case.model.parameters
+    parameters = case.model.trained_parameters
     return to_ns(replica_sync.ring_s(parameters, ring.count, ring.inner_steps, ring.bps, ring.latency_s))
 
 
@@ -234,7 +234,8 @@ def _wan_bytes(case: Case) -> float | None:
     embedding."""
     if case.replicas.count > 1 and case.model is not None:
         ring = case.replicas
-        return 2.0 * (ring.count - 1) * case.model.parameters * Sync().bytes_per_parameter / ring.inner_steps
+        each = case.model.trained_parameters * Sync().bytes_per_parameter
+        return 2.0 * (ring.count - 1) * each / ring.inner_steps
     across = case.chunks * sum(wan is not None for wan in case.wan)
     across += (case.chunks - 1) * (case.returns and case.around is not None)
     if not across:

@@ -10,6 +10,7 @@ from twin.core.domain import Domain
 from twin.core.job import JobSpec
 from twin.core.plan import PointToPoint, Schedule
 from twin.core.transformer import Transformer
+from twin.costs import energy
 
 Times = tuple[float, ...]
 Wan = tuple[tuple[float, float] | None, ...]
@@ -81,6 +82,7 @@ class Case:
     defaults: tuple[str, ...]
     replicas: Replicas = ALONE
     context_parallel: int = 1
+    ep: int = 1
 
     @property
     def ranks(self) -> int:
@@ -126,9 +128,14 @@ def summary(case: Case) -> dict[str, Any]:
         "gpu_model": case.site.gpu.name, "gpus": case.gpus, "gpus_per_node": case.site.gpus_per_node,
         "tp": case.tp, "pp": case.pp, "dp": case.dp, "micro_batch": case.micro_batch,
         "micro_batches": case.micro_batches, "global_batch": case.global_batch,
-        "context_parallel": case.context_parallel, "schedule": case.schedule, "chunks": case.chunks,
-        "p2p": case.p2p, "domains": "-".join(str(k) for k in case.domains),
+        "context_parallel": case.context_parallel, "ep": case.ep, "schedule": case.schedule,
+        "chunks": case.chunks, "p2p": case.p2p, "domains": "-".join(str(k) for k in case.domains),
     }  # fmt: skip
+    if case.site.gpu.limited:
+        shown |= {
+            "power_cap_w": case.site.gpu.power_cap_w, "clock_cap": case.site.gpu.clock_cap,
+            "clock under these": energy.clock(case.site.gpu),
+        }  # fmt: skip
     if case.model is not None and case.job is not None:
         model = case.model
         shown |= {
@@ -138,4 +145,13 @@ def summary(case: Case) -> dict[str, Any]:
             "sequence_parallel": case.job.sequence_parallel,
             "cuts (with embedding and head)": "-".join(map(str, case.counts)),
         }  # fmt: skip
+        if model.adapters is not None:
+            shown |= {"lora_rank": model.adapters.rank, "lora_targets": ";".join(model.adapters.targets)}
+        if model.experts is not None:
+            held = model.experts
+            shown |= {
+                "experts": held.count, "top_k": held.top_k, "expert_ffn": held.ffn, "shared_ffn": held.shared,
+                "moe_every": held.every, "moe_first": held.first,
+                "expert_imbalance": case.job.switches.expert_imbalance,
+            }  # fmt: skip
     return shown

@@ -14,6 +14,7 @@ from ingest.core.names import MOST_LABEL
 from ingest.core.ranges import Within
 from ingest.core.terminal import shown
 from twin.core import gpu_models
+from twin.core.adapters import TARGETS
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.switches import ContextExchange, GradientDtype
 from twin.core.transformer import Attention, Dtype
@@ -48,6 +49,8 @@ GPUS = Within(1, 1_000_000, "the largest clusters have some 200,000 GPUs")
 STAGES = Within(1, 1_024, "the deepest pipelines have some 100 stages")
 LAYERS = Within(1, 10_000, "the deepest models have some 200 layers")
 WIDTH = Within(1, 2**24, "the widest models have a hidden size of some 20,000")
+EXPERTS = Within(1, 100_000, "the largest mixtures have some 500 experts in a block")
+SHARED = Within(0, WIDTH.high, WIDTH.why)
 VOCABULARY = Within(1, 2**28, "the largest vocabularies have some 260,000 entries")
 TOKENS = Within(1, 2**28, "the longest contexts have some 10 million tokens")
 SEQUENCES = Within(1, 10_000_000, "the largest batches have some 100,000 sequences")
@@ -91,6 +94,26 @@ def rate(text: str) -> float:
 def bucket_bytes(text: str) -> float:
     """Size of a bucket of gradients."""
     return number(text, Within(1, 1e15, "in bytes; buckets have some 25 MB to 1 GB"))
+
+
+def watts(text: str) -> float:
+    """A power of one GPU."""
+    return number(text, Within(1, 1e5, "in watts of one GPU"))
+
+
+def clock_share(text: str) -> float:
+    """A share of a clock."""
+    return number(text, Within(0.15, 1, "a share of the clock of the peak; GPUs have none below"))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A list of names."""
+    return tuple(label(part.lower()) for part in items(text))
+
+
+def imbalance(text: str) -> float:
+    """Tokens of the busiest rank over the mean."""
+    return number(text, Within(1, 1_000, "the busiest has no less than the mean, nor more than all"))
 
 
 def label(text: str) -> str:
@@ -189,6 +212,11 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "of the GPU model", rate,
     ),
     CaseColumn(
+        "power_cap_w", "W", "limit of each GPU's power; products slow down to the clock that it leaves",
+        "none, or that of --power-cap-w", watts,
+    ),
+    CaseColumn("clock_cap", "", "limit of its clock, as a share of the clock of its peak", "1", clock_share),
+    CaseColumn(
         "layers", "", "Transformer blocks, embedding and head not counted", "required [1]", count(LAYERS)
     ),
     CaseColumn("hidden", "", "model width", "required [1]", count(WIDTH)),
@@ -202,6 +230,32 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "ffn", "", "MLP width; 4 x hidden means two matrices, any other width three (gated, as in Llama)",
         "4 x hidden", count(WIDTH),
+    ),
+    CaseColumn(
+        "experts", "", "experts of a block; with them every MLP has three matrices, and the model is none of "
+        "the GPT family", "none", count(EXPERTS),
+    ),
+    CaseColumn("top_k", "", "experts that a token passes", "2", count(EXPERTS)),
+    CaseColumn("expert_ffn", "", "width of an expert", "ffn", count(WIDTH)),
+    CaseColumn("shared_ffn", "", "width of the experts that all tokens pass, together", "0", count(SHARED)),
+    CaseColumn(
+        "moe_every", "", "one block of so many has experts, the others one MLP of width ffn", "1",
+        count(LAYERS),
+    ),
+    CaseColumn(
+        "moe_first", "", "first block with experts, from 0", "0", count(Within(0, LAYERS.high, LAYERS.why))
+    ),
+    CaseColumn(
+        "expert_imbalance", "", "tokens of the busiest of the ranks that share experts, over the mean", "1",
+        imbalance,
+    ),
+    CaseColumn(
+        "lora_rank", "", "rank of LoRA's adapters, which alone are trained; all other weights are frozen",
+        "none",
+        count(Within(1, 100_000, "adapters have ranks of some 4 to 256")),
+    ),
+    CaseColumn(
+        "lora_targets", "", f"matrices with adapters, list with `;`: {', '.join(TARGETS)}", "q;v", names,
     ),
     CaseColumn("vocab", "", "rows of the embedding table", "51200", count(VOCABULARY)),
     CaseColumn("seq", "", "tokens in a sequence", "2048", count(TOKENS)),
@@ -231,6 +285,10 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "context_exchange", "", "how they see each other's keys and values: ring (beside the core of "
         "attention), or all-gather (before it, as Llama 3)", "ring", one_of(*get_args(ContextExchange)),
+    ),
+    CaseColumn(
+        "ep", "", "ranks that share the experts of a block, among the dp x context_parallel of a stage; "
+        "divides these and experts", "1", count(GPUS),
     ),
     CaseColumn("micro_batch", "sequences", "micro-batch size of one pipeline", "1", count(SEQUENCES)),
     CaseColumn(

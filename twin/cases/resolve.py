@@ -13,12 +13,15 @@ from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, C
 from twin.cases.frameworks import filled
 from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
 from twin.core import gpu_models, schedules
+from twin.core.adapters import Adapters
 from twin.core.domain import Domain
+from twin.core.experts import Experts, degree_fault
 from twin.core.job import JobSpec, context_fault
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
+from twin.costs import energy
 
 DEFAULT_SEQ = 2048
 DEFAULT_VOCAB = 51200
@@ -28,6 +31,10 @@ WRITES_SCORES = ("V100", "T4", "RTX-2080", "TITAN", "A100", "A10", "A40", "RTX-3
 """GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
 use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
+MIXTURE = ("top_k", "expert_ffn", "shared_ffn", "moe_every", "moe_first", "expert_imbalance")
+"""Columns of a mixture of experts, beside `experts`."""
+FAULTS = (("lora: ", "lora_targets"), ("kv_heads", "kv_heads"))
+"""What the message about a model says, and the column that it is about; else `heads`."""
 LOOKING = ("crosspipe", "interleaved", "zb-h1", "zb-v")
 MOST_OPERATIONS, MOST_LOOKS = 4_000_000, 50_000_000
 """Of an iteration, in a second or two; 96 stages with the largest published batches make 1 million."""
@@ -52,12 +59,12 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
     domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
-    job = None
+    job, ep = None, _expert_parallel(cells, model, dp * context)
     if model is not None:
         job = JobSpec(
             model, dp * micro_batch * micro_batches, (micro_batch,), schedule, p2p,
             cells.get("recompute", "full"), cells.get("zero", 0), chunks=chunks,
-            sequence_parallel=cells.get("sequence_parallel", False), context_parallel=context,
+            sequence_parallel=cells.get("sequence_parallel", False), context_parallel=context, ep=(ep,),
             switches=_switches(cells),
         )  # fmt: skip
     return Case(
@@ -81,6 +88,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         defaults=tuple(name for name in BY_NAME if name not in given),
         replicas=copies,
         context_parallel=context,
+        ep=ep,
     )
 
 
@@ -90,6 +98,16 @@ def _context(cells: Mapping[str, Cell]) -> int:
     if fault := context_fault(cells.get("seq", DEFAULT_SEQ), ranks):
         raise BadCellError("context_parallel", fault)
     return ranks
+
+
+def _expert_parallel(cells: Mapping[str, Cell], model: Transformer | None, ranks: int) -> int:
+    """Ranks that share the experts of a block."""
+    ep: int = cells.get("ep", 1)
+    if fault := degree_fault(None if model is None else model.experts, ep):
+        raise BadCellError("ep", fault)
+    if ranks % ep:
+        raise BadCellError("ep", f"ep {ep} does not divide the {ranks} ranks of dp x context_parallel")
+    return ep
 
 
 def _parallel(cells: Mapping[str, Cell], copies: int, context: int) -> tuple[int, int, int]:
@@ -238,8 +256,9 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
             )
     hidden = cells["hidden"]
     heads = cells.get("heads", hidden // 128 if hidden % 128 == 0 else max(1, hidden // 64))
+    experts, adapters = _experts(cells, hidden), _adapters(cells)
     ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
-    gated = ffn != 4 * hidden
+    gated = ffn != 4 * hidden or experts is not None
     classic = not gated and kv_heads == heads
     scores = classic and kind.startswith(WRITES_SCORES)
     dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
@@ -249,11 +268,38 @@ def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
             cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
             learned_positions=classic, layer_norm=classic, tied=classic,
             dropout=cells.get("dropout", classic),
-            attention=cells.get("attention", "materialised" if scores else "flash"),
+            attention=cells.get("attention", "materialised" if scores else "flash"), experts=experts,
+            adapters=adapters,
         )  # fmt: skip
     except UsageError as error:
-        column = "kv_heads" if "kv_heads" in str(error) else "heads"
+        column = next((name for sign, name in FAULTS if sign in str(error)), "heads")
         raise BadCellError(column, str(error).split(": ", 1)[-1]) from None
+
+
+def _adapters(cells: Mapping[str, Cell]) -> Adapters | None:
+    """Adapters of LoRA."""
+    if "lora_rank" not in cells:
+        if "lora_targets" in cells:
+            raise BadCellError("lora_targets", "adapters need a rank: give lora_rank, or empty this cell")
+        return None
+    return Adapters(cells["lora_rank"], cells.get("lora_targets", ("q", "v")))
+
+
+def _experts(cells: Mapping[str, Cell], hidden: int) -> Experts | None:
+    """Experts of the row's blocks."""
+    if "experts" not in cells:
+        for name in MIXTURE:
+            if name in cells:
+                raise BadCellError(name, f"{name} belongs to a mixture: give experts, or empty this cell")
+        return None
+    width = cells.get("expert_ffn", cells.get("ffn", 4 * hidden))
+    found = Experts(
+        cells["experts"], cells.get("top_k", 2), width, cells.get("shared_ffn", 0), cells.get("moe_every", 1),
+        cells.get("moe_first", 0),
+    )  # fmt: skip
+    if found.fault:
+        raise BadCellError("experts", found.fault)
+    return found
 
 
 def _switches(cells: Mapping[str, Cell]) -> Switches:
@@ -268,6 +314,7 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         tp_overlap=cells.get("tp_overlap", False),
         offload_optimiser=cells.get("offload_optimiser", False),
         context_exchange=cells.get("context_exchange", "ring"),
+        expert_imbalance=cells.get("expert_imbalance", 1.0),
     )
 
 
@@ -279,8 +326,12 @@ def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
         cells.get("intra_node_bps", usual.intra_node_bps),
         cells.get("inter_node_bps", usual.inter_node_bps),
     )
+    try:
+        gpu = energy.limited(gpu_models.preset(kind), cells.get("power_cap_w"), cells.get("clock_cap"))
+    except UsageError as error:
+        raise BadCellError("power_cap_w", str(error)) from None
     return Domain(
-        "site", gpu_models.preset(kind), gpus, per_node, intra, inter,
+        "site", gpu, gpus, per_node, intra, inter,
         usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     plan = Plan(
         tuple(shares), case.ranks, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
         job.recompute, job.zero, chunks=case.chunks, sequence_parallel=job.sequence_parallel,
-        context_parallel=job.context_parallel,
+        context_parallel=job.context_parallel, ep=case.ep,
     )  # fmt: skip
     return estimator, plan, _links(case, first, width)
 
@@ -109,7 +109,7 @@ def peak_bytes(case: Case, modelled: Modelled) -> tuple[int, ...]:
     """Peak bytes per stage (S,), the outer state of local SGD among them."""
     if case.replicas.inner_steps == 1 or case.model is None:
         return modelled.peak_bytes
-    held = np.cumsum([0.0, *(float(layer.parameters) for layer in case.model.layers())])
+    held = np.cumsum([0.0, *(float(layer.trained) for layer in case.model.layers())])
     parameters = np.diff(held[np.cumsum([0, *case.counts])]) / (case.tp * case.ranks)
     return tuple(
         peak + int(own * OUTER_BYTES) for peak, own in zip(modelled.peak_bytes, parameters, strict=True)

@@ -1,6 +1,6 @@
 """Answers to a table of cases, failures of bad rows among them; as JSON, `twin.estimate/1`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,12 +12,14 @@ from twin.calibration.residual_quantiles import ALL, MODELS
 from twin.cases import table_reader
 from twin.cases.answer import BUILT_IN, Answer, Constants, Explained, answer, explain
 from twin.cases.case import Case, summary
-from twin.cases.column_definitions import BadCellError
+from twin.cases.column_definitions import BadCellError, Cell
 from twin.cases.inverse import InverseSolution, Target, check, solve
 from twin.cases.resolve import resolve
 from twin.cases.table_reader import CaseRow, Failure, Table
 
 T = TypeVar("T")
+Cells = Mapping[str, Cell]
+NO_CELLS: Cells = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +109,22 @@ def constants_of(store: Path, dataset: str | None = None) -> Constants:
     return replace(constants, profiles=lake_profiles.load(store, dataset, constants.compute))
 
 
-def estimate(path: Path, constants: Constants = BUILT_IN) -> CaseAnswers:
-    """Answers to every row of the table at `path`.
+def estimate(path: Path, constants: Constants = BUILT_IN, given: Cells = NO_CELLS) -> CaseAnswers:
+    """Answers to every row of the table at `path`; `given`: cells of rows that leave them empty.
 
     Raises:
         UsageError: an unknown column.
         InputError: the file cannot be read.
     """
-    found, failures = _each(table_reader.read(path), lambda row: answer(resolve(row.cells), constants))
+    found, failures = _each(
+        table_reader.read(path), lambda row: answer(resolve({**given, **row.cells}), constants)
+    )
     return CaseAnswers(path, constants, failures, tuple(found))
 
 
-def invert(path: Path, column: str, target: Target, constants: Constants = BUILT_IN) -> Solutions:
+def invert(
+    path: Path, column: str, target: Target, constants: Constants = BUILT_IN, given: Cells = NO_CELLS
+) -> Solutions:
     """Value of `column` that reaches `target`, for every row of the table at `path`.
 
     Raises:
@@ -127,14 +133,16 @@ def invert(path: Path, column: str, target: Target, constants: Constants = BUILT
     check(column)
 
     def solve_row(row: CaseRow) -> tuple[str, InverseSolution]:
-        return row.cells.get("case", ""), solve(row.cells, column, target, constants)
+        return row.cells.get("case", ""), solve({**given, **row.cells}, column, target, constants)
 
     found, failures = _each(table_reader.read(path), solve_row)
     rows = tuple((number, label, solution) for number, (label, solution) in found)
     return Solutions(path, constants, failures, column, target, rows)
 
 
-def explain_row(path: Path, number: int, constants: Constants = BUILT_IN) -> tuple[Case, Explained]:
+def explain_row(
+    path: Path, number: int, constants: Constants = BUILT_IN, given: Cells = NO_CELLS
+) -> tuple[Case, Explained]:
     """Row `number` (from 1) with the parts of its answer.
 
     Raises:
@@ -147,7 +155,7 @@ def explain_row(path: Path, number: int, constants: Constants = BUILT_IN) -> tup
             raise BadCellError(bad.column, bad.describe(path))
     for row in table.rows:
         if row.number == number:
-            case = resolve(row.cells)
+            case = resolve({**given, **row.cells})
             return case, explain(case, constants)
     raise NotFoundError(f"{path} has no row {number}; rows are 1 to {len(table.rows) + len(table.failures)}")
 

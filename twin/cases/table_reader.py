@@ -99,6 +99,18 @@ def parse(cells: Mapping[str, str]) -> dict[str, Cell]:
     return found
 
 
+def option(flag: str, column: str, text: str | None) -> dict[str, Cell]:
+    """The cell of `column` that the option `flag` gives, if it is given.
+
+    Raises:
+        UsageError: it is not what the column holds.
+    """
+    try:
+        return {} if text is None else parse({column: text})
+    except BadCellError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
 def cells_of(case: Mapping[str, Any]) -> dict[str, Cell]:
     """The cells of a case given as Python values, by column.
 

@@ -14,7 +14,11 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """One GPU model: peak rates, memory and power."""
+    """One GPU model: peak rates, memory and power.
+
+    `power_cap_w`, `clock_cap`: limits set by its owner, the latter a share of the clock of the peak; what
+    they leave is in `twin.costs.energy`.
+    """
 
     name: str
     peak_flops: float  # dense bf16/fp16 tensor FLOP/s
@@ -23,6 +27,13 @@ class GpuType:
     memory_bandwidth_bytes_s: float
     idle_w: float
     peak_w: float
+    power_cap_w: float = inf
+    clock_cap: float = 1.0
+
+    @property
+    def limited(self) -> bool:
+        """True under a limit."""
+        return self.power_cap_w < inf or self.clock_cap < 1
 
 
 @dataclass(frozen=True, slots=True)

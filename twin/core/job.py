@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from ingest.core.errors import UsageError
 from twin.core import schedules
+from twin.core.experts import degree_fault
 from twin.core.plan import PointToPoint, Recompute, Schedule
 from twin.core.switches import DEFAULT, Switches, TensorMode
-from twin.core.transformer import Transformer
+from twin.core.transformer import Layer, Transformer
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class JobSpec:
     default depth added to 1F1B's warm-up in front of each wide-area boundary. `chunks` a stage: 1, or more
     with the interleaved schedule, 2 with ZB-V. `schedules`: those that a plan may choose from, if
     not `schedule` alone. `sequence_parallel`, `context_parallel`: those of
-    its plans.
+    its plans. `ep`: degrees of expert parallelism that they may have.
     """
 
     model: Transformer
@@ -33,6 +34,7 @@ class JobSpec:
     schedules: tuple[Schedule, ...] = ()
     sequence_parallel: bool = False
     context_parallel: int = 1
+    ep: tuple[int, ...] = (1,)
     switches: Switches = DEFAULT
 
     def __post_init__(self) -> None:
@@ -48,6 +50,11 @@ class JobSpec:
             raise UsageError(f"zero stage {self.zero} does not exist; use 0, 1, 2 or 3")
         if fault := context_fault(self.model.seq, self.context_parallel):
             raise UsageError(f"context_parallel of the job: {fault}")
+        if not self.ep:
+            raise UsageError("ep of the job: name at least one degree of expert parallelism")
+        for ep in self.ep:
+            if fault := degree_fault(self.model.experts, ep):
+                raise UsageError(f"ep of the job: {fault}")
 
     @property
     def tokens_per_iteration(self) -> int:
@@ -66,19 +73,37 @@ class JobSpec:
         """Mode in which the tensor groups of its plans share a block."""
         return TensorMode(
             self.sequence_parallel, self.switches.tp_overlap, self.context_parallel,
-            self.switches.context_exchange,
+            self.switches.context_exchange, expert_imbalance=self.switches.expert_imbalance,
         )  # fmt: skip
 
     def micro_batches(self, dp: int, micro_batch: int, copies: int = 1) -> int | None:
-        """Micro-batches per pipeline and iteration, None where the global batch does not divide evenly.
+        """Micro-batches per pipeline and iteration, None where `size_fault` names a reason.
 
         `dp`: ranks of each of `copies` replicas, as in `Plan`; context parallelism leaves dp / cp pipelines.
         """
         pipelines, left = divmod(dp, self.context_parallel)
-        if left:
+        if left or not self.ep_of(dp):
             return None
         count, rest = divmod(self.global_batch, pipelines * micro_batch * copies)
         return count if rest == 0 and count > 0 else None
+
+    def moved_bytes(self, layer: Layer) -> float:
+        """Bytes of a layer that changes place: of what is frozen the weights alone."""
+        return layer.trained * self.bytes_per_moved_parameter + layer.frozen * self.model.bytes_per_element
+
+    def size_fault(self, dp: int, micro_batch: int) -> str:
+        """Reason why `micro_batches` of these sizes is None."""
+        if dp % self.context_parallel:
+            return f"context_parallel {self.context_parallel} does not divide {dp} ranks"
+        if not self.ep_of(dp):
+            return f"ep {' or '.join(map(str, self.ep))} does not divide {dp} ranks"
+        batch = f"dp {dp // self.context_parallel} x micro-batch {micro_batch}"
+        return f"global batch {self.global_batch} is not a multiple of {batch}"
+
+    def ep_of(self, dp: int) -> int:
+        """Degree of expert parallelism of plans that are made with `dp` ranks: the largest allowed one that
+        divides them; 0: there is none."""
+        return max((ep for ep in self.ep if dp % ep == 0), default=0)
 
     def message_bytes(self, micro_batch: int) -> int:
         """Bytes of one activation (or its gradient) between stages, for one rank: mbs * s / cp * h * 2."""

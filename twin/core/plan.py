@@ -62,7 +62,8 @@ class Plan:
     (`twin.core.switches.TensorMode`).
 
     `dp` counts the ranks that reduce their gradients together. With `context_parallel` c each c neighbours of
-    them split the sequences of one pipeline, so that there are dp / c pipelines.
+    them split the sequences of one pipeline, so that there are dp / c pipelines. With `ep` each ep neighbours
+    of them share the experts of every block, and dp / ep ranks reduce the gradients of an expert.
     """
 
     shares: tuple[Share, ...]
@@ -79,6 +80,7 @@ class Plan:
     chunks: int = 1
     sequence_parallel: bool = False
     context_parallel: int = 1
+    ep: int = 1
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -102,6 +104,8 @@ class Plan:
             raise ValueError("dp, micro_batch and micro_batches are at least 1")
         if self.context_parallel < 1 or self.dp % self.context_parallel:
             raise ValueError(f"context_parallel {self.context_parallel} does not divide dp {self.dp}")
+        if self.ep < 1 or self.dp % self.ep:
+            raise ValueError(f"ep {self.ep} does not divide dp {self.dp}")
         self._check_chunks()
 
     def _check_chunks(self) -> None:
@@ -177,7 +181,8 @@ class Plan:
         shares = between.join(f"d{s.domain}:{s.layers}L(tp{s.tp},pp{s.pp})" for s in self.shares)
         via = "".join(f" via {'-'.join(map(str, route))}" for route in self.routes)
         context = f" cp{self.context_parallel}" if self.context_parallel > 1 else ""
-        size = f"dp{self.pipelines}{context} mbs{self.micro_batch} m{self.micro_batches}"
+        experts = f" ep{self.ep}" if self.ep > 1 else ""
+        size = f"dp{self.pipelines}{context}{experts} mbs{self.micro_batch} m{self.micro_batches}"
         every = "" if self.sync is None else f" H{self.sync.inner_steps}"
         chunks = f" v{self.chunks}" if self.chunks > 1 else ""
         split = " sp" if self.sequence_parallel else ""
@@ -199,5 +204,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         del fields["sequence_parallel"]
     if plan.context_parallel == 1:
         del fields["context_parallel"]
+    if plan.ep == 1:
+        del fields["ep"]
     fields["shares"] = [{**share, "gpus": list(share["gpus"])} for share in fields["shares"]]
     return fields

@@ -18,12 +18,17 @@ class TensorMode:
 
     `context_parallel`: ranks that split each sequence, whose keys and values go round by `context_exchange`
     (`twin.costs.context_exchange`).
+
+    `expert_parallel`: ranks that share the experts of a block (`twin.costs.expert_mlp`); `expert_imbalance`:
+    tokens of the busiest of them over the mean.
     """
 
     sequence_parallel: bool = False
     overlapped: bool = False
     context_parallel: int = 1
     context_exchange: ContextExchange = "ring"
+    expert_parallel: int = 1
+    expert_imbalance: float = 1.0
 
 
 PLAIN = TensorMode()
@@ -44,8 +49,8 @@ class Switches:
     `fp32_logits`: the loss keeps its logits in fp32 (PyTorch's cross entropy). `context_bytes`: what a
     process holds besides the allocator's blocks, None: `twin.costs.memory.WORKSPACE_BYTES`.
 
-    `tp_overlap`, `context_exchange`: those of `TensorMode`. `offload_optimiser`: optimiser states and Adam
-    are the host's.
+    `tp_overlap`, `context_exchange`, `expert_imbalance`: those of `TensorMode`. `offload_optimiser`:
+    optimiser states and Adam are the host's.
     """
 
     shard_activations: bool = True
@@ -57,6 +62,7 @@ class Switches:
     tp_overlap: bool = False
     offload_optimiser: bool = False
     context_exchange: ContextExchange = "ring"
+    expert_imbalance: float = 1.0
 
 
 DEFAULT = Switches()

@@ -1,5 +1,5 @@
-"""Collectives by alpha-beta: seconds from bytes, ranks, link speed and latency; ring, double binary tree and
-hierarchical forms.
+"""Collectives by alpha-beta: seconds from bytes, ranks, link speed and latency; ring, double binary tree,
+hierarchical forms, all-to-all.
 
 Ring all-reduce of x bytes over n ranks: 2(n-1) alpha + 2(n-1)/n x/B (Thakur, Rabenseifner, Gropp 2005). The
 bandwidth term has no factor log2(n): the bus bandwidth of nccl-tests is flat in n.
@@ -93,3 +93,18 @@ def hierarchical_all_reduces_s(size_bytes: Size, levels: Sequence[Level]) -> tup
     held = size_bytes / prod(ranks for ranks, _ in levels[:outermost])
     inside = 2 * hierarchical_all_gather_s(size_bytes, levels[:outermost])
     return ring, inside + tree_all_reduce_s(held, *levels[outermost])
+
+
+def all_to_all_s(size_bytes: float, levels: tuple[Level, Level]) -> float:
+    """All-to-all in which every rank sends `size_bytes` / n to each of n ranks, itself included:
+    (n-1) alpha + (n-1)/n x/B (pairwise exchange: Thakur, Rabenseifner, Gropp 2005).
+
+    Over nodes what stays in a node and what leaves it travel at once, the latter over the rank's own adapter.
+    """
+    (local, inside), (nodes, between) = levels
+    ranks = local * nodes
+    near, far = (
+        count * (path.latency_s + size_bytes / ranks / path.bytes_s)
+        for count, path in ((local - 1, inside), (ranks - local, between))
+    )
+    return max(near, far)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from twin.core.domain import GpuType
 from twin.core.transformer import Dtype
+from twin.costs import energy
 
 MATMUL_EFFICIENCY = {"V100": 0.74, "A100": 0.75, "H100": 0.70, "H200": 0.70, "GH200": 0.70, "MI300X": 0.54}
 """Share of the tensor peak that long products reach. V100: 0.65 forward, 0.80 backward
@@ -75,7 +76,8 @@ def _family(gpu: GpuType) -> str:
 
 
 def matmul_flops_s(gpu: GpuType, rates: Rates, dtype: Dtype) -> float:
-    """FLOP/s of long products: fp8 where the GPU has it, fp32 by its data sheet, else half precision."""
+    """FLOP/s of long products: fp8 where the GPU has it, fp32 by its data sheet, else half precision; at the
+    clock that its limits leave it."""
     if dtype == "fp8" and gpu.name in HAS_FP8:
-        return rates.fp8 * 2 * gpu.peak_flops
-    return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops)
+        return rates.fp8 * 2 * gpu.peak_flops * energy.clock(gpu)
+    return rates.matmul * (gpu.fp32_flops if dtype == "fp32" else gpu.peak_flops) * energy.clock(gpu)

@@ -37,9 +37,13 @@ def exposed_s(seconds: Sequence[Float], compute: Sequence[Float], stages: int, l
     return left
 
 
+Collectives = Callable[[Float], tuple[Float, Float]]
+"""The two ways of `twin.costs.stage_costs.StageModel.collectives_s` for some parameters."""
+
+
 def exposed_sync_s(
-    parameters: Sequence[Float],
-    collectives: Callable[[Float], tuple[Float, Float]],
+    groups: Sequence[Sequence[Float]],
+    collectives: Sequence[Collectives],
     job: JobSpec,
     sketch: Plan,
     forward: Float,
@@ -48,33 +52,53 @@ def exposed_sync_s(
     """Seconds (P,) after a stage's last backward of gradient reduction over dp, and of gathering weights
     where the optimiser is sharded; parameters, forward and backward by chunk (v, P).
 
-    `collectives` gives the two ways of `twin.costs.stage_costs.StageModel.collectives_s` for some parameters.
-    Plain data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
+    Parameters of one group are reduced by its own of the `collectives`, one group after the other. Plain
+    data parallelism (ZeRO 0) reduces when the backward is done, as Megatron did up to 2021. The
     distributed optimiser reduces each bucket as soon as it is ready and gathers weights beside the next
     forward (Megatron-Core's overlap-grad-reduce and overlap-param-gather). `Switches.overlap_reduction` says
     otherwise. ZeRO 3 gathers and reduces in every micro-batch instead (Rajbhandari et al. 2020, section 7),
     its last bucket remains.
     """
-    whole: Float = np.sum(parameters, axis=0) if len(parameters) > 1 else parameters[0]
+    wholes: list[Float] = [np.sum(parts, axis=0) if len(parts) > 1 else parts[0] for parts in groups]
     if sketch.dp == 1:
-        return np.zeros_like(whole)
-    reduce, gather = ways = collectives(whole)
+        return np.zeros_like(wholes[0])
+    ways = [_ways(found(whole), sketch.zero) for found, whole in zip(collectives, wholes, strict=True)]
+    reduce, gather = (_total([way[n] for way in ways]) for n in range(2))
     if sketch.zero >= 3:
         return reduce / BUCKETS
-    if sketch.zero == 0:
-        reduce, gather = np.minimum(*ways), np.zeros_like(whole)
     overlap = job.switches.overlap_reduction
     if not (sketch.zero >= 1 if overlap is None else overlap):
         return reduce + gather
     last: Sequence[Float | None] = (None, None)
     if job.switches.bucket_bytes is not None:
-        last = collectives(np.minimum(whole, job.switches.bucket_bytes / job.gradient_bytes))
+        last = collectives[0](np.minimum(wholes[0], job.switches.bucket_bytes / job.gradient_bytes))
         last = (np.minimum(*last), None) if sketch.zero == 0 else last
-    shares = [part / np.maximum(whole, 1.0) for part in parameters]
     stages = sum(share.pp for share in sketch.shares)
     remaining = [
-        exposed_s([each * share for share in shares], list(beside), stages, bucket_s)
-        for each, beside, bucket_s in ((reduce, backward, last[0]), (gather, forward, last[1]))
+        exposed_s(_by_chunk(groups, wholes, [way[n] for way in ways]), list(beside), stages, last[n])
+        for n, beside in enumerate((backward, forward))
     ]
     total: Float = remaining[0] + remaining[1]
     return total
+
+
+def _ways(found: tuple[Float, Float], zero: int) -> tuple[Float, Float]:
+    """Seconds of reducing and of gathering; ZeRO 0 takes the faster of its two all-reduces."""
+    return (np.minimum(*found), np.zeros_like(found[0])) if zero == 0 else found
+
+
+def _total(seconds: Sequence[Float]) -> Float:
+    return sum(seconds[1:], seconds[0])
+
+
+def _by_chunk(
+    groups: Sequence[Sequence[Float]], wholes: Sequence[Float], seconds: Sequence[Float]
+) -> list[Float]:
+    """Seconds of all groups for each chunk: those of a group by the chunk's share of its parameters."""
+    return [
+        _total([
+            each * (part / np.maximum(whole, 1.0))
+            for part, whole, each in zip(parts, wholes, seconds, strict=True)
+        ])
+        for parts in zip(*groups, strict=True)
+    ]  # fmt: skip

@@ -1,10 +1,7 @@
-"""Compute seconds of a layer: matrix products and passes over memory of a block.
+"""Compute seconds of a layer: matrix products and passes over memory of a block, its collectives.
 
-A product on one GPU takes `start + FLOPs / (efficiency * peak)`: the curve in tokens per micro-batch and
-h/tp that the profiles show, since the start weighs more the smaller the product. Everything else in a block
-is bytes over memory bandwidth; each pass is counted in bytes that the GPU could have moved at its
-data-sheet bandwidth in the same time, so a slow kernel counts more passes than it makes. Where a GPU would
-be done sooner than the host can issue the work, the host sets the time.
+Both are those of `twin.costs.kernel_times`. Where a GPU would be done sooner than the host can issue the
+work, the host sets the time.
 
 Every constant has its profile beside it; those of a GPU model stand in `twin.costs.gpu_rates`.
 """
@@ -21,7 +18,7 @@ from twin.core.domain import Domain, GpuType
 from twin.core.plan import Recompute
 from twin.core.switches import PLAIN, TensorMode
 from twin.core.transformer import Dtype, Transformer
-from twin.costs import context_exchange
+from twin.costs import context_exchange, energy, expert_mlp
 from twin.costs.collectives import (
     Level,
     Path,
@@ -29,36 +26,17 @@ from twin.costs.collectives import (
     hierarchical_all_reduces_s,
     levels_of,
 )
+from twin.costs.context_exchange import Ways
 from twin.costs.gpu_rates import Rates, built_in_rates, matmul_flops_s
+from twin.costs.kernel_times import (
+    CLASSIC,
+    GATED,
+    GRADIENT_BYTES,
+    element_size,
+    matmul_s,
+    memory_s,
+)
 
-KERNEL_S = 4e-6
-"""One kernel in the stream that does little."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Bytes of data-sheet bandwidth that the memory-bound work of a block costs, forward and backward.
-
-    `hidden` per token and hidden element around the products, `rotary` likewise between them, `ffn` per token
-    and MLP element on this GPU, `matrix` per byte of stored s x s scores. From profiles-aceso-v100/ops and
-    profiles-sailor/aceso_op_profiles_fp16 (A100-40, GH200), mbs 8: a LayerNorm costs 8 and 26 bytes a hidden
-    element, bias-dropout-add 20 and 10, GELU 5 and 9.5 bytes an element, softmax 2 and 2.8 matrices, dropout
-    with its mask 3.3 and 2.8, the two batched products 2.1 and 4.2.
-    """
-
-    hidden: tuple[float, float]
-    ffn: tuple[float, float]
-    matrix: tuple[float, float]
-    rotary: tuple[float, float] = (0.0, 0.0)
-
-
-CLASSIC = Passes(hidden=(2 * 8 + 2 * 20, 2 * 26 + 2 * 10 + 15), ffn=(5.0, 9.5), matrix=(7.4, 9.8))
-"""LayerNorm, dropout, GELU; 15 backward for the two additions of gradients at the residual branches."""
-GATED = Passes(hidden=(2 * 11 + 2 * 7, 2 * 26 + 15), ffn=(12.0, 17.0), matrix=(4.1, 7.0), rotary=(10.0, 10.0))
-"""RMSNorm 11, residual addition 7, rotary embedding 10, gated SiLU 12 (profiles-vidur/compute); backward in
-proportion to the classic block's."""
-GRADIENT_BYTES = 8.0
-"""Per parameter and micro-batch: the accumulated gradient is read and written in fp32."""
 LOGIT_PASSES = (10.0, 2.0)
 """Bytes over fp32 logits in the loss, forward and backward (gpt-post-process in the same files: 8-12 and
 0-3)."""
@@ -66,6 +44,8 @@ EMBEDDING_PASSES = (20.0, 24.0)
 """Bytes over 2-byte activations (encoder-embedding: 18-26 forward; backward 20-30, and 6 over the whole
 table)."""
 EMBEDDING_TABLE_PASSES = 6.0
+ADDED_BYTES = 6.0
+"""Per element that an adapter adds to, in half precision: both are read, the sum is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +68,6 @@ class ComputeModel(Protocol):
         ...
 
 
-def _matmul_s(gpu: GpuType, rates: Rates, flops: float, count: int, dtype: Dtype) -> float:
-    return count * rates.start_s + flops / matmul_flops_s(gpu, rates, dtype)
-
-
-def _element(model: Transformer) -> float:
-    """Size of an activation element over the 2 bytes that `Passes` and `EMBEDDING_PASSES` count: in fp32
-    every pass moves twice as many bytes."""
-    return 2.0 if model.dtype == "fp32" else 1.0
-
-
-def _memory_s(gpu: GpuType, size_bytes: float, kernels: int) -> float:
-    return kernels * KERNEL_S + size_bytes / gpu.memory_bandwidth_bytes_s
-
-
 def _core_s(
     model: Transformer, gpu: GpuType, rates: Rates, tp: int, micro_batch: int, parts: int
 ) -> tuple[float, float]:
@@ -112,13 +78,13 @@ def _core_s(
     """
     flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp / parts
     if model.attention == "flash":
-        once = flops / 2 / gpu.peak_flops
+        once = flops / 2 / (gpu.peak_flops * energy.clock(gpu))
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
-    matrix = 2.0 * _element(model) * micro_batch * model.heads * model.seq**2 / tp / parts
+    matrix = 2.0 * element_size(model) * micro_batch * model.heads * model.seq**2 / tp / parts
     over = (CLASSIC if model.bias else GATED).matrix
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # scores are not computed in fp8
-    forward = _matmul_s(gpu, rates, flops, 2, dtype) + _memory_s(gpu, over[0] * matrix, 2)
-    return forward, _matmul_s(gpu, rates, 2 * flops, 4, dtype) + _memory_s(gpu, over[1] * matrix, 3)
+    forward = matmul_s(gpu, rates, flops, 2, dtype) + memory_s(gpu, over[0] * matrix, 2)
+    return forward, matmul_s(gpu, rates, 2 * flops, 4, dtype) + memory_s(gpu, over[1] * matrix, 3)
 
 
 def _attention_s(
@@ -137,10 +103,10 @@ def _attention_s(
     return context_exchange.all_gather_s(core, size_bytes, levels)
 
 
-def _weights(model: Transformer, tp: int) -> float:
-    """Elements of a block's matrices on one GPU."""
-    h, kv, f = model.hidden, model.kv_hidden, model.ffn * (2 if model.gated else 1)
-    return (h * (h + 2 * kv) + h * h + h * f + model.ffn * h) / tp
+def _weights(model: Transformer, tp: int, ffn: int) -> float:
+    """Elements on one GPU of the matrices of a block with an MLP of width `ffn`."""
+    h, kv, f = model.hidden, model.kv_hidden, ffn * (2 if model.gated else 1)
+    return (h * (h + 2 * kv) + h * h + h * f + ffn * h) / tp
 
 
 def _beside_s(seconds: float, products: float, tp: int) -> float:
@@ -150,36 +116,55 @@ def _beside_s(seconds: float, products: float, tp: int) -> float:
 
 
 def _block_s(
-    model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float, mode: TensorMode
-) -> tuple[float, float]:
-    """Forward and backward seconds of one block on the GPU, attention core and collectives left out."""
-    h = model.hidden
-    weights = _weights(model, tp)
+    model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float, mode: TensorMode, ffn: int
+) -> Ways:
+    """Forward and backward seconds on the GPU of one block with an MLP of width `ffn` (0: none), attention
+    core and collectives left out."""
+    h, products = model.hidden, 4 if ffn else 2
+    weights = _weights(model, tp, ffn)
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
     parts = tp if mode.sequence_parallel else 1
     around = [per_h / parts + rotary for per_h, rotary in zip(norms.hidden, norms.rotary, strict=True)]
-    moved = tokens * _element(model)
-    sizes = [
-        moved * (per_h * h + per_f * model.ffn / tp) for per_h, per_f in zip(around, inside, strict=True)
-    ]
-    forward = _matmul_s(gpu, rates, 2.0 * tokens * weights, 4, model.dtype) + _memory_s(gpu, sizes[0], 8)
-    backward = _matmul_s(gpu, rates, 4.0 * tokens * weights, 8, model.dtype)
-    return forward, backward + _memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
+    moved = tokens * element_size(model)
+    sizes = [moved * (per_h * h + per_f * ffn / tp) for per_h, per_f in zip(around, inside, strict=True)]
+    forward = matmul_s(gpu, rates, 2.0 * tokens * weights, products, model.dtype) + memory_s(gpu, sizes[0], 8)
+    if model.adapters is not None:  # no weight gradients but those of the adapters
+        beside = _adapters_s(model, gpu, rates, tp, tokens)
+        backward = matmul_s(gpu, rates, 2.0 * tokens * weights, products, model.dtype)
+        return forward + beside[0], backward + memory_s(gpu, sizes[1], 12) + beside[1]
+    backward = matmul_s(gpu, rates, 4.0 * tokens * weights, 2 * products, model.dtype)
+    return forward, backward + memory_s(gpu, sizes[1] + GRADIENT_BYTES * weights, 12)
+
+
+def _adapters_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> Ways:
+    """Forward and backward seconds of the adapters of one block: two thin products each, whose result is
+    added to that of the matrix beside them; backward twice as many. Tensor groups divide both."""
+    weights, count = model.adapter_parameters / tp, len(model.adapter_widths)
+    each = tokens * ADDED_BYTES * element_size(model) / tp
+    added = [each * sum(widths) for widths in zip(*model.adapter_widths, strict=True)]
+    flops = 2.0 * tokens * weights
+    forward = matmul_s(gpu, rates, flops, 2 * count, model.dtype) + memory_s(gpu, added[1], count)
+    backward = matmul_s(gpu, rates, 2 * flops, 4 * count, model.dtype)
+    return forward, backward + memory_s(gpu, added[0] + GRADIENT_BYTES * weights, count)
 
 
 def _head_s(model: Transformer, gpu: GpuType, rates: Rates, tp: int, tokens: float) -> tuple[float, float]:
     flops = 2.0 * tokens * model.hidden * model.vocab / tp
     logits = 4.0 * tokens * model.vocab / tp
     dtype: Dtype = "fp32" if model.dtype == "fp32" else "bf16"  # the head stays in half precision
-    forward = _matmul_s(gpu, rates, flops, 1, dtype) + _memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
-    return forward, _matmul_s(gpu, rates, 2 * flops, 2, dtype) + _memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
+    forward = matmul_s(gpu, rates, flops, 1, dtype) + memory_s(gpu, LOGIT_PASSES[0] * logits, 8)
+    ways = 2 if model.adapters is None else 1  # a frozen head has no weight gradient
+    backward = matmul_s(gpu, rates, ways * flops, ways, dtype)
+    return forward, backward + memory_s(gpu, LOGIT_PASSES[1] * logits, 4)
 
 
 def _embedding_s(model: Transformer, gpu: GpuType, tp: int, tokens: float) -> tuple[float, float]:
-    activations = 2.0 * _element(model) * tokens * model.hidden
+    activations = 2.0 * element_size(model) * tokens * model.hidden
     table = 2.0 * model.vocab * model.hidden / tp
-    forward = _memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
-    return forward, _memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
+    forward = memory_s(gpu, EMBEDDING_PASSES[0] * activations, 5)
+    if model.adapters is not None:
+        return forward, 0.0  # a frozen table has no gradient
+    return forward, memory_s(gpu, EMBEDDING_PASSES[1] * activations + EMBEDDING_TABLE_PASSES * table, 5)
 
 
 def tensor_levels(domain: Domain, tp: int) -> tuple[Level, Level]:
@@ -214,30 +199,56 @@ def layer_times(
     of each all-reduce; the further all-gather of its backward runs beside a weight gradient. Overlapped,
     collectives run in pieces beside the products.
 
-    A context group of c ranks leaves each 1/c of the tokens (`twin.costs.context_exchange`).
+    A context group of c ranks leaves each 1/c of the tokens (`twin.costs.context_exchange`). Blocks with
+    experts: `twin.costs.expert_mlp`.
 
     Full recompute adds the whole forward to the backward, selective the attention core.
     """
     gpu = domain.gpu
     tokens = micro_batch * model.seq / mode.context_parallel
-    message = float(tokens * model.hidden * model.bytes_per_element)
-    reduce_s = 2 * _group_s(message, tensor_levels(domain, tp), mode)
     rates = rates or built_in_rates(gpu)
     core = _attention_s(model, domain, rates, tp, micro_batch, mode)
-    block = _block_s(model, gpu, rates, tp, tokens, mode)
-    sent = context_exchange.collectives(mode.context_exchange, mode.context_parallel)
-    issue_s = [(count + (2 if tp > 1 else 0)) * rates.host.collective_s for count in sent]
-    ways = [reduce_s, reduce_s]
-    if mode.overlapped and tp > 1:
-        once = 2.0 * tokens * _weights(model, tp) / matmul_flops_s(gpu, rates, model.dtype)
-        ways = [_beside_s(reduce_s, products, tp) for products in (once, 2 * once)]
-    forward = max(block[0] + core[0] + ways[0], rates.host.forward_s + issue_s[0])
-    backward = max(block[1] + core[1] + ways[1], rates.host.backward_s + issue_s[1])
-    recomputed = {"none": 0.0, "selective": core[0], "full": forward}[recompute]
     embedding = _embedding_s(model, gpu, tp, tokens)
     head = _head_s(model, gpu, rates, tp, tokens)
-    n = model.blocks
-    return LayerTimes(
-        np.array([embedding[0], *[forward] * n, head[0]]),
-        np.array([embedding[1], *[backward + recomputed] * n, head[1]]),
+    blocks = {
+        mixed: _recomputed(
+            _whole_block_s(model, domain, rates, tp, tokens, core, mode, mixed), core, recompute
+        )
+        for mixed in {layer.routed > 0 for layer in model.layers()[1:-1]}
+    }
+    ways = [embedding, *(blocks[layer.routed > 0] for layer in model.layers()[1:-1]), head]
+    return LayerTimes(np.array([way[0] for way in ways]), np.array([way[1] for way in ways]))
+
+
+def _recomputed(block: Ways, core: Ways, recompute: Recompute) -> Ways:
+    """`block` with what is computed again in its backward."""
+    return block[0], block[1] + {"none": 0.0, "selective": core[0], "full": block[0]}[recompute]
+
+
+def _whole_block_s(
+    model: Transformer, domain: Domain, rates: Rates, tp: int, tokens: float, core: Ways, mode: TensorMode,
+    mixed: bool,
+) -> Ways:  # fmt: skip
+    """Forward and backward seconds of one block, `mixed`: of experts, with its collectives and the host's
+    floor."""
+    gpu, levels = domain.gpu, tensor_levels(domain, tp)
+    ffn = model.experts.shared if mixed and model.experts is not None else model.ffn
+    block = _block_s(model, gpu, rates, tp, tokens, mode, ffn)
+    message = float(tokens * model.hidden * model.bytes_per_element)
+    reduce_s = (2 if ffn else 1) * _group_s(message, levels, mode)
+    ways = [reduce_s, reduce_s]
+    if mode.overlapped and tp > 1:
+        once = 2.0 * tokens * _weights(model, tp, ffn) / matmul_flops_s(gpu, rates, model.dtype)
+        ways = [
+            _beside_s(reduce_s, products, tp) for products in (once, once if model.adapters else 2 * once)
+        ]
+    sent = context_exchange.collectives(mode.context_exchange, mode.context_parallel)
+    issue_s = [(count + (2 if tp > 1 else 0)) * rates.host.collective_s for count in sent]
+    routed = (0.0, 0.0)
+    if mixed:
+        routed = expert_mlp.routed_s(model, domain, rates, tp, tokens, mode)
+        issue_s = [each + expert_mlp.collectives(mode) * rates.host.collective_s for each in issue_s]
+    return (
+        max(block[0] + core[0] + ways[0] + routed[0], rates.host.forward_s + issue_s[0]),
+        max(block[1] + core[1] + ways[1] + routed[1], rates.host.backward_s + issue_s[1]),
     )

@@ -11,6 +11,7 @@ profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
 from ingest.core.units import GIB
 from twin.core.plan import Recompute, Schedule
 from twin.core.transformer import Dtype, Transformer
+from twin.costs import expert_mlp
 
 WORKSPACE_BYTES = int(1.5 * GIB)
 """CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
@@ -18,7 +19,7 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 
 MARGIN = 0.08
 """Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`):
-with both, none of the 106 measured peaks of docs/measured/fidelity.md exceeds the prediction.
+with both, none of the 108 measured peaks of docs/measured/fidelity.md exceeds the prediction.
 
 Replays and their policies (`twin.estimation.feasibility`, `Estimator`) keep the workspace alone, since in
 their world the predicted peak is exact. Six of the measured peaks exceed that rule, by up to 2.2 GiB: check
@@ -32,13 +33,17 @@ FP32_LOGIT_BYTES = 16.0
 gradients 4 and 2."""
 
 
-def state_bytes_per_parameter(zero: int, dp: int, dtype: Dtype = "bf16", offloaded: bool = False) -> float:
+def state_bytes_per_parameter(
+    zero: int, dp: int, dtype: Dtype = "bf16", offloaded: bool = False, frozen: bool = False
+) -> float:
     """Weights, gradients and optimiser states per parameter on one GPU, ZeRO stage 0-3 over `dp` ranks.
 
     In fp32 no second copy of the weights is kept: 4 + 4 + 8. `offloaded`: optimiser states lie on the host.
+    `frozen`: there are weights alone.
     """
     weights, gradients, optimiser = (4.0, 4.0, 8.0) if dtype == "fp32" else (2.0, 4.0, 12.0)
     optimiser = 0.0 if offloaded else optimiser
+    gradients, optimiser = (0.0, 0.0) if frozen else (gradients, optimiser)
     return (
         weights / (dp if zero >= 3 else 1)
         + gradients / (dp if zero >= 2 else 1)
@@ -54,23 +59,41 @@ def attention_matrix_bytes(model: Transformer) -> float:
     return float((2 * element + 1 if model.dropout else element) * model.heads * model.seq**2)
 
 
-def block_activation_bytes(model: Transformer, tp: int, recompute: Recompute, sharded: bool) -> float:
-    """Bytes that one block stores per sequence and micro-batch in flight, on one of `tp` GPUs.
+def block_activation_bytes(
+    model: Transformer, tp: int, recompute: Recompute, sharded: bool, mixed: bool = False,
+    imbalance: float = 1.0,
+) -> float:  # fmt: skip
+    """Bytes that one block, `mixed`: of experts, stores per sequence and micro-batch in flight, on one of
+    `tp` GPUs.
 
     `sharded`: sequence parallelism, or shards of what lies between the products. `full` keeps the
-    block's input, `selective` everything but the attention matrices, `none` all.
+    block's input, `selective` everything but the attention matrices, `none` all. `imbalance`: that of
+    experts.
     """
     s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
     around = tp if sharded else 1
     if recompute == "full":
         return float(element * s * h / around)
     masks = 2 if model.dropout else 0  # two dropout masks of one byte
-    norm_inputs, gemm_inputs = 2 * element, 2 * element
+    norm_inputs, gemm_inputs = 2 * element, element * _kept_inputs(model)
     whole = s * h * (norm_inputs + gemm_inputs + masks) / around
     attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
-    mlp = element * s * f * (4 if model.gated else 2) / tp  # gate, its SiLU, value, product
+    if mixed and model.experts is not None:
+        f = model.experts.shared
+    product = 1 if model.adapters is None or "down" in model.adapters.targets else 0
+    mlp = element * s * f * ((3 if model.gated else 1) + product) / tp  # gate, its SiLU, value, product
     matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
-    return whole + attention + mlp + matrices
+    routed = expert_mlp.activation_bytes(model, tp, sharded, imbalance) if mixed else 0.0
+    return whole + attention + mlp + matrices + routed
+
+
+def _kept_inputs(model: Transformer) -> int:
+    """Inputs of the products behind the norms that are kept for weight gradients: both, or with adapters
+    those of theirs."""
+    if model.adapters is None:
+        return 2
+    named = set(model.adapters.targets)
+    return bool(named & {"q", "k", "v"}) + bool(named & {"gate", "up"})
 
 
 def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logits: bool = False) -> float:
@@ -80,7 +103,8 @@ def head_activation_bytes(model: Transformer, tp: int, sharded: bool, fp32_logit
     and interleaved, where the last stage turns round at once, for all m in GPipe, which stashes what every
     micro-batch needs (Narayanan et al., SC 2021, section 2.2), and for CrossPipe's budget.
     """
-    inputs = 2.0 * model.bytes_per_element * model.seq * model.hidden / (tp if sharded else 1)
+    kept = 2.0 if model.adapters is None else 1.0  # a frozen matrix needs no input for its gradient
+    inputs = kept * model.bytes_per_element * model.seq * model.hidden / (tp if sharded else 1)
     each = FP32_LOGIT_BYTES if fp32_logits and model.dtype != "fp32" else LOGIT_BYTES[model.dtype]
     return inputs + each * model.seq * model.vocab / tp
 
@@ -90,14 +114,9 @@ def embedding_activation_bytes(model: Transformer, tp: int, sharded: bool) -> fl
     return model.seq * model.hidden / (tp if sharded else 1) if model.dropout else 0.0
 
 
-def recompute_working_bytes(model: Transformer, tp: int, sharded: bool) -> float:
-    """Bytes per sequence of the one block that full recompute holds whole during its backward."""
-    return block_activation_bytes(model, tp, "none", sharded)
-
-
-def unsharded_bytes(parameters: float, zero: int) -> float:
+def unsharded_bytes(parameters: float, zero: int, frozen: bool = False) -> float:
     """Bytes of a layer that ZeRO 3 holds whole: its gathered weights and its gradient until it is reduced."""
-    return 4.0 * parameters if zero >= 3 else 0.0
+    return (2.0 if frozen else 4.0) * parameters if zero >= 3 else 0.0
 
 
 def in_flight(warmup: int, micro_batches: int, schedule: Schedule) -> int:

@@ -74,7 +74,7 @@ def needs_restart(old: Plan | None, new: Plan) -> bool:
     def kept(plan: Plan) -> tuple[object, ...]:
         return (
             plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
-            plan.sequence_parallel, plan.context_parallel,
+            plan.sequence_parallel, plan.context_parallel, plan.ep,
         )  # fmt: skip
 
     return kept(old) != kept(new)
@@ -85,21 +85,26 @@ def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matri
 
     Off the diagonal: layers that a domain needs and did not have, `job.bytes_per_moved_parameter` each
     parameter, from the first domain that had them. On the diagonal: layers that stay in their domain but
-    change GPUs or tensor width, once per data-parallel replica.
+    change GPUs or tensor width, once per data-parallel replica, experts once for each of dp / ep copies.
     """
     moved = np.zeros((domains, domains))
     if old is None:
         return moved
+    copies = new.dp // new.ep
     for layer, had, have in zip(job.model.layers(), holders(old), holders(new), strict=True):
-        if had == have:
+        if had == have and (old.ep == new.ep or not layer.routed):
             continue
-        size = layer.parameters * job.bytes_per_moved_parameter
+        size = job.moved_bytes(layer)
+        each = job.model.bytes_per_element if layer.frozen else job.bytes_per_moved_parameter
+        routed = layer.routed * each
         by_domain = {owner[0]: owner for owner in had}
         for now in have:
             if now[0] not in by_domain:
                 moved[had[0][0], now[0]] += size
             elif by_domain[now[0]] != now:
-                moved[now[0], now[0]] += size * new.dp
+                moved[now[0], now[0]] += (size - routed) * new.dp + routed * copies
+            elif old.ep != new.ep:
+                moved[now[0], now[0]] += routed * copies
     return moved
 
 

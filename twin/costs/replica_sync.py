@@ -58,7 +58,7 @@ def ring(plan: Plan) -> tuple[Pair, ...]:
 def step_bytes(job: JobSpec, plan: Plan) -> float:
     """Bytes that a domain sends in one of the 2 (R - 1) steps of an exchange."""
     assert plan.sync is not None
-    return job.model.parameters * plan.sync.bytes_per_parameter / plan.replicas
+    return job.model.trained_parameters * plan.sync.bytes_per_parameter / plan.replicas
 
 
 def steps(plan: Plan) -> float:
@@ -103,7 +103,7 @@ def outer_bytes(job: JobSpec, plan: Plan, number: int) -> tuple[int, ...]:
     share = plan.shares[number]
     each = OUTER_BYTES / (plan.dp * share.tp) if plan.sync.inner_steps > 1 else 0.0
     bounds = np.cumsum([0, *stage_layers(share.pp, share.layers, True, True)])
-    held = np.cumsum([0.0] + [float(layer.parameters) for layer in job.model.layers()])
+    held = np.cumsum([0.0] + [float(layer.trained) for layer in job.model.layers()])
     return tuple(int(x) for x in np.diff(held[bounds]) * each)
 
 

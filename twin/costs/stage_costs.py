@@ -19,17 +19,16 @@ from twin.core.placement import Layout
 from twin.core.plan import Plan, Recompute, Schedule
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
-from twin.costs import context_exchange, memory, optimiser
+from twin.costs import memory, optimiser
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
-from twin.pipeline import operation_order, zero_bubble_order
+from twin.costs.stage_holdings import Flight, Group, Holdings, Spans, prefix_sum
+from twin.pipeline import operation_order
 from twin.pipeline.pipeline import warmup_depths
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Spans = Sequence[tuple[Int, Int]]
-"""First layer and past the last (P,) of each chunk that a stage holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +135,12 @@ def weight_share(model: Transformer) -> Float:
     that backward) has no weights; the embedding has nothing but its table.
     """
     flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()], np.float64)
+    if model.adapters is not None:  # theirs are the only ones
+        own = 2.0 * model.seq * model.adapter_parameters
+        backward = flops + model.core_flops + own
+        adapters: Float = np.full_like(flops, own) / backward
+        adapters[[0, -1]] = 0.0
+        return adapters
     core = np.zeros_like(flops)
     core[1:-1] = 4.0 * model.seq**2 * model.hidden
     share: Float = np.maximum(flops - core, 0.0) / (2 * np.maximum(flops, 1.0))
@@ -161,16 +166,6 @@ def _logits_in_flight(sketch: Plan, warmup: Int) -> float:
     return 1 if sketch.schedule in schedules.CHUNKED else _in_flight(sketch, warmup, len(warmup) - 1)
 
 
-def _of_layers(prefix: Float, held: Spans) -> Float:
-    """Sum over the layers that a stage holds (P,), from a prefix sum over layers."""
-    total: Float = sum(prefix[past] - prefix[first] for first, past in held)  # type: ignore[assignment]
-    return total
-
-
-def _prefix(values: Float | list[float]) -> Float:
-    return np.concatenate([[0.0], np.cumsum(values)])
-
-
 class StageModel:
     """Stage costs from cuts, for one job; caches prefix sums over layers."""
 
@@ -179,16 +174,13 @@ class StageModel:
         self._job = job
         self._compute = compute
         self._times: dict[tuple[int, int, int, Recompute, TensorMode], tuple[Float, Float, Float]] = {}
-        model = job.model
-        self._parameters = _prefix([float(layer.parameters) for layer in model.layers()])
-        blocks = np.zeros(len(model.layers()))
-        blocks[1:-1] = 1.0
-        self._blocks = _prefix(blocks)
+        self._holdings = Holdings(job)
+        self._layers = len(job.model.layers())
 
     def _layer_prefix(self, slot: Slot, sketch: Plan) -> tuple[Float, Float, Float]:
         mode = replace(
             self._job.tensor_mode, sequence_parallel=sketch.sequence_parallel,
-            context_parallel=sketch.context_parallel,
+            context_parallel=sketch.context_parallel, expert_parallel=sketch.ep,
         )  # fmt: skip
         key = (slot.domain, slot.tp, sketch.micro_batch, sketch.recompute, mode)
         if key not in self._times:
@@ -196,7 +188,7 @@ class StageModel:
             times = self._compute(model, domain, slot.tp, sketch.micro_batch, sketch.recompute, mode=mode)
             plain = self._compute(model, domain, slot.tp, sketch.micro_batch, "none", mode=mode)
             weight = np.minimum(plain.backward_s * weight_share(model), times.backward_s)
-            self._times[key] = (_prefix(times.forward_s), _prefix(times.backward_s), _prefix(weight))
+            self._times[key] = (prefix_sum(times.forward_s), prefix_sum(times.backward_s), prefix_sum(weight))
         return self._times[key]
 
     def costs(
@@ -206,8 +198,8 @@ class StageModel:
 
         `layouts` (n,): one per share.
         """
-        count, layers = len(positions), len(self._parameters) - 1
-        spans = stage_spans(cuts, positions, layers, sketch.chunks, sketch.schedule)
+        count = len(positions)
+        spans = stage_spans(cuts, positions, self._layers, sketch.chunks, sketch.schedule)
         parts, shape = (len(spans), len(cuts)), (count, len(cuts))
         forward, backward, weight = (np.empty(parts) for _ in range(3))
         sync, update, peak, flight_bytes = (np.empty(shape) for _ in range(4))
@@ -217,38 +209,59 @@ class StageModel:
             for row, prefix in zip((forward, backward, weight), times, strict=True):
                 row[part] = prefix[past] - prefix[start]
         for i, slot in enumerate(positions):
-            held = spans[i::count]
-            parameters = _of_layers(self._parameters, held) / slot.tp
+            held, layout = spans[i::count], layouts[slot.share]
+            each = [self._holdings.groups([span], slot.tp, sketch.ep) for span in held]
             if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
-                for part, span in zip(range(i, len(forward), count), held, strict=True):
-                    some = _of_layers(self._parameters, [span]) / slot.tp
-                    reduce, gather = self.collectives_s(some, slot, sketch, layouts[slot.share])
+                for part, groups in zip(range(i, len(forward), count), each, strict=True):
+                    reduce, gather = self._whole_s(groups, slot, sketch, layout)
                     forward[part] = np.maximum(forward[part], gather)
                     backward[part] = np.maximum(backward[part], gather + reduce)
-            each = [_of_layers(self._parameters, [span]) / slot.tp for span in held]
-            reduction = partial(self.collectives_s, slot=slot, sketch=sketch, shape=layouts[slot.share])
+            trained = [kind for kind in zip(*each, strict=True) if not kind[0].frozen]
             sync[i] = exposed_sync_s(
-                each, reduction, self._job, sketch, forward[i::count], backward[i::count]
-            )
-            update[i] = self._update_s(parameters, slot, sketch)
-            flights = _in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup)
-            peak[i], flight_bytes[i] = self._peak_bytes(parameters, held, slot, sketch, *flights)
+                [[group.parameters for group in kind] for kind in trained],
+                [
+                    partial(self.collectives_s, slot=slot, sketch=sketch, shape=layout, ep=kind[0].ep)
+                    for kind in trained
+                ],
+                self._job, sketch, forward[i::count], backward[i::count],
+            )  # fmt: skip
+            groups = self._holdings.groups(held, slot.tp, sketch.ep)
+            update[i] = self._update_s(groups, slot, sketch)
+            flight = Flight(_in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup))
+            peak[i], flight_bytes[i] = self._holdings.peak_bytes(groups, held, slot.tp, sketch, flight)
             if sketch.schedule in schedules.ZERO_BUBBLE:
-                peak[i] += self._delayed_bytes(held, slot, sketch, i)
+                peak[i] += self._holdings.delayed_bytes(held, slot.tp, sketch, i)
         filled = np.all([past > start for start, past in spans], axis=0)
         split = weight if sketch.schedule in schedules.SPLIT else None
         return StageCosts(
             positions, forward, backward, sync, update, peak, flight_bytes, warmup, filled, split
         )
 
-    def _update_s(self, parameters: Float, slot: Slot, sketch: Plan) -> Float:
-        gpu, own = self._domains[slot.domain].gpu, parameters / (sketch.dp if sketch.zero >= 1 else 1)
-        return (optimiser.on_host_s if self._job.switches.offload_optimiser else optimiser.on_gpu_s)(gpu, own)
+    def _update_s(self, groups: Sequence[Group], slot: Slot, sketch: Plan) -> Float:
+        gpu, on_host = self._domains[slot.domain].gpu, self._job.switches.offload_optimiser
+        own = [
+            parameters / (sketch.dp // ep if sketch.zero >= 1 else 1)
+            for parameters, ep, frozen in groups
+            if not frozen
+        ]
+        return (optimiser.on_host_s if on_host else optimiser.on_gpu_s)(gpu, sum(own[1:], own[0]))
+
+    def _whole_s(
+        self, groups: Sequence[Group], slot: Slot, sketch: Plan, layout: Layout
+    ) -> tuple[Float, Float]:
+        """Seconds of reducing the gradients of all groups, and of gathering their weights."""
+        found = [
+            (reduce * (not frozen), gather)
+            for each, ep, frozen in groups
+            for reduce, gather in [self.collectives_s(each, slot, sketch, layout, ep)]
+        ]
+        return sum(one[0] for one in found[1:]) + found[0][0], sum(one[1] for one in found[1:]) + found[0][1]
 
     def collectives_s(
-        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout
+        self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, ep: int = 1
     ) -> tuple[Float, Float]:
-        """Seconds of the collectives of gradients over dp, each affine in the parameters (P,) of a GPU.
+        """Seconds of the collectives of gradients over dp, each affine in the parameters (P,) of a GPU; over
+        dp / ep for those of experts, whose ranks lie ep apart.
 
         With a sharded optimiser those of reducing (scattering) gradients and of gathering weights, else
         those of an all-reduce by ring and by tree, of which the faster is taken.
@@ -257,57 +270,14 @@ class StageModel:
         domain = self._domains[slot.domain]
         intra = Path(domain.intra_node_bps, domain.intra_node_latency_s)
         inter = Path(domain.inter_node_bps, domain.inter_node_latency_s)
-        levels = ((shape.dp_local[slot.inner], intra), (shape.dp_nodes[slot.inner], inter))
+        local, nodes = shape.dp_local[slot.inner], shape.dp_nodes[slot.inner]
+        if ep > 1:
+            local = max(1, local // ep)
+            nodes = sketch.dp // ep // local
+        levels = ((local, intra), (nodes, inter))
         if sketch.zero == 0:
             return hierarchical_all_reduces_s(parameters * gradient_bytes, levels)
         reduce, gather = (
             hierarchical_all_gather_s(parameters * each, levels) for each in (gradient_bytes, 2.0)
         )
         return reduce, gather
-
-    def _peak_bytes(
-        self, parameters: Float, held: Spans, slot: Slot, sketch: Plan, flight: float, logits: float
-    ) -> tuple[Float, Float]:
-        """Peak bytes per GPU (P,): states, activations of `flight` micro-batches and of the output layer of
-        `logits`, largest temporary, workspace; and bytes of one more micro-batch.
-
-        The peak is the first backward: one micro-batch's output layer or one block is worked on, the output
-        layers of the others wait. So it grows by the same bytes with every micro-batch in flight.
-        """
-        model, recompute, ranks = self._job.model, sketch.recompute, sketch.context_parallel
-        micro_batch = sketch.micro_batch / ranks  # each rank of a context group keeps its part of the tokens
-        switches = self._job.switches
-        sharded = sketch.sequence_parallel or switches.shard_activations
-        n = len(model.layers())
-        first, last = held[0][0] == 0, held[-1][1] == n
-        if model.tied:  # one copy where the first and the last layer share a GPU
-            parameters = parameters - (first & last) * (model.vocab * model.hidden / slot.tp)
-        blocks = _of_layers(self._blocks, held)
-        stored = blocks * memory.block_activation_bytes(model, slot.tp, recompute, sharded)
-        stored += first * memory.embedding_activation_bytes(model, slot.tp, sharded)
-        head_bytes = memory.head_activation_bytes(model, slot.tp, sharded, switches.fp32_logits)
-        each = head_bytes * micro_batch
-        waiting = last * each * (logits - 1)
-        head = each + memory.unsharded_bytes(model.head_parameters / slot.tp, sketch.zero)
-        working = memory.unsharded_bytes(model.block_parameters / slot.tp, sketch.zero)
-        if recompute == "full":
-            working += memory.recompute_working_bytes(model, slot.tp, sharded) * micro_batch
-        others = context_exchange.held_bytes(model, slot.tp, ranks, switches.context_exchange)
-        working += others * sketch.micro_batch
-        temporary = np.maximum(last * head, (blocks > 0) * working)
-        states = parameters * memory.state_bytes_per_parameter(
-            sketch.zero, sketch.dp, model.dtype, switches.offload_optimiser
-        )
-        activations = micro_batch * stored * flight + waiting
-        peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
-        return peak, micro_batch * stored + last * each
-
-    def _delayed_bytes(self, held: Spans, slot: Slot, sketch: Plan, stage: int) -> Float:
-        """Bytes (P,) that micro-batches between input and weight gradient store beyond those in flight: with
-        full recompute the inputs of the products, which were made again for the input gradient."""
-        model, sharded = self._job.model, slot.tp > 1
-        kept = memory.block_activation_bytes(model, slot.tp, "selective", sharded)
-        more = kept - memory.block_activation_bytes(model, slot.tp, sketch.recompute, sharded)
-        sequences = sketch.micro_batch / sketch.context_parallel
-        count = zero_bubble_order.delayed(sketch.micro_batches, stage) * sequences
-        return _of_layers(self._blocks, held) * max(more, 0.0) * count

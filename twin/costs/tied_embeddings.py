@@ -24,8 +24,8 @@ def spread(plan: Plan) -> int:
 
 def step_bytes(job: JobSpec, stages: int) -> int:
     """Bytes that the first and the last stage send each other in one of the `STEPS` steps, for one pipeline
-    of `stages`; 0 for a single stage, or where the model ties nothing."""
-    if not job.model.tied or stages == 1:
+    of `stages`; 0 for a single stage, or where the model ties nothing or trains adapters alone."""
+    if not job.model.tied or job.model.adapters is not None or stages == 1:
         return 0
     return round(job.model.vocab * job.model.hidden * job.gradient_bytes / STEPS)
 

@@ -152,7 +152,7 @@ class Estimator:
         job = self.job
         sketch = Plan(
             (share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero,
-            sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
+            sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel, ep=job.ep_of(dp),
         )  # fmt: skip
         return self._costs(sketch, spans)
 

@@ -36,12 +36,7 @@ def make(
     """
     count = job.micro_batches(dp, micro_batch)
     if count is None:
-        if dp % job.context_parallel:
-            raise InfeasibleError(f"context_parallel {job.context_parallel} does not divide {dp} ranks")
-        pipelines = dp // job.context_parallel
-        raise InfeasibleError(
-            f"global batch {job.global_batch} is not a multiple of dp {pipelines} x micro-batch {micro_batch}"
-        )
+        raise InfeasibleError(job.size_fault(dp, micro_batch))
     shares = tuple(
         Share(domain, int(layers), tp, pp, place(cluster, domain, dp, tp, pp))
         for domain, layers, (tp, pp) in zip(order, layer_counts, inner, strict=True)
@@ -51,6 +46,7 @@ def make(
     return Plan(
         shares, dp, micro_batch, count, job.schedule, extra_warmup, job.p2p, job.recompute, job.zero,
         chunks=job.chunks, sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
+        ep=job.ep_of(dp),
     )  # fmt: skip
 
 

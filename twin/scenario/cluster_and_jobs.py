@@ -1,12 +1,16 @@
 """Builds the cluster and the training jobs that a scenario describes."""
 
+from dataclasses import replace
+
 from ingest.core.errors import UsageError
 from ingest.core.units import GB, to_ns
 from twin.calibration.calibration import Calibration
 from twin.core import gpu_models, transformer
+from twin.core.adapters import Adapters
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
 from twin.core.switches import Switches
+from twin.costs import energy
 from twin.scenario.submission import Submission
 from twin.settings.scenario_file import ClusterSettings, DomainSettings, GpuSettings, JobSettings, Scenario
 
@@ -31,6 +35,10 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
         )
     own_model = settings.gpu_models.get(fields["gpu"])
     gpu = gpu_models.preset(fields["gpu"]) if own_model is None else _gpu_type(fields["gpu"], own_model)
+    try:
+        gpu = energy.limited(gpu, fields.pop("power_cap_w", None), fields.pop("clock_cap", None))
+    except UsageError as error:
+        raise UsageError(f"domain {domain.name!r}: {error}") from None
     return Domain(**(fields | {"gpu": gpu}))
 
 
@@ -58,8 +66,11 @@ def submissions(scenario: Scenario) -> tuple[Submission, ...]:
 def job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
     """Training job of a scenario; `model` and `settings` replace its own."""
     used = settings or scenario.job
+    trained = transformer.preset(model or scenario.model)
+    if used.lora is not None:
+        trained = replace(trained, adapters=Adapters(used.lora.rank, used.lora.targets))
     return JobSpec(
-        model=transformer.preset(model or scenario.model),
+        model=trained,
         global_batch=used.global_batch,
         micro_batches_allowed=used.micro_batches,
         schedule=used.schedule,
@@ -70,6 +81,7 @@ def job(scenario: Scenario, model: str | None = None, settings: JobSettings | No
         schedules=used.schedules,
         sequence_parallel=used.sequence_parallel,
         context_parallel=used.context_parallel,
-        switches=Switches(context_exchange=used.context_exchange),
+        ep=used.ep,
+        switches=Switches(context_exchange=used.context_exchange, expert_imbalance=used.expert_imbalance),
         bytes_per_moved_parameter=scenario.moving.bytes_per_parameter,
     )

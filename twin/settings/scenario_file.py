@@ -27,15 +27,18 @@ from twin.settings.ranges import (
     Bytes,
     Change,
     Chunks,
+    Clock,
     Deviation,
     Duration,
     Gigabytes,
     Gpus,
+    Imbalance,
     Jobs,
     Overhead,
     Period,
     PositiveFraction,
     Priority,
+    Rank,
     Rate,
     Seconds,
     Seed,
@@ -65,7 +68,17 @@ MOST_ENTRIES = {
 """Most entries of each list, and why."""
 
 
-LATER_JOB_KEYS = ("schedules", "sequence_parallel", "context_parallel", "context_exchange")
+LATER_JOB_KEYS = (
+    "schedules", "sequence_parallel", "context_parallel", "context_exchange", "ep", "expert_imbalance",
+    "lora",
+)  # fmt: skip
+
+
+class LoraSettings(Config):
+    """Low-rank adapters, which alone are trained."""
+
+    rank: Rank
+    targets: tuple[Label, ...] = ("q", "v")  # q, k, v, o; gate, up, down of an MLP
 
 
 class JobSettings(Config):
@@ -84,6 +97,11 @@ class JobSettings(Config):
     sequence_parallel: bool = False  # tensor groups split norms, dropout and residuals over the tokens
     context_parallel: Gpus = 1  # ranks that split every sequence; dp of a plan counts them
     context_exchange: ContextExchange = "ring"  # of keys and values between them
+    ep: Annotated[tuple[Gpus, ...], Field(min_length=1, max_length=64)] = (
+        1,  # degrees of expert parallelism: plans are made with the largest that divides their dp
+    )
+    lora: LoraSettings | None = None
+    expert_imbalance: Imbalance = 1.0  # tokens of the busiest of the ranks that share experts, over the mean
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> "JobSettings":
@@ -103,6 +121,12 @@ class JobSettings(Config):
         return {name: value for name, value in fields.items() if name not in unset}
 
 
+def _without_limits(fields: dict[str, Any]) -> dict[str, Any]:
+    """`fields` without limits of GPUs that are None."""
+    unset = {name for name in ("power_cap_w", "clock_cap") if fields.get(name) is None}
+    return {name: value for name, value in fields.items() if name not in unset}
+
+
 class HardwareSettings(Config):
     """Hardware of every domain that sets no other."""
 
@@ -113,6 +137,13 @@ class HardwareSettings(Config):
     intra_node_latency_s: Seconds
     inter_node_latency_s: Seconds
     usd_per_gpu_hour: Usd
+    power_cap_w: Watts | None = None  # limit of each GPU's power
+    clock_cap: Clock | None = None  # limit of its clock, as a share of the clock of its peak
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits limits that are not set: such scenarios keep the digest that their runs have recorded."""
+        return _without_limits(written(self))
 
 
 class DomainSettings(Config):
@@ -130,11 +161,14 @@ class DomainSettings(Config):
     egress_bps: Rate | None = None  # to all other domains together; no limit unless given
     ingress_bps: Rate | None = None  # from all other domains together
     pue: Overhead = 1.0  # energy of the site over that of its GPUs
+    power_cap_w: Watts | None = None
+    clock_cap: Clock | None = None
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omits a `pue` of 1: scenarios without one keep the digest that their runs have recorded."""
-        fields: dict[str, Any] = written(self)
+        """Omits a `pue` of 1 and limits that are not set: scenarios without them keep the digest that their
+        runs have recorded."""
+        fields = _without_limits(written(self))
         return {name: value for name, value in fields.items() if name != "pue" or value != 1.0}
 
 

@@ -118,6 +118,7 @@ class OptionCosts:
             zero=job.zero,
             sequence_parallel=job.sequence_parallel,
             context_parallel=job.context_parallel,
+            ep=job.ep_of(knob.dp),
         )
 
 

@@ -118,7 +118,8 @@ class PlanningTables:
     """Choices, masks and costs on one cluster; `free_gpus` are those alive per domain (default all).
 
     Raises:
-        InfeasibleError: no plan fits. UsageError: a schedule other than 1f1b and gpipe.
+        InfeasibleError: no plan fits. UsageError: a schedule other than 1f1b and gpipe, or a model with
+            experts or adapters.
     """
 
     def __init__(self, estimator: Estimator, free_gpus: Sequence[int] | None = None):
@@ -127,6 +128,13 @@ class PlanningTables:
                 f"hippo plans under schedule 1f1b or gpipe, not {estimator.job.schedule}: change job.schedule"
                 " in the scenario, or take another policy, such as mpc"
             )
+        if estimator.job.model.experts is not None:
+            raise UsageError(
+                f"hippo has no tables for the experts of {estimator.job.model.name}: take another policy, "
+                "such as mpc"
+            )
+        if estimator.job.model.adapters is not None:
+            raise UsageError("hippo has no tables for LoRA: take another policy, such as mpc")
         self.estimator, cluster = estimator, estimator.cluster
         self.free = tuple(free_gpus) if free_gpus is not None else tuple(d.gpus for d in cluster.domains)
         self.k, self.n = cluster.size, estimator.n_layers

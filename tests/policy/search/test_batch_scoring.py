@@ -9,7 +9,9 @@ from policy.search.batch_scoring import OptionRows, Scorer, concatenated, row_of
 from policy.search.closed_form import closed_form_s, hill_climb, tables
 from policy.search.plan_search import build
 from tests.support.cases import cluster, every_cut, every_shape, links, model, random_case, shape_of
+from twin.core.adapters import Adapters
 from twin.core.domain import LinkState
+from twin.core.experts import Experts
 from twin.core.job import JobSpec
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
@@ -86,6 +88,29 @@ def test_equals_the_estimator_for_other_jobs(job: dict[str, object]) -> None:
     rows = every_row(case[0], 40, np.random.default_rng(2))
     scorer = Scorer(case[0], tables(case[0], free(case[0])).options, case[1])
     times = scorer.iter_ns(rows).tolist()
+    assert times == exact(case, rows, None)
+    assert DEAD in times and min(times) < DEAD
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_equals_the_estimator_for_adapters(zero: int) -> None:
+    spec = JobSpec(replace(model(60), adapters=Adapters(16)), 32, (1, 2), zero=zero)
+    case = Estimator(cluster(3, [8, 4, 6]), spec), links(3, np.random.default_rng(zero))
+    rows = every_row(case[0], 40, np.random.default_rng(4))
+    times = Scorer(case[0], tables(case[0], free(case[0])).options, case[1]).iter_ns(rows).tolist()
+    assert times == exact(case, rows, None) and min(times) < DEAD
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_equals_the_estimator_for_a_mixture_of_experts(zero: int) -> None:
+    """Sizes with ep 1 and 2 stand side by side."""
+    mixture = replace(model(30), experts=Experts(4, 2, 2752, every=2))
+    spec = JobSpec(mixture, 32, (1, 2), zero=zero, ep=(1, 2))
+    case = Estimator(cluster(3, [8, 4, 6]), spec), links(3, np.random.default_rng(zero))
+    rows = every_row(case[0], 40, np.random.default_rng(3))
+    options = tables(case[0], free(case[0])).options
+    assert {spec.ep_of(size.dp) for size in options.sizes} == {1, 2}
+    times = Scorer(case[0], options, case[1]).iter_ns(rows).tolist()
     assert times == exact(case, rows, None)
     assert DEAD in times and min(times) < DEAD
 

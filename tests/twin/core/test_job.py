@@ -26,6 +26,28 @@ def test_ranks_that_split_sequences_share_a_pipeline() -> None:
         JobSpec(MODEL, 48, context_parallel=3)
 
 
+def test_ranks_that_share_experts_divide_those_of_a_stage() -> None:
+    job = JobSpec(preset("mixtral-8x7b"), 48, (1, 2), ep=(2, 4))
+    assert [job.ep_of(dp) for dp in (1, 2, 4, 6, 8)] == [0, 2, 4, 2, 4]
+    assert job.micro_batches(3, 1) is None and job.micro_batches(6, 2) == 4
+    assert job.size_fault(3, 1) == "ep 2 or 4 does not divide 3 ranks"
+    assert job.size_fault(8, 4) == "global batch 48 is not a multiple of dp 8 x micro-batch 4"
+
+
+@pytest.mark.parametrize(
+    ("name", "ep", "words"),
+    [
+        ("mixtral-8x7b", (3,), "ep 3 does not divide 8 experts"),
+        ("mixtral-8x7b", (0,), "ep 0 does not divide 8 experts"),
+        ("mixtral-8x7b", (), "name at least one degree"),
+        ("llama2-7b", (1, 2), "ep 2 needs a model with experts"),
+    ],
+)
+def test_degrees_that_cannot_be(name: str, ep: tuple[int, ...], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        JobSpec(preset(name), 48, ep=ep)
+
+
 @pytest.mark.parametrize("wrong", [{"global_batch": 0}, {"micro_batches_allowed": ()}, {"zero": 4}])
 def test_impossible_jobs_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):

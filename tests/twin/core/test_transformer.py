@@ -17,6 +17,8 @@ from twin.core.transformer import PRESETS, Transformer, classic, preset
         ("llama3-8b", 8_030_261_248),
         ("llama3-70b", 70_553_706_496),
         ("llama3-405b", 405_853_388_800),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("mixtral-8x22b", 140_620_634_112),
     ],
 )
 def test_parameters_are_exact(name: str, parameters: int) -> None:

@@ -5,6 +5,7 @@ from twin.costs.collectives import (
     Path,
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     hierarchical_all_gather_s,
     hierarchical_all_reduces_s,
     levels_of,
@@ -86,3 +87,12 @@ def test_a_group_over_nodes_sends_over_the_adapter_of_every_gpu() -> None:
 @pytest.mark.parametrize(("ranks", "local", "nodes"), [(1, 1, 1), (8, 8, 1), (32, 8, 4), (12, 4, 3)])
 def test_groups_fill_nodes_in_equal_parts(ranks: int, local: int, nodes: int) -> None:
     assert [n for n, _ in levels_of(ranks, 8, FAST, SLOW)] == [local, nodes]
+
+
+def test_an_all_to_all_by_hand() -> None:
+    # inside a node 7 peers get an eighth each; over two nodes 8 of 16 lie in the other one
+    assert all_to_all_s(1e9, ((8, FAST), (1, SLOW))) == pytest.approx(7 * 2e-6 + 7 / 8 * 0.01, rel=1e-12)
+    assert all_to_all_s(1e9, ((8, FAST), (2, SLOW))) == pytest.approx(8 * 10e-6 + 0.1 / 2, rel=1e-12)
+    near = all_to_all_s(1e9, ((8, FAST), (2, Path(8e15, 0.0))))  # what stays in the node takes longer
+    assert near == pytest.approx(7 * 2e-6 + 7 / 16 * 0.01, rel=1e-12)
+    assert all_to_all_s(1e9, ((1, FAST), (1, SLOW))) == 0

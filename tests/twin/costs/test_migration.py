@@ -6,6 +6,7 @@ from simpy import Environment
 
 from tests.support.worlds import toy_wan
 from twin.core.domain import Cluster, Domain, LinkState
+from twin.core.experts import Experts
 from twin.core.gpu_models import preset as gpu
 from twin.core.job import JobSpec
 from twin.core.plan import Plan, Share
@@ -123,6 +124,22 @@ def test_resharding_stays_on_the_diagonal_and_uses_the_fabric() -> None:
     assert migration.move_s(cluster(), moved, wide, links()) == pytest.approx(
         total * 8 / (8 * 80e9), rel=1e-12
     )
+
+
+def test_experts_move_to_each_of_their_copies_and_alone_where_only_ep_changes() -> None:
+    """Two blocks of 4 experts on dp 4: with ep 2 there are two copies of each expert."""
+    made = replace(preset("mixtral-8x7b"), blocks=2, experts=Experts(4, 2, 14336))
+    job = JobSpec(made, 8, (1,), ep=(2, 4))
+    routed, whole = 2 * 4 * 3 * 4096 * 14336, sum(layer.parameters for layer in made.layers())
+    old = replace(plan((0, 4, 1, 1), dp=4), ep=4)
+    moved = migration.move_bytes(job, old, replace(old, ep=2), 3)
+    assert moved[0, 0] == moved.sum() == 14 * routed * 2
+    assert migration.needs_restart(old, replace(old, ep=2))
+    wider = replace(plan((0, 4, 2, 1), dp=4), ep=2)
+    moved = migration.move_bytes(job, old, wider, 3)
+    assert moved[0, 0] == moved.sum() == 14 * ((whole - routed) * 4 + routed * 2)
+    away = replace(plan((1, 4, 1, 1), dp=4), ep=4)
+    assert migration.move_bytes(job, old, away, 3)[0, 1] == 14 * whole
 
 
 def test_only_what_changes_place_is_resharded() -> None:

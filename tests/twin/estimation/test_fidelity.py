@@ -50,7 +50,7 @@ def test_the_interval_is_that_of_the_calibration_rows() -> None:
 
 
 def test_memory_peaks() -> None:
-    sets = [judged(data) for data in MEMORY_SETS[:2]]
+    sets = [judged(data) for data in MEMORY_SETS[:3]]
     predicted = np.concatenate([one.predicted for one in sets])
     measured = np.concatenate([one.measured for one in sets])
     assert np.mean(np.abs(predicted / measured - 1)) <= 0.10

@@ -13,7 +13,9 @@ from ingest.pipeline.ingest import ingest
 from tests.support.worlds import toy_scenario, toy_setup, toy_wan
 from twin.calibration.calibration import Calibration
 from twin.calibration.least_squares import Fit
+from twin.core.adapters import Adapters
 from twin.filters import history as filter_history
+from twin.scenario import cluster_and_jobs
 from twin.scenario.cluster_and_jobs import cluster
 from twin.scenario.prepare import assemble, digest, load, names, prepare
 from twin.settings.scenario_file import LATER_JOB_KEYS, Scenario
@@ -160,6 +162,25 @@ def test_the_header_is_json_and_names_what_the_run_depends_on() -> None:
     header = json.loads(json.dumps(toy_setup().header()))
     assert set(header["traces"]) == {"source", "window"}
     assert header["scenario"]["control"]["period_s"] == 60
+
+
+def test_a_job_of_a_mixture_says_how_its_experts_are_shared() -> None:
+    job = {"global_batch": 32, "micro_batches": [1], "ep": [1, 4], "expert_imbalance": 1.25}
+    found = cluster_and_jobs.job(toy_scenario(model="mixtral-8x7b", job=job))
+    assert found.ep == (1, 4) and found.tensor_mode.expert_imbalance == 1.25
+    with pytest.raises(UsageError, match="ep 4 needs a model with experts"):
+        cluster_and_jobs.job(toy_scenario(job=job))
+    with pytest.raises(ValidationError, match="no less than the mean"):
+        toy_scenario(job=job | {"expert_imbalance": 0.5})
+
+
+def test_a_job_may_train_adapters_alone() -> None:
+    job = {"global_batch": 32, "micro_batches": [1], "lora": {"rank": 16, "targets": ["q", "o"]}}
+    made = cluster_and_jobs.job(toy_scenario(job=job)).model
+    assert made.adapters == Adapters(16, ("q", "o"))
+    assert made.trained_parameters == 32 * 16 * 2 * (4096 + 4096)
+    with pytest.raises(UsageError, match="no matrix is called 'w'"):
+        cluster_and_jobs.job(toy_scenario(job=job | {"lora": {"rank": 16, "targets": ["w"]}}))
 
 
 def test_digest_follows_the_content() -> None:

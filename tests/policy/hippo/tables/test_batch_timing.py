@@ -10,9 +10,11 @@ from policy.hippo.tables.batch_timing import Timer
 from policy.hippo.tables.planning_tables import PlanningTables
 from tests.support.hippo_tables import setup, walk
 from tests.support.worlds import toy_setup
+from twin.core.adapters import Adapters
 from twin.core.domain import LinkState
 from twin.core.plan import Schedule
 from twin.core.schedules import default_chunks
+from twin.core.transformer import preset
 from twin.estimation.estimator import DEAD, Estimator
 
 
@@ -150,3 +152,13 @@ def test_schedules_that_the_tables_do_not_know_are_refused(schedule: Schedule) -
     job = replace(made.job, schedule=schedule, chunks=default_chunks(schedule))
     with pytest.raises(UsageError, match=f"not {schedule}: change job.schedule"):
         PlanningTables(Estimator(made.cluster, job))
+
+
+def test_experts_and_adapters_are_refused() -> None:
+    made = toy_setup(3)
+    mixture = replace(made.job, model=preset("mixtral-8x7b"))
+    with pytest.raises(UsageError, match="no tables for the experts of mixtral-8x7b: take another policy"):
+        PlanningTables(Estimator(made.cluster, mixture))
+    adapted = replace(made.job, model=replace(made.job.model, adapters=Adapters(8)))
+    with pytest.raises(UsageError, match="no tables for LoRA: take another policy"):
+        PlanningTables(Estimator(made.cluster, adapted))
