@@ -12,7 +12,7 @@ import click
 
 from commands import data, estimating, inspecting, planning, replaying, training, verifying
 from commands.output import Output, shared_options
-from ingest.core.errors import TwinError
+from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
@@ -79,10 +79,12 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def interrupted() -> NoReturn:
-    """Says how to go on, and exits with the code of Ctrl-C."""
-    way = "`twin replay --resume latest` and `twin train --resume` go on where they stopped"
-    click.echo(f"twin: interrupted; {way}", err=True)
+def interrupted(stop: BaseException | None) -> NoReturn:
+    """Says how to go on, where there is something to go on with, and exits with the code of Ctrl-C."""
+    while stop is not None and not isinstance(stop, Interrupted):
+        stop = stop.__cause__ or stop.__context__  # click turns Ctrl-C into an `Abort` of its own
+    way = f"; {visible(str(stop))}" if stop is not None else ""
+    click.echo(f"twin: interrupted{way}", err=True)
     sys.exit(130)
 
 
@@ -94,12 +96,12 @@ def main() -> None:
     except (click.ClickException, TwinError) as error:
         # A usage error may come before `--json` is read.
         fail(error, output.as_json or "--json" in sys.argv)
-    except (KeyboardInterrupt, click.Abort):
-        interrupted()
+    except (KeyboardInterrupt, click.Abort) as stop:
+        interrupted(stop)
     except RuntimeError as error:
         if str(error) != "Query interrupted":  # Ctrl-C in the main thread, as DuckDB tells it
             raise
-        interrupted()
+        interrupted(error)
     except MemoryError as error:
         fail(click.ClickException(f"not enough memory ({error}); {MORE_MEMORY}"), output.as_json)
     except BrokenPipeError:  # the reader of our output has gone; nothing is left to say

@@ -3,13 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ingest.core.errors import StorageError
+from ingest.core.errors import Interrupted, StorageError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -56,6 +57,19 @@ def write(data: bytes) -> None:
         raise
     except OSError as error:
         raise StorageError(f"standard output: cannot be written ({error.strerror}); free space") from error
+
+
+@contextmanager
+def goes_on(way: str) -> Iterator[None]:
+    """Says `way`, how to go on, where Ctrl-C ends the body.
+
+    Raises:
+        Interrupted: Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as pressed:
+        raise Interrupted(way) from pressed
 
 
 class Command(click.Command):

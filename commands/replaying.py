@@ -21,7 +21,7 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, PATH, Output, command, with_output
+from commands.output import FOLDER, PATH, Output, command, goes_on, with_output
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -293,11 +293,12 @@ def bench(
             found, render = one.to_json(), lambda console: show.comparison(console, one)
             results = [benchmark.of_comparison(out.store, worlds[0], one)] if plots else []
         else:
-            result = benchmark.bench(
-                out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
-                pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
-                jobs=jobs, progress=progress,
-            )  # fmt: skip
+            with goes_on("the same `twin bench` command takes over the runs that are finished"):
+                result = benchmark.bench(
+                    out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
+                    pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
+                    jobs=jobs, progress=progress,
+                )  # fmt: skip
             verdicts = result_events.log(out.store, result)
             found, render = (
                 {**result.to_json(), "verdicts": list(verdicts)},

@@ -7,7 +7,7 @@ import click
 
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
 from commands.output import PATH, Output, command, with_output
-from ingest.core.errors import UsageError
+from ingest.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from replay.training.retrain import RetrainResult
@@ -90,7 +90,7 @@ def train(
         out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
-        raise KeyboardInterrupt
+        raise Interrupted("`twin train --resume` with the same options goes on")
 
 
 @command

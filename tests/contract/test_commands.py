@@ -340,7 +340,41 @@ def test_ctrl_c_ends_a_command_with_130(
     monkeypatch.setattr(name, press)
     done = call(kept, *said)
     assert done.code == 130 and done.out == b""
-    assert "`twin replay --resume latest`" in done.err.splitlines()[-1]
+    assert done.err.splitlines()[-1].startswith("twin: interrupted") and "latest" not in done.err
+
+
+def pressed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_names_the_very_run_that_can_go_on(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("replay.run.runner.query.keep", pressed)  # the run is whole, its cache is not
+        before = {*run_index.all_ids(store)}
+        assert call(store, "replay", "-p", "static").err.splitlines()[-1] == "twin: interrupted"
+    with monkeypatch.context() as patch:
+        patch.setattr("replay.log.run_log.RunWriter.finish", pressed)
+        done = call(store, "replay", "-p", "single")
+    (left,) = (run for run in run_index.all_ids(store) if run not in before and "single" in run)
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == f"twin: interrupted; `twin replay --resume {left}` finishes the run"
+    assert call(store, "replay", "--resume", left).code == 0
+
+
+def test_ctrl_c_before_anything_is_stored_promises_nothing(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replay.run.runner.play", pressed)
+    assert call(store, "replay", "-p", "single").err.splitlines()[-1] == "twin: interrupted"
+
+
+def test_ctrl_c_in_a_bench_of_several_worlds_says_to_begin_it_again(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replay.bench.bench.bench", pressed)
+    assert "the same `twin bench` command" in call(kept, "bench", "--seeds", "2").err
 
 
 @pytest.mark.parametrize("when", [("--every", "6h"), ("--cron", "0 3 * * *"), ("--on-drift",)])
