@@ -53,7 +53,7 @@ class DamageError(TwinError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in work that can go on: a sentence with the command that does it. No failure, so no `TwinError`."""
+    """Ctrl-C in work that can go on: says which command does it. No failure, so no `TwinError`."""
 
 
 class LockedError(TwinError):

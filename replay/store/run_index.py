@@ -87,11 +87,12 @@ def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
     Resuming, compacting or copying a run does not change its place. A run without a stored start (of older
     versions, or damaged) takes the modification time of its oldest file.
     """
-    return tuple(sorted(ids, key=lambda run: (_started_ns(folder(store, run)), run)))
+    return tuple(sorted(ids, key=lambda run: (started_ns(store, run), run)))
 
 
-def _started_ns(run_dir: Path) -> int:
+def started_ns(store: Path, run: str) -> int:
     """Returns when a run was first started, ns since the epoch."""
+    run_dir = folder(store, run)
     kept = _wall(run_dir).get(STARTED)
     if isinstance(kept, int):
         return kept
