@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from commands import data, estimating, inspecting, planning, replaying, training, verifying
+from commands import data, estimating, inspecting, planning, replaying, runs, training, verifying
 from commands.output import Output, shared_options
 from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import visible
@@ -43,7 +43,7 @@ def twin(ctx: click.Context) -> None:
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
 
-    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin status` lists them.
+    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin runs` lists them.
     """
     ctx.ensure_object(Output)
 
@@ -54,6 +54,7 @@ for command in (
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
+    *(runs.runs, runs.compare, runs.tag, runs.note, runs.rm, runs.gc),
     training.retrain,
     *(inspecting.status, verifying.verify, training.policies),
     *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),

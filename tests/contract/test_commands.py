@@ -103,6 +103,14 @@ COMMANDS: dict[str, list[str]] = {
     "report": ["report", STATIC],
     "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
     "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
+    "runs": ["runs", "--where", "policy = 'static'", "--sort=-tokens", "--limit", "1"],
+    "compare": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.svg"],
+    "tag": ["tag", STATIC, "paper", "best"],
+    "tag --remove": ["tag", STATIC, "paper", "--remove"],
+    "note": ["note", STATIC, "the first"],
+    "note --clear": ["note", STATIC, "--clear"],
+    "rm --dry-run": ["rm", STATIC, "--dry-run"],
+    "gc": ["gc"],
     "status": ["status"],
     "verify": ["verify"],
     "policies": ["policies"],
@@ -206,6 +214,16 @@ MISTAKES: dict[str, list[str]] = {
     "audit --since": ["audit", STATIC, "--since", "99999"],
     "compact": ["compact", "nothing"],
     "report": ["report", "nothing"],
+    "runs --where": ["runs", "--where", "polcy = 'static'"],
+    "runs --sort": ["runs", "--sort", "speed"],
+    "compare": ["compare", STATIC, "nothing"],
+    "compare one": ["compare", STATIC, STATIC],
+    "compare --plot": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.pdf"],
+    "tag": ["tag", STATIC, "two words"],
+    "tag --remove": ["tag", STATIC, "--remove"],
+    "note --clear": ["note", STATIC, "text", "--clear"],
+    "rm without an answer": ["rm", STATIC],
+    "rm nothing": ["rm", "nothing", "--yes"],
     "report --vs": ["report", STATIC, "--vs", "nothing"],
     "trace": ["trace", STATIC, "--from", "100000"],
     "retrain": ["retrain"],
@@ -247,7 +265,10 @@ def test_a_store_is_a_folder(tmp_path: Path, call: Call) -> None:
     assert done.code == 2 and "is a file" in done.err
 
 
-READERS = [command for command, said in COMMANDS.items() if STATIC in said and "--quarantine" not in said]
+UNREAD = ("--quarantine", "--dry-run")
+"""Of commands that are for damaged runs, too."""
+READERS = [name for name, said in COMMANDS.items() if STATIC in said and not {*UNREAD} & {*said}]
+READERS = [name for name in READERS if name.split()[0] not in ("tag", "note")]  # which read no event
 
 
 @pytest.mark.parametrize("command", [*READERS, "sql"])
@@ -270,6 +291,23 @@ def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call)
     shown = call(store, "audit", STATIC, "--quarantine")
     assert shown.code == 0 and b"stranger.txt" in shown.out and not (folder / "stranger.txt").exists()
     assert b"nothing to move" in call(store, "audit", STATIC, "--quarantine").out
+
+
+def test_rm_asks_and_takes_only_yes(store: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.runs._answered", lambda question: "static" not in question)
+    kept = call(store, "rm", STATIC, SINGLE)
+    assert kept.code == 1 and "nothing was removed" in kept.err and len(run_index.all_ids(store)) == 2
+    gone = call(store, "rm", SINGLE, "--json")
+    assert gone.code == 0 and gone.json["removed"] and gone.json["runs"][0]["run"].startswith(SINGLE)
+    assert call(store, "rm", STATIC, "--yes").code == 0 and run_index.all_ids(store) == ()
+    assert call(store, "verify").code == 0
+
+
+def test_runs_lists_a_damaged_run_with_its_problem(store: Path, call: Call) -> None:
+    folder = run_index.folder(store, run_index.find(store, STATIC))
+    next(folder.glob("*.parquet")).write_bytes(b"x")
+    shown = call(store, "runs").out.decode()
+    assert f"{folder.name}: {folder}" in shown and SINGLE in shown
 
 
 def cut_off(store: Path) -> Path:
