@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from commands import data, estimating, inspecting, planning, replaying, runs, training, verifying
+from commands import data, doctor, estimating, inspecting, planning, replaying, runs, training, verifying
 from commands.output import Output, shared_options
 from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import visible
@@ -56,7 +56,7 @@ for command in (
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
     *(runs.runs, runs.compare, runs.tag, runs.note, runs.rm, runs.gc),
     training.retrain,
-    *(inspecting.status, verifying.verify, training.policies),
+    *(inspecting.status, verifying.verify, doctor.doctor, training.policies),
     *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
 ):
     twin.add_command(command)

@@ -113,6 +113,7 @@ COMMANDS: dict[str, list[str]] = {
     "gc": ["gc"],
     "status": ["status"],
     "verify": ["verify"],
+    "doctor": ["doctor"],
     "policies": ["policies"],
     "config": ["config"],
     "estimate": ["estimate", "{cases}"],
