@@ -10,7 +10,18 @@ from typing import NoReturn
 
 import click
 
-from commands import data, doctor, estimating, inspecting, planning, replaying, runs, training, verifying
+from commands import (
+    data,
+    doctor,
+    estimating,
+    inspecting,
+    planning,
+    replaying,
+    runs,
+    starting,
+    training,
+    verifying,
+)
 from commands.output import Output, shared_options
 from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import visible
@@ -50,6 +61,7 @@ def twin(ctx: click.Context) -> None:
 
 for command in (
     *(data.ingest, data.fetch, data.traces, data.synth),
+    starting.init,
     planning.plan,
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
