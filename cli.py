@@ -6,11 +6,13 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
 from commands import (
+    completion,
     data,
     doctor,
     estimating,
@@ -24,7 +26,7 @@ from commands import (
 )
 from commands.output import Output, shared_options
 from ingest.core.errors import Interrupted, TwinError
-from ingest.core.terminal import visible
+from ingest.core.terminal import LONGEST, visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -40,6 +42,23 @@ class Group(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which they were added."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name; a word that is close to one is told which.
+
+        Raises:
+            UsageError: no such command.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0][:LONGEST], self.commands, n=1)
+            if not close or args[0].startswith("-"):
+                raise
+            said = f"No such command {args[0]!r}; did you mean {close[0]!r}?"
+            raise click.UsageError(said, ctx=ctx) from error
 
 
 @click.group(cls=Group, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,6 +88,7 @@ for command in (
     *(runs.runs, runs.compare, runs.tag, runs.note, runs.rm, runs.gc),
     training.retrain,
     *(inspecting.status, verifying.verify, doctor.doctor, training.policies),
+    completion.completion,
     *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
 ):
     twin.add_command(command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from commands import completion as known
 from commands.options import (
     Seconds,
     checkpoint_option,
@@ -32,7 +33,9 @@ Render = Callable[["Console"], None]
 
 
 @command
-@click.option("--policy", "-p", help="Name of a policy, see `twin policies` [hippo].")
+@click.option(
+    "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
+)
 @scenario_option
 @dataset_option
 @window_option
@@ -45,8 +48,14 @@ Render = Callable[["Console"], None]
 @checkpoint_option
 @click.option("--plan", "plan_path", type=PATH, metavar="FILE", help="Keep the plan of `twin plan --out`.")
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
-@click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
-@click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
+@click.option("--resume", metavar="RUN", shell_complete=known.runs, help="Finish a run that was killed.")
+@click.option(
+    "--run",
+    "logged",
+    metavar="RUN",
+    shell_complete=known.runs,
+    help="Compute this run again; with --policy: what if?",
+)
 @click.option(
     "--from-decision",
     type=click.IntRange(0),
@@ -190,8 +199,10 @@ def replay_logged_run(
 
 
 @command
-@click.argument("logged", metavar="RUN...", nargs=-1, required=True)
-@click.option("--policy", "-p", required=True, help="The policy that is asked about.")
+@click.argument("logged", shell_complete=known.runs, metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--policy", "-p", required=True, shell_complete=known.policies, help="The policy that is asked about."
+)
 @checkpoint_option
 @with_output
 def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
@@ -215,9 +226,21 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 
 @command
 @click.option(
-    "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
+    "--policy",
+    "-p",
+    "policies",
+    multiple=True,
+    shell_complete=known.policies,
+    help="Repeatable [static single greedy mpc hippo].",
 )
-@click.option("--scenario", "-s", "scenarios", multiple=True, help="Name or YAML file; repeatable [tri-7b].")
+@click.option(
+    "--scenario",
+    "-s",
+    "scenarios",
+    multiple=True,
+    shell_complete=known.scenarios,
+    help="Name or YAML file; repeatable [tri-7b].",
+)
 @dataset_option
 @window_option
 @engine_option

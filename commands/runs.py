@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from commands import completion as known
 from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import UsageError
 
@@ -49,7 +50,7 @@ def runs(
 
 
 @command
-@click.argument("chosen", metavar="RUN RUN...", nargs=-1, required=True)
+@click.argument("chosen", shell_complete=known.runs, metavar="RUN RUN...", nargs=-1, required=True)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw tokens over time into FILE: .svg or .png.")
 @with_output
 def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
@@ -80,7 +81,7 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @click.argument("tags", metavar="[TAG]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take these tags away instead.")
 @with_output
@@ -105,7 +106,7 @@ def tag(out: Output, run: str, tags: tuple[str, ...], remove: bool) -> None:
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @click.argument("text", required=False)
 @click.option("--clear", is_flag=True, help="Take the note away.")
 @with_output
@@ -137,7 +138,7 @@ def _show_labels(out: Output, run_id: str) -> None:
 
 
 @command
-@click.argument("chosen", metavar="RUN...", nargs=-1, required=True)
+@click.argument("chosen", shell_complete=known.runs, metavar="RUN...", nargs=-1, required=True)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @with_output

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion as known
 from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import ExistsError
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("path", metavar="[FILE]", type=PATH, default=Path("scenario.yaml"))
-@click.option("--dataset", metavar="NAME", help="Links of this data set [the one that joins most sites].")
+@click.option(
+    "--dataset",
+    metavar="NAME",
+    shell_complete=known.datasets,
+    help="Links of this data set [the one that joins most sites].",
+)
 @click.option("--site", "sites", multiple=True, metavar="SITE", help="A site; repeatable [up to four].")
 @click.option("--model", metavar="MODEL", help="What is trained [llama2-7b].")
 @click.option("--gpu", metavar="GPU", help="GPU model of every site [one seen in the lake, else A100-80].")

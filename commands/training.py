@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion as known
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
 from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import Interrupted, UsageError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     "demonstrations",
     multiple=True,
     metavar="RUN",
+    shell_complete=known.runs,
     help="Follow the decisions of this run first, too.",
 )
 @click.option("--live", is_flag=True, help="Show every update as it is made.")

@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ingest.core import names
 from ingest.core.errors import NotFoundError, TwinError
+from ingest.core.terminal import LONGEST
 from replay.log.run_log import RunReader
 from replay.store.run_header import MADE_BY, STARTED
 
@@ -77,8 +79,9 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         raise NotFoundError(
             f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
         )
-    known = ", ".join(ids[:5]) or "none yet"
-    raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+    close = get_close_matches(name[:LONGEST], [LATEST, *ids], n=1)
+    known = f"did you mean {close[0]}?" if close else f"there: {', '.join(ids[:5]) or 'none yet'}"
+    raise NotFoundError(f"{name}: no such run in {store / RUNS} ({known}); see `twin runs`")
 
 
 def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
