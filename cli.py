@@ -25,6 +25,7 @@ from commands import (
     verifying,
 )
 from commands.output import Output, shared_options
+from commands.run_record import append
 from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import LONGEST, visible
 
@@ -122,8 +123,35 @@ def interrupted(stop: BaseException | None) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point: turns every expected failure into a message and an exit code."""
+    """Entry point: turns every expected failure into a message and an exit code, and keeps the record."""
     output = Output()
+    try:
+        _run(output)
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+        _close(output, code, leaving.__context__ if code else None)
+        raise
+    _close(output, 0, None)
+
+
+def _close(output: Output, code: int, error: BaseException | None) -> None:
+    """Says and writes what --debug, --verbose and --log ask for about a command that has ended."""
+    if not (output.debug or output.verbose or output.log):
+        return
+    record = output.record.ended(code, error)
+    if output.debug and record["error"]:
+        click.echo(visible(record["error"]).rstrip(), err=True)
+    if output.verbose:
+        told = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.store}"
+        click.echo(f"twin: exit code {code}, {told}", err=True)
+    if output.log is not None:
+        try:
+            append(output.log, record)
+        except (OSError, TwinError) as problem:  # the command itself has ended; its exit code stands
+            click.echo(f"twin: --log: {visible(str(problem))}", err=True)
+
+
+def _run(output: Output) -> None:
     try:
         twin.main(obj=output, standalone_mode=False, prog_name="twin")
     except (click.ClickException, TwinError) as error:
