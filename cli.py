@@ -6,14 +6,28 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
-from commands import data, estimating, inspecting, planning, replaying, training, verifying
+from commands import (
+    completion,
+    data,
+    doctor,
+    estimating,
+    inspecting,
+    planning,
+    replaying,
+    runs,
+    starting,
+    training,
+    verifying,
+)
 from commands.output import Output, shared_options
-from ingest.core.errors import TwinError
-from ingest.core.terminal import visible
+from commands.run_record import append
+from ingest.core.errors import Interrupted, TwinError
+from ingest.core.terminal import LONGEST, visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -30,6 +44,23 @@ class Group(click.Group):
         """In the order in which they were added."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name; a word that is close to one is told which.
+
+        Raises:
+            UsageError: no such command.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0][:LONGEST], self.commands, n=1)
+            if not close or args[0].startswith("-"):
+                raise
+            said = f"No such command {args[0]!r}; did you mean {close[0]!r}?"
+            raise click.UsageError(said, ctx=ctx) from error
+
 
 @click.group(cls=Group, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="twin", prog_name="twin")
@@ -43,19 +74,22 @@ def twin(ctx: click.Context) -> None:
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
 
-    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin status` lists them.
+    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin runs` lists them.
     """
     ctx.ensure_object(Output)
 
 
 for command in (
     *(data.ingest, data.fetch, data.traces, data.synth),
+    starting.init,
     planning.plan,
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
+    *(runs.runs, runs.compare, runs.tag, runs.note, runs.rm, runs.gc),
     training.retrain,
-    *(inspecting.status, verifying.verify, training.policies),
+    *(inspecting.status, verifying.verify, doctor.doctor, training.policies),
+    completion.completion,
     *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
 ):
     twin.add_command(command)
@@ -79,27 +113,56 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def interrupted() -> NoReturn:
-    """Says how to go on, and exits with the code of Ctrl-C."""
-    way = "`twin replay --resume latest` and `twin train --resume` go on where they stopped"
-    click.echo(f"twin: interrupted; {way}", err=True)
+def interrupted(stop: BaseException | None) -> NoReturn:
+    """Says how to go on, where there is something to go on with, and exits with the code of Ctrl-C."""
+    while stop is not None and not isinstance(stop, Interrupted):
+        stop = stop.__cause__ or stop.__context__  # click turns Ctrl-C into an `Abort` of its own
+    way = f"; {visible(str(stop))}" if stop is not None else ""
+    click.echo(f"twin: interrupted{way}", err=True)
     sys.exit(130)
 
 
 def main() -> None:
-    """Entry point: turns every expected failure into a message and an exit code."""
+    """Entry point: turns every expected failure into a message and an exit code, and keeps the record."""
     output = Output()
+    try:
+        _run(output)
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+        _close(output, code, leaving.__context__ if code else None)
+        raise
+    _close(output, 0, None)
+
+
+def _close(output: Output, code: int, error: BaseException | None) -> None:
+    """Says and writes what --debug, --verbose and --log ask for about a command that has ended."""
+    if not (output.debug or output.verbose or output.log):
+        return
+    record = output.record.ended(code, error)
+    if output.debug and record["error"]:
+        click.echo(visible(record["error"]).rstrip(), err=True)
+    if output.verbose:
+        told = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.store}"
+        click.echo(f"twin: exit code {code}, {told}", err=True)
+    if output.log is not None:
+        try:
+            append(output.log, record)
+        except (OSError, TwinError) as problem:  # the command itself has ended; its exit code stands
+            click.echo(f"twin: --log: {visible(str(problem))}", err=True)
+
+
+def _run(output: Output) -> None:
     try:
         twin.main(obj=output, standalone_mode=False, prog_name="twin")
     except (click.ClickException, TwinError) as error:
         # A usage error may come before `--json` is read.
         fail(error, output.as_json or "--json" in sys.argv)
-    except (KeyboardInterrupt, click.Abort):
-        interrupted()
+    except (KeyboardInterrupt, click.Abort) as stop:
+        interrupted(stop)
     except RuntimeError as error:
         if str(error) != "Query interrupted":  # Ctrl-C in the main thread, as DuckDB tells it
             raise
-        interrupted()
+        interrupted(error)
     except MemoryError as error:
         fail(click.ClickException(f"not enough memory ({error}); {MORE_MEMORY}"), output.as_json)
     except BrokenPipeError:  # the reader of our output has gone; nothing is left to say

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from commands import completion as known
 from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import InputError, UsageError
 
@@ -101,7 +102,7 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 
 
 @command
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=known.datasets)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
 @click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
 @with_output

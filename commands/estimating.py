@@ -9,6 +9,7 @@ import click
 
 from commands.options import scenario_option
 from commands.output import PATH, Output, command, with_output
+from commands.starting import scenario_schema
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
 
@@ -22,7 +23,9 @@ SIZE = re.compile("[1-9][0-9]{0,4}")
 @command
 @scenario_option
 @click.option(
-    "--schema", type=click.Choice(["dataset"]), help="Print the JSON schema of dataset.toml instead."
+    "--schema",
+    type=click.Choice(["dataset", "scenario"]),
+    help="Print a JSON schema instead: of dataset.toml, or of scenarios.",
 )
 @with_output
 def config(out: Output, scenario: str, schema: str | None) -> None:
@@ -34,7 +37,7 @@ def config(out: Output, scenario: str, schema: str | None) -> None:
       twin config --schema dataset > dataset.schema.json
     """
     if schema is not None:
-        described(out)
+        described(out, schema)
         return
     from twin.scenario.prepare import load
 
@@ -48,13 +51,13 @@ def config(out: Output, scenario: str, schema: str | None) -> None:
     out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
 
 
-def described(out: Output) -> None:
-    """`twin config --schema dataset`: the keys of dataset.toml for editors and other programs."""
+def described(out: Output, what: str) -> None:
+    """`twin config --schema`: the keys of dataset.toml or of scenarios for editors and other programs."""
     import json
 
     from ingest.parsing.dataset import DatasetOptions
 
-    found = DatasetOptions.model_json_schema()
+    found = scenario_schema() if what == "scenario" else DatasetOptions.model_json_schema()
     out.show(found, lambda console: console.line(json.dumps(found, indent=2)))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion as known
 from commands.options import Seconds
 from commands.output import PATH, Output, command, with_output, write
 from ingest.core.terminal import visible
@@ -60,7 +61,7 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
 @click.option(
     "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
@@ -115,7 +116,7 @@ def audit(
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @with_output
 def compact(out: Output, run: str) -> None:
     """Merge the segments of a finished run into few files.
@@ -138,14 +139,20 @@ def compact(out: Output, run: str) -> None:
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
     "--compare/--alone",
     default=False,
     help="Set the store's runs of this world and the bound beside it [no].",
 )
-@click.option("--vs", "other", metavar="RUN", help="Set one other run beside it, figure by figure.")
+@click.option(
+    "--vs",
+    "other",
+    metavar="RUN",
+    shell_complete=known.runs,
+    help="Set one other run beside it, figure by figure.",
+)
 @with_output
 def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:
     """Write one self-contained HTML page about a run.
@@ -176,7 +183,7 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
 
 
 @command
-@click.argument("run")
+@click.argument("run", shell_complete=known.runs)
 @click.option(
     "--from",
     "start",

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from commands import completion as known
+
 CENTURY_S = 3.2e9
 """As nanoseconds it fits into 64 bits."""
 
@@ -21,8 +23,12 @@ class Seconds(click.FloatRange):
         return found
 
 
-scenario_option = click.option("--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].")
-dataset_option = click.option("--dataset", help="Data set that replaces the scenario's own.")
+scenario_option = click.option(
+    "--scenario", "-s", default="tri-7b", help="Name or YAML file [tri-7b].", shell_complete=known.scenarios
+)
+dataset_option = click.option(
+    "--dataset", help="Data set that replaces the scenario's own.", shell_complete=known.datasets
+)
 window_option = click.option(
     "--window",
     type=click.Choice(["train", "validate", "test", "all"]),

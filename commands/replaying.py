@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from commands import completion as known
 from commands.options import (
     Seconds,
     checkpoint_option,
@@ -21,7 +22,7 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, PATH, Output, command, with_output
+from commands.output import FOLDER, PATH, Output, command, goes_on, with_output
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ Render = Callable[["Console"], None]
 
 
 @command
-@click.option("--policy", "-p", help="Name of a policy, see `twin policies` [hippo].")
+@click.option(
+    "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
+)
 @scenario_option
 @dataset_option
 @window_option
@@ -51,8 +54,14 @@ Render = Callable[["Console"], None]
     help="Keep the plan of `twin plan --out`, in its scenario.",
 )
 @click.option("--deadline/--no-deadline", default=False, help="Replace answers that come too late [no].")
-@click.option("--resume", metavar="RUN", help="Finish a run that was killed.")
-@click.option("--run", "logged", metavar="RUN", help="Compute this run again; with --policy: what if?")
+@click.option("--resume", metavar="RUN", shell_complete=known.runs, help="Finish a run that was killed.")
+@click.option(
+    "--run",
+    "logged",
+    metavar="RUN",
+    shell_complete=known.runs,
+    help="Compute this run again; with --policy: what if?",
+)
 @click.option(
     "--from-decision",
     type=click.IntRange(0),
@@ -200,8 +209,10 @@ def replay_logged_run(
 
 
 @command
-@click.argument("logged", metavar="RUN...", nargs=-1, required=True)
-@click.option("--policy", "-p", required=True, help="The policy that is asked about.")
+@click.argument("logged", shell_complete=known.runs, metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--policy", "-p", required=True, shell_complete=known.policies, help="The policy that is asked about."
+)
 @checkpoint_option
 @with_output
 def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str | None) -> None:
@@ -225,9 +236,21 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 
 @command
 @click.option(
-    "--policy", "-p", "policies", multiple=True, help="Repeatable [static single greedy mpc hippo]."
+    "--policy",
+    "-p",
+    "policies",
+    multiple=True,
+    shell_complete=known.policies,
+    help="Repeatable [static single greedy mpc hippo].",
 )
-@click.option("--scenario", "-s", "scenarios", multiple=True, help="Name or YAML file; repeatable [tri-7b].")
+@click.option(
+    "--scenario",
+    "-s",
+    "scenarios",
+    multiple=True,
+    shell_complete=known.scenarios,
+    help="Name or YAML file; repeatable [tri-7b].",
+)
 @dataset_option
 @window_option
 @engine_option
@@ -303,11 +326,12 @@ def bench(
             found, render = one.to_json(), lambda console: show.comparison(console, one)
             results = [benchmark.of_comparison(out.store, worlds[0], one)] if plots else []
         else:
-            result = benchmark.bench(
-                out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
-                pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
-                jobs=jobs, progress=progress,
-            )  # fmt: skip
+            with goes_on("the same `twin bench` command takes over the runs that are finished"):
+                result = benchmark.bench(
+                    out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
+                    pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
+                    jobs=jobs, progress=progress,
+                )  # fmt: skip
             verdicts = result_events.log(out.store, result)
             found, render = (
                 {**result.to_json(), "verdicts": list(verdicts)},

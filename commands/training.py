@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import completion as known
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
 from commands.output import PATH, Output, command, with_output
-from ingest.core.errors import UsageError
+from ingest.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from replay.training.retrain import RetrainResult
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     "demonstrations",
     multiple=True,
     metavar="RUN",
+    shell_complete=known.runs,
     help="Follow the decisions of this run first, too.",
 )
 @click.option("--live", is_flag=True, help="Show every update as it is made.")
@@ -90,7 +92,7 @@ def train(
         out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
-        raise KeyboardInterrupt
+        raise Interrupted("`twin train --resume` with the same options goes on")
 
 
 @command

@@ -37,10 +37,15 @@ class Bars:
 
 
 class Console:
-    """Output for people; with `quiet`, stdout is for a JSON object."""
+    """Output for people; with `quiet`, stdout is for a JSON object; with `silent`, stderr is for errors.
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    `notes` collects what `note` is called with. Colours and styles go to terminals only, and to none where
+    NO_COLOR is set (https://no-color.org).
+    """
+
+    def __init__(self, quiet: bool = False, silent: bool = False, notes: list[str] | None = None) -> None:
+        self.quiet, self.silent = quiet, silent
+        self._notes = [] if notes is None else notes
         # A pipe has no width: a table in it is never folded.
         width = None if sys.stdout and sys.stdout.isatty() else PIPE_WIDTH
         # Text is shown as it is: no [markup], no :emoji:.
@@ -54,7 +59,9 @@ class Console:
 
     def note(self, text: str) -> None:
         """Prints a remark on stderr."""
-        self._err.print(visible(text), style="dim")
+        self._notes.append(text)
+        if not self.silent:
+            self._err.print(visible(text), style="dim")
 
     def table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, keys: int = 1
@@ -92,7 +99,7 @@ class Console:
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Shows progress bars on stderr in the body; none where stderr is not a terminal."""
-        if not self._err.is_terminal:
+        if self.silent or not self._err.is_terminal:
             yield SILENT
             return
         columns = (

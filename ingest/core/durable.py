@@ -60,6 +60,10 @@ class Disk:
         """Take a name away."""
         path.unlink()
 
+    def rmdir(self, path: Path) -> None:
+        """Take an empty directory away."""
+        path.rmdir()
+
     def mkdir(self, path: Path) -> None:
         """Make one directory."""
         path.mkdir()
@@ -186,11 +190,16 @@ def drop(path: Path, *, disk: Disk = DISK) -> None:
 
 def sweep(directory: Path, *, disk: Disk = DISK) -> tuple[str, ...]:
     """Delete the temporary files that killed processes left in a directory and return their names."""
-    found = [(path.name, TEMPORARY.fullmatch(path.name)) for path in directory.iterdir()]
-    left = tuple(sorted(name for name, match in found if match and not _alive(int(match[1]))))
+    left = tuple(sorted(path.name for path in directory.iterdir() if abandoned(path)))
     if left:
         remove_all(directory, left, disk=disk)
     return left
+
+
+def abandoned(path: Path) -> bool:
+    """True for the name of a temporary file whose process has ended."""
+    match = TEMPORARY.fullmatch(path.name)
+    return match is not None and not _alive(int(match[1]))
 
 
 def _alive(pid: int) -> bool:
@@ -209,6 +218,19 @@ def remove_all(directory: Path, names: Iterable[str], *, disk: Disk = DISK) -> N
         for name in names:
             disk.unlink(directory / name)
         disk.fsync_directory(directory)
+
+
+def remove_tree(directory: Path, *, disk: Disk = DISK) -> None:
+    """Delete a directory and what is in it for good, in any order; links are deleted, never followed."""
+    with _Reported(directory):
+        for folder, inner, files in os.walk(directory, topdown=False):
+            for name in files:
+                disk.unlink(Path(folder, name))
+            for name in inner:
+                path = Path(folder, name)
+                (disk.unlink if path.is_symlink() else disk.rmdir)(path)
+        disk.rmdir(directory)
+        disk.fsync_directory(directory.parent)
 
 
 def move(source: Path, target: Path, *, disk: Disk = DISK) -> None:
@@ -305,6 +327,21 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def locked(path: Path) -> bool:
+    """True if a process holds the `Lock` on this file; changes nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 class _Reported:

@@ -52,6 +52,10 @@ class DamageError(TwinError):
     exit_code = 3
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in work that can go on: says which command does it. No failure, so no `TwinError`."""
+
+
 class LockedError(TwinError):
     """Another process is writing to the same place."""
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ValidationInfo
+from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from ingest.core.errors import UsageError
 from ingest.core.terminal import HIDDEN, shown
@@ -63,7 +63,7 @@ def _text(most: int) -> Any:
     return AfterValidator(check)
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
 """What users type to identify something, and what may become part of a path."""
 Label = Annotated[str, _text(MOST_LABEL)]
 """Name of a site, link, file or series as data have it: any letters that can be seen."""

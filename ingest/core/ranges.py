@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, ValidationInfo
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from ingest.core.names import STORED
@@ -40,6 +40,12 @@ class Within:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Schema of the number, then of its range."""
         return core_schema.with_info_wrap_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """JSON schema of the number with its range, for editors."""
+        least = "exclusiveMinimum" if self.above else "minimum"
+        told = f"{self.words}: {self.why}"
+        return {**handler(core), least: self.low, "maximum": self.high, "description": told}
 
     def _checked(
         self, value: Any, read: core_schema.ValidatorFunctionWrapHandler, info: ValidationInfo

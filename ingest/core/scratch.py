@@ -50,6 +50,16 @@ class Scratch:
         self.close()
 
 
+def left(parent: Path) -> list[Path]:
+    """Returns the folders here whose process has ended; the next `Scratch` deletes them."""
+    found = []
+    for path in sorted(parent.iterdir()):
+        if path.name.startswith(PREFIX) and (lock := _locked(path)) >= 0:
+            os.close(lock)
+            found.append(path)
+    return found
+
+
 def _sweep(parent: Path) -> None:
     """Delete the folders here whose process has ended."""
     for path in parent.iterdir():

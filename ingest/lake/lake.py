@@ -308,9 +308,7 @@ def clean(store: Path) -> int:
         DamageError: a manifest is missing or changed; nothing is deleted.
     """
     found, current = _all(store), live(store)
-    named = {folder(store) / part.file for m in current for part in m.parts}
-    named |= {_manifests(store) / f"{m.id}.json" for m in current}
-    stale = [p for p in _data_files(store) if p not in named]
+    stale = unreferenced(store)
     if manifest_index.read(folder(store)) is None:
         known = {folder(store) / part.file for m in found for part in m.parts}
         unknown = [p for p in stale if p.suffix == ".parquet" and p not in known]
@@ -323,6 +321,14 @@ def clean(store: Path) -> int:
     for path in sorted(stale, key=lambda p: (p in drops, p.suffix == ".json", p)):
         durable.remove(path)
     return len(stale)
+
+
+def unreferenced(store: Path) -> list[Path]:
+    """Returns the files that no live manifest names, which `clean` takes away."""
+    current = live(store)
+    named = {folder(store) / part.file for m in current for part in m.parts}
+    named |= {_manifests(store) / f"{m.id}.json" for m in current}
+    return [path for path in _data_files(store) if path not in named]
 
 
 def unnamed(store: Path) -> list[Path]:

@@ -15,11 +15,11 @@ from replay.audit import signing
 from replay.log import chain_heads
 from replay.log.run_log import RunReader
 from replay.sql.row_cache import Cache
-from replay.store import checkpoint_registry, run_index
+from replay.store import checkpoint_registry, run_index, run_labels
 from replay.training import drift, schedule
 from twin.calibration import calibration
 
-Part = Literal["lake", "runs", "checkpoints", "calibration", "schedule", "cache"]
+Part = Literal["lake", "runs", "labels", "checkpoints", "calibration", "schedule", "cache"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,8 @@ def _checkpoints(store: Path, progress: Progress) -> Iterator[StoreFinding]:
 
 
 def _small_files(store: Path) -> Iterator[StoreFinding]:
+    for path, problem in run_labels.faults(store):
+        yield StoreFinding("labels", str(path), problem)
     for path in sorted((store / calibration.FOLDER).glob("*.json")):
         try:
             calibration.read_named(path)
@@ -120,8 +122,8 @@ def _small_files(store: Path) -> Iterator[StoreFinding]:
         calibration.load(store)
     except TwinError as error:
         yield StoreFinding("calibration", str(store / calibration.IN_USE), str(error))
-    if (problem := schedule.fault(store)) is not None:
-        yield StoreFinding("schedule", str(store / schedule.SCHEDULE), problem)
+    if (fault := schedule.fault(store)) is not None:
+        yield StoreFinding("schedule", str(store / schedule.SCHEDULE), fault)
     try:
         drift.drifting(store, "")
     except TwinError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from ingest.core.progress import SILENT, Progress
 from replay.run import runner
 from replay.run.runner import RunResult
+from replay.store.run_index import BENCH
 from twin.engines.engine import EngineName
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario, Window
@@ -62,5 +63,6 @@ class BenchWorld:
         """Runs `policy` in this world; see `replay.run.runner.run`."""
         return runner.run(
             store, policy=policy, scenario=self.scenario, dataset=self.dataset, window=self.window,
-            engine=self.engine, seed=self.seed, checkpoint=checkpoint, reuse=reuse, progress=progress,
+            engine=self.engine, seed=self.seed, checkpoint=checkpoint, reuse=reuse, made_by=BENCH,
+            progress=progress,
         )  # fmt: skip

@@ -40,7 +40,7 @@ def play(
     progress: Progress = SILENT,
 ) -> Totals:
     """Logs every fact of `world`; at each trigger logs and applies the decision of the job's policy."""
-    sink.append(0, "run_started", header.payload(), wall=opening())
+    sink.append(0, "run_started", header.payload(), wall=opening(header.made_by))
     number = 0
     for fact in _reported(world, header, progress):
         if fact.type == "run_finished":

@@ -1,12 +1,13 @@
 """Runs of a policy through a scenario: prepared, run in the simulated world, resumed, read from the log."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ingest.core.errors import NotFoundError, TwinError, UsageError
+from ingest.core.errors import Interrupted, NotFoundError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.baselines.kept import Kept
 from policy.core import registry
@@ -91,6 +92,7 @@ def run(
     reuse: bool = False,
     plan: Plan | None = None,
     part_of: str | None = None,
+    made_by: str | None = None,
     progress: Progress = SILENT,
 ) -> RunResult:
     """Runs `policy` through a window or a time range of the scenario's trace and logs it as a new run.
@@ -99,7 +101,7 @@ def run(
     decision later than the scenario's deadline is replaced; without it lateness is only recorded. With
     `reuse` a run of the store with the same header is returned instead, finished first if it was killed.
     With `plan` the run keeps that plan, and `policy` is `KEPT`.
-    `part_of` names the retraining that this run is an evaluation of.
+    `part_of` names the retraining that this run is an evaluation of, `made_by` the command that it serves.
 
     Raises:
         UsageError, NotFoundError: no such policy, data set or checkpoint.
@@ -108,17 +110,19 @@ def run(
     digest_ = None if plan is not None else checkpoint_registry.resolve(store, policy, checkpoint)
     setup = prepare.prepare(scenario, store, window=window, dataset=dataset, seed=seed)
     header = Header(
-        setup.header(), policy, engine, digest_, enforce_deadline, plan=plan_to_json(plan), part_of=part_of
-    )
+        setup.header(), policy, engine, digest_, enforce_deadline, plan=plan_to_json(plan), part_of=part_of,
+        made_by=made_by,
+    )  # fmt: skip
     if reuse and (known := same_header(store, header)) is not None:
         return resume(store, known, progress=progress)
     prepared = prepare_run(header, setup, lambda: load_policy(store, header))
     run_id = run_index.new_id(store, scenario.name, policy, header.seed, header.config_digest)
     log = LogSink(run_index.folder(store, run_id))
-    try:
-        simulate(prepared, log, progress)
-    finally:
-        log.close()
+    with resumable(store, run_id):
+        try:
+            simulate(prepared, log, progress)
+        finally:
+            log.close()
     _compact(store, run_id)
     return result(store, run_id, *_unpractised(prepared))
 
@@ -164,10 +168,25 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
         raise TwinError(
             f"{run_id} cannot be resumed: {differences[0]}; start it again, or restore what it was made with"
         )
-    with RunWriter.open(reader.run_dir) as writer:
+    with resumable(store, run_id), RunWriter.open(reader.run_dir) as writer:
         simulate(prepared, writer, progress)
     _compact(store, run_id)
     return result(store, run_id, "resumed; every stored event was computed again and compared")
+
+
+@contextmanager
+def resumable(store: Path, run_id: str) -> Iterator[None]:
+    """Names the run in what Ctrl-C raises in the body, once something of it is stored.
+
+    Raises:
+        Interrupted: Ctrl-C, with the command that finishes the run.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as pressed:
+        if run_index.folder(store, run_id).is_dir():
+            raise Interrupted(f"`twin replay --resume {run_id}` finishes the run") from pressed
+        raise
 
 
 def _compact(store: Path, run_id: str) -> None:

@@ -135,10 +135,11 @@ def what_if(
     prepared, notes = branching.prepare_branch(store, base_header, header, reader.events())
     name = run_index.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
     log = LogSink(run_index.folder(store, name))
-    try:
-        runner.simulate(prepared, log, progress)
-    finally:
-        log.close()
+    with runner.resumable(store, name):
+        try:
+            runner.simulate(prepared, log, progress)
+        finally:
+            log.close()
     end_ns = int(header.world["end_ns"])
     base = list(reader.events())
     if until_s is not None:

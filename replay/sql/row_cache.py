@@ -7,7 +7,7 @@ query reads is hashed first (`ingest.core.integrity`). Audits do not use the cac
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -63,9 +63,7 @@ class Cache:
 
         None: the store cannot be written.
         """
-        made_of = f"{head} {view.select} {sorted(UPCAST)}"
-        key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
-        path = self._folder / run / f"{view.name}-{key}.parquet"
+        path = self._path(run, head, view)
         if os.path.lexists(path):
             if self._intact(path):
                 return path
@@ -81,6 +79,17 @@ class Cache:
             return None
         self._written[self._key(path)] = stored.size_bytes, stored.sha256
         return path if self._intact(path) else None
+
+    def superseded(self, heads: Mapping[str, str], kept: Iterable[SqlView]) -> list[Path]:
+        """Returns the files that no query reads any more: of runs that are gone, of another head, or of views
+        that were defined otherwise. `heads` has the chain heads of the runs, `kept` the cached views."""
+        current = {self._path(run, head, view) for run, head in heads.items() for view in kept}
+        return sorted(path for path in self._folder.glob("*/*.parquet") if path not in current)
+
+    def _path(self, run: str, head: str, view: SqlView) -> Path:
+        made_of = f"{head} {view.select} {sorted(UPCAST)}"
+        key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
+        return self._folder / run / f"{view.name}-{key}.parquet"
 
     def save(self) -> None:
         """Saves the digests found, merged with those that other processes saved meanwhile."""

@@ -21,6 +21,8 @@ from twin.settings.window import Part, SeriesIdentity, TimeSpan, Window
 
 STARTED = "started_epoch_ns"
 """Among the wall-clock facts of the first event: when the run was first started; resuming leaves it."""
+MADE_BY = "made_by"
+"""Among them, too: the command that made the run as a part of something larger; absent: nothing larger."""
 
 PACKAGES = ("ingest", "twin", "policy", "replay")
 
@@ -54,6 +56,7 @@ class Header:
     branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision", "window_ns"}, see `whatif`
     plan: Mapping[str, Any] | None = None  # that a run was told to keep, as `plan_to_json` writes it
     part_of: str | None = None  # the retraining that this run is an evaluation of
+    made_by: str | None = None  # `MADE_BY`; outside the payload, so that a run is the same whoever made it
 
     @property
     def seed(self) -> int:
@@ -145,9 +148,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def opening() -> dict[str, Any]:
-    """Returns the wall-clock facts of a run's first event: its environment and start (ns since the epoch)."""
-    return {"environment": environment(), STARTED: time.time_ns()}
+def opening(made_by: str | None = None) -> dict[str, Any]:
+    """Returns the wall-clock facts of a run's first event: its environment, its start (ns since the epoch),
+    and `made_by` where something larger made it."""
+    own = {} if made_by is None else {MADE_BY: made_by}
+    return {"environment": environment(), STARTED: time.time_ns(), **own}
 
 
 def _version(name: str) -> str:

@@ -4,18 +4,21 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from ingest.core import names
 from ingest.core.errors import NotFoundError, TwinError
+from ingest.core.terminal import LONGEST
 from replay.log.run_log import RunReader
-from replay.store.run_header import STARTED
+from replay.store.run_header import MADE_BY, STARTED
 
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
 BENCH = "bench"
-"""Policy named in the header of a benchmark's log."""
+"""Policy named in the header of a benchmark's log, and what its members say that they were made by."""
 
 
 def same_config(store: Path, scenario: str, policy: str, seed: int, config_digest: str) -> tuple[str, ...]:
@@ -53,7 +56,8 @@ def all_ids(store: Path) -> tuple[str, ...]:
 def find(store: Path, name: str, *, branches: bool = True) -> str:
     """Returns the run with this id, a unique beginning of it, or `latest`.
 
-    The latest is the newest run that is no log of a benchmark and, without `branches`, no what-if.
+    The latest is the newest run that is neither a log nor a member of a benchmark and, without `branches`,
+    no what-if.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -65,7 +69,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         newest_first = reversed(by_start(store, ids))
         found = next((run for run in newest_first if _may_be_latest(store, run, branches)), None)
         if found is None:
-            only = f"every run in {store / RUNS} is a what-if or a log of a benchmark"
+            only = f"every run in {store / RUNS} is a what-if or part of a benchmark"
             raise NotFoundError(f"{LATEST}: {only}; type the name of one")
         return found
     fitting = [run for run in ids if run.startswith(name)]
@@ -75,8 +79,9 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         raise NotFoundError(
             f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
         )
-    known = ", ".join(ids[:5]) or "none yet"
-    raise NotFoundError(f"{name}: no such run in {store / RUNS} (there: {known}); see `twin status`")
+    close = get_close_matches(name[:LONGEST], [LATEST, *ids], n=1)
+    known = f"did you mean {close[0]}?" if close else f"there: {', '.join(ids[:5]) or 'none yet'}"
+    raise NotFoundError(f"{name}: no such run in {store / RUNS} ({known}); see `twin runs`")
 
 
 def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
@@ -85,16 +90,13 @@ def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
     Resuming, compacting or copying a run does not change its place. A run without a stored start (of older
     versions, or damaged) takes the modification time of its oldest file.
     """
-    return tuple(sorted(ids, key=lambda run: (_started_ns(folder(store, run)), run)))
+    return tuple(sorted(ids, key=lambda run: (started_ns(store, run), run)))
 
 
-def _started_ns(run_dir: Path) -> int:
+def started_ns(store: Path, run: str) -> int:
     """Returns when a run was first started, ns since the epoch."""
-    try:
-        first = next(RunReader(run_dir).tables(), None)
-        kept = None if first is None else json.loads(first["wall"][0].as_py()).get(STARTED)
-    except (TwinError, ValueError):
-        kept = None
+    run_dir = folder(store, run)
+    kept = _wall(run_dir).get(STARTED)
     if isinstance(kept, int):
         return kept
     changed = [run_dir.stat().st_mtime_ns]
@@ -104,13 +106,30 @@ def _started_ns(run_dir: Path) -> int:
     return min(changed)
 
 
+def _wall(run_dir: Path) -> dict[str, Any]:
+    """Returns the wall-clock facts of the first event; none of a run that is damaged or has no event."""
+    try:
+        first = next(RunReader(run_dir).tables(), None)
+        return {} if first is None else dict(json.loads(first["wall"][0].as_py()))
+    except (TwinError, ValueError):
+        return {}
+
+
+def made_by(store: Path, run: str) -> str | None:
+    """Returns the command that made a run as a part of something larger; None: nothing larger, or unknown."""
+    found = _wall(folder(store, run)).get(MADE_BY)
+    return found if isinstance(found, str) else None
+
+
 def _may_be_latest(store: Path, run: str, branches: bool) -> bool:
     """True if `latest` may be this run; so are unreadable runs, so that damage is noticed."""
     try:
         header = RunReader(folder(store, run)).header()
     except TwinError:
         return True
-    return header["policy"] != BENCH and (branches or "branch" not in header)
+    if BENCH in (header["policy"], made_by(store, run)):
+        return False
+    return branches or "branch" not in header
 
 
 def folder(store: Path, run: str) -> Path:

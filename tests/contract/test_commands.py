@@ -84,6 +84,7 @@ COMMANDS: dict[str, list[str]] = {
     "traces": ["traces"],
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
+    "init": ["init", "{tmp}/mine.yaml", "--force"],
     "plan": ["plan", "--top", "2"],
     "plan --front": ["plan", "--front"],
     "plan --plot": ["plan", "--plot", "{tmp}/plan.svg"],
@@ -109,8 +110,17 @@ COMMANDS: dict[str, list[str]] = {
     "report": ["report", STATIC],
     "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
     "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
+    "runs": ["runs", "--where", "policy = 'static'", "--sort=-tokens", "--limit", "1"],
+    "compare": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.svg"],
+    "tag": ["tag", STATIC, "paper", "best"],
+    "tag --remove": ["tag", STATIC, "paper", "--remove"],
+    "note": ["note", STATIC, "the first"],
+    "note --clear": ["note", STATIC, "--clear"],
+    "rm --dry-run": ["rm", STATIC, "--dry-run"],
+    "gc": ["gc"],
     "status": ["status"],
     "verify": ["verify"],
+    "doctor": ["doctor"],
     "policies": ["policies"],
     "config": ["config"],
     "estimate": ["estimate", "{cases}"],
@@ -195,6 +205,7 @@ MISTAKES: dict[str, list[str]] = {
     "traces --drop without a name": ["traces", "--drop"],
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
+    "init --gpu": ["init", "{tmp}/mine.yaml", "--gpu", "H10O"],
     "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
     "plan --plot": ["plan", "--plot", "{tmp}/plan.pdf"],
     "plan --front --top": ["plan", "--front", "--top", "2"],
@@ -238,6 +249,16 @@ MISTAKES: dict[str, list[str]] = {
     "audit --since": ["audit", STATIC, "--since", "99999"],
     "compact": ["compact", "nothing"],
     "report": ["report", "nothing"],
+    "runs --where": ["runs", "--where", "polcy = 'static'"],
+    "runs --sort": ["runs", "--sort", "speed"],
+    "compare": ["compare", STATIC, "nothing"],
+    "compare one": ["compare", STATIC, STATIC],
+    "compare --plot": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.pdf"],
+    "tag": ["tag", STATIC, "two words"],
+    "tag --remove": ["tag", STATIC, "--remove"],
+    "note --clear": ["note", STATIC, "text", "--clear"],
+    "rm without an answer": ["rm", STATIC],
+    "rm nothing": ["rm", "nothing", "--yes"],
     "report --vs": ["report", STATIC, "--vs", "nothing"],
     "trace": ["trace", STATIC, "--from", "100000"],
     "retrain": ["retrain"],
@@ -279,7 +300,10 @@ def test_a_store_is_a_folder(tmp_path: Path, call: Call) -> None:
     assert done.code == 2 and "is a file" in done.err
 
 
-READERS = [command for command, said in COMMANDS.items() if STATIC in said and "--quarantine" not in said]
+UNREAD = ("--quarantine", "--dry-run")
+"""Of commands that are for damaged runs, too."""
+READERS = [name for name, said in COMMANDS.items() if STATIC in said and not {*UNREAD} & {*said}]
+READERS = [name for name in READERS if name.split()[0] not in ("tag", "note")]  # which read no event
 
 
 @pytest.mark.parametrize("command", [*READERS, "sql"])
@@ -302,6 +326,23 @@ def test_quarantine_moves_what_is_damaged_and_says_what(store: Path, call: Call)
     shown = call(store, "audit", STATIC, "--quarantine")
     assert shown.code == 0 and b"stranger.txt" in shown.out and not (folder / "stranger.txt").exists()
     assert b"nothing to move" in call(store, "audit", STATIC, "--quarantine").out
+
+
+def test_rm_asks_and_takes_only_yes(store: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.runs._answered", lambda question: "static" not in question)
+    kept = call(store, "rm", STATIC, SINGLE)
+    assert kept.code == 1 and "nothing was removed" in kept.err and len(run_index.all_ids(store)) == 2
+    gone = call(store, "rm", SINGLE, "--json")
+    assert gone.code == 0 and gone.json["removed"] and gone.json["runs"][0]["run"].startswith(SINGLE)
+    assert call(store, "rm", STATIC, "--yes").code == 0 and run_index.all_ids(store) == ()
+    assert call(store, "verify").code == 0
+
+
+def test_runs_lists_a_damaged_run_with_its_problem(store: Path, call: Call) -> None:
+    folder = run_index.folder(store, run_index.find(store, STATIC))
+    next(folder.glob("*.parquet")).write_bytes(b"x")
+    shown = call(store, "runs").out.decode()
+    assert f"{folder.name}: {folder}" in shown and SINGLE in shown
 
 
 def cut_off(store: Path) -> Path:
@@ -372,7 +413,41 @@ def test_ctrl_c_ends_a_command_with_130(
     monkeypatch.setattr(name, press)
     done = call(kept, *said)
     assert done.code == 130 and done.out == b""
-    assert "`twin replay --resume latest`" in done.err.splitlines()[-1]
+    assert done.err.splitlines()[-1].startswith("twin: interrupted") and "latest" not in done.err
+
+
+def pressed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_names_the_very_run_that_can_go_on(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("replay.run.runner.query.keep", pressed)  # the run is whole, its cache is not
+        before = {*run_index.all_ids(store)}
+        assert call(store, "replay", "-p", "static").err.splitlines()[-1] == "twin: interrupted"
+    with monkeypatch.context() as patch:
+        patch.setattr("replay.log.run_log.RunWriter.finish", pressed)
+        done = call(store, "replay", "-p", "single")
+    (left,) = (run for run in run_index.all_ids(store) if run not in before and "single" in run)
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == f"twin: interrupted; `twin replay --resume {left}` finishes the run"
+    assert call(store, "replay", "--resume", left).code == 0
+
+
+def test_ctrl_c_before_anything_is_stored_promises_nothing(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replay.run.runner.play", pressed)
+    assert call(store, "replay", "-p", "single").err.splitlines()[-1] == "twin: interrupted"
+
+
+def test_ctrl_c_in_a_bench_of_several_worlds_says_to_begin_it_again(
+    kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replay.bench.bench.bench", pressed)
+    assert "the same `twin bench` command" in call(kept, "bench", "--seeds", "2").err
 
 
 @pytest.mark.parametrize("when", [("--every", "6h"), ("--cron", "0 3 * * *"), ("--on-drift",)])

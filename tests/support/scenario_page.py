@@ -45,7 +45,10 @@ HEAD = """# Scenarios
 
 A scenario is one YAML file: cluster x model x links x what goes wrong. Every command that takes `--scenario`
 takes the path of a file of your own, or the name of a shipped one: {shipped}.
-`twin config --scenario FILE` checks it and prints it with every default written out. Generated from the
+`twin init FILE` writes a first one from what is in the lake, with comments, and beside it the JSON schema of
+scenario files, which its first line names: editors then complete keys and mark mistakes.
+`twin config --scenario FILE` checks it and prints it with every default written out,
+`twin config --schema scenario` prints the schema. Generated from the
 definitions by `python -m tests.support.scenario_page`.
 
 ## An example

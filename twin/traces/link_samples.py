@@ -22,13 +22,13 @@ Figure = Literal["rtt_s", "bandwidth_bps", "single_bps"]
 _STREAMS = "CASE WHEN kind = 'available' THEN $streams ELSE coalesce(streams, $sample_streams) END"
 """Streams that share the bandwidth of a sample; an available rate is that of all streams of a transfer."""
 _RATE = f"bandwidth_bps / {_STREAMS}"
-_OBTAINED = "coalesce(kind, '') IN ('', 'tcp', 'available', 'ping')"
+OBTAINED = "coalesce(kind, '') IN ('', 'tcp', 'available', 'ping')"
 """Kinds that measure the throughput of a transfer; offered load, line rates and datagrams sent at a chosen
 rate do not."""
 _OF_LINKS = f"""dataset = $dataset AND src <> dst
       AND ($sites IS NULL OR (list_contains($sites, src) AND list_contains($sites, dst)))
       AND bandwidth_bps IS NOT NULL AND coalesce(duration_s, 'inf') >= $min_duration_s
-      AND {_OBTAINED} AND coalesce(source_file = $file, true)
+      AND {OBTAINED} AND coalesce(source_file = $file, true)
       AND coalesce(epoch_ns(ts) BETWEEN $first_ns AND $last_ns, true)"""
 _SERIES = f"""
     SELECT epoch_ns(ts) AS ns, src, dst, avg({_RATE}) AS single_bps, avg(rtt_s) AS rtt_s
@@ -42,7 +42,7 @@ _FORMS = f"""
     SELECT DISTINCT CASE WHEN kind = 'available' THEN 'available' ELSE 'single' END
     FROM link_samples
     WHERE dataset = $dataset AND list_contains($sites, src) AND list_contains($sites, dst) AND src <> dst
-      AND bandwidth_bps IS NOT NULL AND {_OBTAINED} AND coalesce(source_file = $file, true)
+      AND bandwidth_bps IS NOT NULL AND {OBTAINED} AND coalesce(source_file = $file, true)
 """
 _FACTS = f"""
     SELECT src, dst, max(coalesce(duration_s, 'inf')), count(rtt_s) > 0 FROM link_samples
@@ -149,7 +149,7 @@ def grid(
 ) -> dict[Pair, float]:
     """Median of a figure for every pair of domains of which the data set has samples."""
     sites = [source.sites.get(name, name) for name in domains]
-    text = _GRID.format(figure=_FIGURES[figure], obtained=_OBTAINED)
+    text = _GRID.format(figure=_FIGURES[figure], obtained=OBTAINED)
     found = {(src, dst): value for src, dst, value in _query(store, source, spec, sites)(text).fetchall()}
     pairs = permutations(range(len(sites)), 2)
     return {(i, j): found[sites[i], sites[j]] for i, j in pairs if (sites[i], sites[j]) in found}

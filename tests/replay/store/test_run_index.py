@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ingest.core.errors import NotFoundError
 from replay.bench import comparison
+from replay.bench.world import BenchWorld
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points, store_status
@@ -19,6 +21,7 @@ from replay.training import drift
 from replay.training import train as training_run
 from tests.support.histories import lose_end, write
 from tests.support.toys import toy_run, without_lake
+from tests.support.worlds import toy_scenario
 
 Pair = tuple[Path, str, str]
 
@@ -81,6 +84,33 @@ def test_the_newest_run_of_a_policy_stands_for_it(pair: Pair, change: Callable[[
     assert [row.run_id for row in rows if row.policy == "static"] == [later]
     points = cost_time_points.points(store, asked)
     assert [point.run_id for point in points if point.policy == "static"] == [later]
+
+
+def test_a_member_of_a_bench_is_never_the_latest(pair: Pair) -> None:
+    store, _, later = pair
+    world = BenchWorld.of(toy_scenario())
+    compared = comparison.compare(store, ("single", "greedy"), world, with_bound=False)
+    members = {row.run_id for row in compared.rows}
+    assert {run_index.made_by(store, str(run)) for run in members} == {"bench"}
+    assert run_index.find(store, "latest") == later and run_index.made_by(store, later) is None
+    own = toy_run(store, "single")  # the same run, asked for by itself
+    assert own.digest in {RunReader(run_index.folder(store, str(run))).digest() for run in members}
+    assert run_index.find(store, "latest") == own.run_id
+
+
+def test_a_run_that_a_bench_takes_over_stays_the_latest(pair: Pair) -> None:
+    store, _, later = pair
+    world = BenchWorld.of(toy_scenario())
+    assert world.run(store, "static", reuse=True).run_id in pair[1:]
+    assert run_index.find(store, "latest") == later
+
+
+def test_a_store_of_members_alone_has_no_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lake(monkeypatch)
+    run = BenchWorld.of(toy_scenario()).run(tmp_path, "static").run_id
+    with pytest.raises(NotFoundError, match="part of a benchmark; type the name of one"):
+        run_index.find(tmp_path, "latest")
+    assert run_index.find(tmp_path, run) == run
 
 
 def test_runs_and_trainings_keep_their_start(pair: Pair) -> None:

@@ -1,0 +1,54 @@
+"""A line a command in a log file, for those who look for what went wrong later."""
+
+import json
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 1 << 20
+"""Of a log file; the oldest lines go first."""
+KIB = 1024
+
+
+class RunRecord:
+    """What a command was asked and how it ended: words, exit code, seconds, memory, notes, error."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.notes: list[str] = []
+        self._began, self._clock = time.time(), time.monotonic()
+
+    def ended(self, code: int, error: BaseException | None) -> dict[str, Any]:
+        """Returns the record as JSON values; of an error with Python's traceback."""
+        told = "" if error is None else "".join(traceback.format_exception(error))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
+        return {
+            "schema": "twin.log/1",
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
+            "words": self.words,
+            "exit_code": code,
+            "seconds": round(time.monotonic() - self._clock, 3),
+            "peak_bytes": peak,
+            "notes": self.notes,
+            "error": told or None,
+        }
+
+
+def append(path: Path, record: dict[str, Any]) -> None:
+    """Adds a record to a log file, which is replaced whole: no reader sees half a line.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    from ingest.core import durable
+
+    before = b""
+    with suppress(FileNotFoundError):
+        before = path.read_bytes()[-MOST_BYTES:]
+        before = before[before.find(b"\n") + 1 :] if len(before) == MOST_BYTES else before
+    durable.replace(path, before + json.dumps(record).encode() + b"\n")

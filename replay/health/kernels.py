@@ -1,0 +1,115 @@
+"""Compiled kernels: where numba keeps them, which are there, and compiling those of a first decision.
+
+A kernel is compiled for its types when it is first called, which takes seconds, and kept on the disk; a
+later process loads it. What is kept counts only for the same source, numba and processor.
+"""
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ingest.core import resources, text_files
+from ingest.core.compiled import njit
+from ingest.core.errors import StorageError
+from ingest.core.progress import SILENT, Progress
+from ingest.core.scratch import Scratch
+from ingest.pipeline.ingest import ingest
+from replay.health.check import Check
+from replay.run import runner
+from twin.scenario.prepare import load
+from twin.traces.time_range import TimeRange
+
+PACKAGES = ("twin", "policy")
+"""Which have compiled functions."""
+POLICIES = ("mpc", "hippo")
+"""Whose first decisions call the kernels of all that a replay does."""
+FIRST = (
+    "twin.filters.kalman_steps.forecast_models",
+    "twin.pipeline.kernel._standard",
+    "twin.estimation.mixed_shapes_kernel._run",
+    "policy.search.batch_scoring._fill",
+    "policy.search.bottleneck_split._fill_splits",
+    "policy.control.relay_links.choose_relays",
+    "policy.hippo.tables.masks.legal",
+    "policy.hippo.decoding.autoregressive.sample_rows",
+    "policy.hippo.agent.local_search._neighbours",
+)
+"""Kernels that a first decision calls; with each of them those that it calls are compiled."""
+SCENARIO, DATASET, SECONDS = "tri-7b", "synthetic-tri", 240.0
+
+
+def all_kernels() -> dict[str, Any]:
+    """Returns every compiled function that is kept on the disk, by module and name."""
+    kind = type(njit(_nothing))
+    return {
+        f"{module}.{name}": value
+        for module in _modules()
+        for name, value in vars(import_module(module)).items()
+        if isinstance(value, kind) and value.stats.cache_path is not None and value.__module__ == module
+    }
+
+
+def _modules() -> Iterator[str]:
+    """Every module whose source compiles functions to keep."""
+    root = Path(__file__).resolve().parents[2]
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            if "cache=True" in text_files.read(path):
+                yield ".".join(path.relative_to(root).with_suffix("").parts)
+
+
+def kept(kernel: Any) -> bool:
+    """True if compiled code of this function is on the disk, for this source, numba and processor."""
+    # numba has no public call for it; its index is empty if it was made by another version or source.
+    return bool(kernel._cache._cache_file._load_index())
+
+
+def used() -> list[str]:
+    """Returns the functions that this process has compiled or loaded."""
+    return [name for name, kernel in all_kernels().items() if kernel.signatures]
+
+
+def check() -> Check:
+    """Returns the check of the compiled kernels of a first decision."""
+    kernels = all_kernels()
+    there = [name for name, kernel in kernels.items() if kept(kernel)]
+    place = os.environ.get("NUMBA_CACHE_DIR") or "beside the sources"
+    found = f"{len(there)} of {len(kernels)} compiled, kept in {place}"
+    first = [name for name in FIRST if name not in there]
+    if first:
+        more = f"; {len(first)} of the {len(FIRST)} of a first decision are not, which takes it seconds"
+        return Check("kernels", "note", found + more, "twin doctor --compile")
+    return Check("kernels", "ok", f"{found}, among them all {len(FIRST)} of a first decision")
+
+
+def compile_first(progress: Progress = SILENT) -> int:
+    """Plays the begin of a shipped scenario in a temporary store, so that what it calls is compiled and kept;
+    returns the number of kernels that it called.
+
+    Raises:
+        StorageError: there is no room for temporary files.
+    """
+    progress.start(1 + len(POLICIES), "compiling")
+    with Scratch() as scratch:
+        if scratch.path is None:
+            raise StorageError("no folder for temporary files can be written; set TMPDIR to one of your own")
+        store = scratch.path / "store"
+        ingest([resources.traces() / DATASET], store)
+        progress.advance(1, DATASET)
+        for policy in POLICIES:
+            play(store, policy)
+            progress.advance(1, policy)
+    return len(used())
+
+
+def play(store: Path, policy: str) -> None:
+    """Runs the last `SECONDS` of the shipped trace under a policy."""
+    span = TimeRange.parse("13000", str(13000 + SECONDS))
+    assert span is not None
+    runner.run(store, policy=policy, scenario=load(SCENARIO), window=span)
+
+
+def _nothing() -> None:
+    """For its type: a compiled function."""
