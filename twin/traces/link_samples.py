@@ -46,7 +46,7 @@ _FORMS = f"""
 """
 _FACTS = f"""
     SELECT src, dst, max(coalesce(duration_s, 'inf')), count(rtt_s) > 0 FROM link_samples
-    WHERE dataset = $dataset AND src <> dst AND bandwidth_bps IS NOT NULL AND {_OBTAINED}
+    WHERE dataset = $dataset AND src <> dst AND bandwidth_bps IS NOT NULL AND {OBTAINED}
     GROUP BY src, dst ORDER BY src, dst
 """
 ROWS_AT_ONCE = 250_000
