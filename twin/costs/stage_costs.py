@@ -23,7 +23,7 @@ from twin.costs import memory, optimiser
 from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical_all_reduces_s
 from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
-from twin.costs.stage_holdings import Flight, Group, Holdings, Spans, prefix_sum
+from twin.costs.stage_holdings import Flight, Group, Holdings, Spans, added, prefix_sum
 from twin.pipeline import operation_order
 from twin.pipeline.pipeline import warmup_depths
 
@@ -225,7 +225,7 @@ class StageModel:
                 ],
                 self._job, sketch, forward[i::count], backward[i::count],
             )  # fmt: skip
-            groups = self._holdings.groups(held, slot.tp, sketch.ep)
+            groups = each[0] if len(held) == 1 else self._holdings.groups(held, slot.tp, sketch.ep)
             update[i] = self._update_s(groups, slot, sketch)
             flight = Flight(_in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup))
             peak[i], flight_bytes[i] = self._holdings.peak_bytes(groups, held, slot.tp, sketch, flight)
@@ -244,7 +244,7 @@ class StageModel:
             for parameters, ep, frozen in groups
             if not frozen
         ]
-        return (optimiser.on_host_s if on_host else optimiser.on_gpu_s)(gpu, sum(own[1:], own[0]))
+        return (optimiser.on_host_s if on_host else optimiser.on_gpu_s)(gpu, added(own))
 
     def _whole_s(
         self, groups: Sequence[Group], slot: Slot, sketch: Plan, layout: Layout
@@ -255,7 +255,7 @@ class StageModel:
             for each, ep, frozen in groups
             for reduce, gather in [self.collectives_s(each, slot, sketch, layout, ep)]
         ]
-        return sum(one[0] for one in found[1:]) + found[0][0], sum(one[1] for one in found[1:]) + found[0][1]
+        return added([reduce for reduce, _ in found]), added([gather for _, gather in found])
 
     def collectives_s(
         self, parameters: Float, slot: Slot, sketch: Plan, shape: Layout, ep: int = 1

@@ -17,6 +17,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Spans = Sequence[tuple[Int, Int]]
 """First layer and past the last (P,) of each chunk that a stage holds."""
+Counts = dict[bool, Float]
+"""Blocks of a stage (P,) without experts (False) and with (True)."""
 
 
 class Group(NamedTuple):
@@ -38,8 +40,16 @@ class Flight:
 
 def of_layers(prefix: Float, held: Spans) -> Float:
     """Sum over the layers that a stage holds (P,), from a prefix sum over layers."""
-    total: Float = sum(prefix[past] - prefix[first] for first, past in held)  # type: ignore[assignment]
+    (first, past), *others = held
+    total: Float = prefix[past] - prefix[first]
+    for first, past in others:
+        total = total + (prefix[past] - prefix[first])
     return total
+
+
+def added(values: Sequence[Float]) -> Float:
+    """Sum of one or more arrays."""
+    return sum(values[1:], values[0])
 
 
 def prefix_sum(values: Float | list[float]) -> Float:
@@ -90,13 +100,14 @@ class Holdings:
         )  # a context rank keeps its part of the tokens
         sharded = sketch.sequence_parallel or switches.shard_activations
         first, last = held[0][0] == 0, held[-1][1] == len(model.layers())
-        stored = self._stored(held, tp, sketch, sharded)
+        counts = {mixed: of_layers(prefix, held) for mixed, prefix in self._kinds.items()}
+        stored = self._stored(counts, tp, sketch, sharded)
         stored += first * memory.embedding_activation_bytes(model, tp, sharded)
         each = memory.head_activation_bytes(model, tp, sharded, switches.fp32_logits) * micro_batch
         waiting = last * each * (flight.logits - 1)
         adapted = model.adapters is not None
         head = each + memory.unsharded_bytes(model.head_parameters / tp, sketch.zero, adapted)
-        temporary = np.maximum(last * head, self._working(held, tp, sketch, sharded))
+        temporary = np.maximum(last * head, self._working(counts, tp, sketch, sharded))
         activations = micro_batch * stored * flight.activations + waiting
         states = self._states(groups, first & last, tp, sketch)
         peak: Float = states + activations + temporary + memory.WORKSPACE_BYTES
@@ -104,38 +115,38 @@ class Holdings:
 
     def _states(self, groups: Sequence[Group], both_ends: NDArray[np.bool_], tp: int, sketch: Plan) -> Float:
         model, offloaded = self._job.model, self._job.switches.offload_optimiser
-        total: Float = np.zeros(len(both_ends))
+        found = []
         for n, (parameters, ep, frozen) in enumerate(groups):
             if n == 0 and model.tied:  # one copy where the first and the last layer share a GPU
                 parameters = parameters - both_ends * (model.vocab * model.hidden / tp)
-            total = total + parameters * memory.state_bytes_per_parameter(
+            each = memory.state_bytes_per_parameter(
                 sketch.zero, sketch.dp // ep, model.dtype, offloaded, frozen
             )
-        return total
+            found.append(parameters * each)
+        return added(found)
 
-    def _stored(self, held: Spans, tp: int, sketch: Plan, sharded: bool) -> Float:
+    def _stored(self, counts: Counts, tp: int, sketch: Plan, sharded: bool) -> Float:
         """Bytes per sequence (P,) that the blocks store for one micro-batch."""
-        total: Float = np.zeros(len(held[0][0]))
-        for mixed, count in self._kinds.items():
-            each = self._block_bytes(tp, sketch.recompute, sharded, mixed)
-            total = total + of_layers(count, held) * each
-        return total
+        return added([
+            count * self._block_bytes(tp, sketch.recompute, sharded, mixed) for mixed, count in counts.items()
+        ])  # fmt: skip
 
     def _block_bytes(self, tp: int, recompute: str, sharded: bool, mixed: bool) -> float:
         imbalance = self._job.switches.expert_imbalance
         return memory.block_activation_bytes(self._job.model, tp, recompute, sharded, mixed, imbalance)  # type: ignore[arg-type]
 
-    def _working(self, held: Spans, tp: int, sketch: Plan, sharded: bool) -> Float:
+    def _working(self, counts: Counts, tp: int, sketch: Plan, sharded: bool) -> Float:
         """Bytes (P,) of the one block that is worked on, beyond what it stores."""
-        model, ranks, most = self._job.model, sketch.context_parallel, np.zeros(len(held[0][0]))
+        model, ranks, found = self._job.model, sketch.context_parallel, []
         others = context_exchange.held_bytes(model, tp, ranks, self._job.switches.context_exchange)
-        for mixed, count in self._kinds.items():
+        for mixed, count in counts.items():
             own = _block_parameters(model, tp, sketch.ep, mixed)
             working = memory.unsharded_bytes(own, sketch.zero, model.adapters is not None)
             if sketch.recompute == "full":
                 working += self._block_bytes(tp, "none", sharded, mixed) * sketch.micro_batch / ranks
             working += others * sketch.micro_batch
-            most = np.maximum(most, (of_layers(count, held) > 0) * working)
+            found.append((count > 0) * working)
+        most: Float = found[0] if len(found) == 1 else np.maximum(*found)
         return most
 
     def delayed_bytes(self, held: Spans, tp: int, sketch: Plan, stage: int) -> Float:
