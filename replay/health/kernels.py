@@ -75,7 +75,7 @@ def check() -> Check:
     """Returns the check of the compiled kernels of a first decision."""
     kernels = all_kernels()
     there = [name for name, kernel in kernels.items() if kept(kernel)]
-    place = os.environ.get("NUMBA_CACHE_DIR") or "beside the sources"
+    place = os.environ["NUMBA_CACHE_DIR"]
     found = f"{len(there)} of {len(kernels)} compiled, kept in {place}"
     first = [name for name in FIRST if name not in there]
     if first:

@@ -25,10 +25,44 @@ def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_where_the_code_can_be_written_numba_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_beside_the_code_is_named_after_the_sources(
+    monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     compiled.choose_cache_folder()
-    assert "NUMBA_CACHE_DIR" not in os.environ
+    made = Path(os.environ.pop("NUMBA_CACHE_DIR"))
+    assert made.is_relative_to(repository) and made.name == compiled.source_digest(repository)[:16]
+
+
+def test_the_digest_follows_what_is_compiled_and_what_it_imports(tmp_path: Path) -> None:
+    def put(name: str, text: str) -> str:
+        path = tmp_path / "twin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return compiled.source_digest(tmp_path)
+
+    put("units.py", "A = 1")
+    put("other.py", "B = 1")
+    first = put("kernel.py", "from ingest.core.compiled import njit\nfrom twin.units import A\n")
+    assert put("other.py", "B = 2") == first
+    second = put("units.py", "A = 2")
+    third = put("kernel.py", "from ingest.core.compiled import njit\nfrom twin.units import A  # new\n")
+    assert len({first, second, third}) == 3
+    assert (
+        put("units.py", "A = 1") != first
+        and put("third.py", "from ingest.core.compiled import njit") != third
+    )
+
+
+def test_code_of_old_sources_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compiled, "_place", lambda: tmp_path)
+    for age in range(6):
+        (tmp_path / f"old-{age}").mkdir()
+        os.utime(tmp_path / f"old-{age}", (1000 - age, 1000 - age))
+    compiled.choose_cache_folder()
+    os.environ.pop("NUMBA_CACHE_DIR")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old-0", "old-1", "old-2"]
 
 
 def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch, read_only: Path) -> None:
@@ -40,7 +74,7 @@ def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch, read_only:
 def test_a_private_folder_is_made_and_used_again(read_only: Path) -> None:
     compiled.choose_cache_folder()
     made = Path(os.environ.pop("NUMBA_CACHE_DIR"))
-    assert made.parent == read_only and made.stat().st_mode & 0o777 == 0o700
+    assert made.parent.parent == read_only and made.parent.stat().st_mode & 0o777 == 0o700
     compiled.choose_cache_folder()
     assert Path(os.environ.pop("NUMBA_CACHE_DIR")) == made
 
@@ -55,7 +89,7 @@ def test_a_folder_that_others_may_have_written_is_not_used(read_only: Path, plan
         own.mkdir()
         own.chmod(0o777)
     compiled.choose_cache_folder()
-    assert os.environ.pop("NUMBA_CACHE_DIR") == str(read_only / "fresh")
+    assert Path(os.environ.pop("NUMBA_CACHE_DIR")).parent == read_only / "fresh"
 
 
 def test_without_any_folder_the_way_out_is_said(read_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
