@@ -71,11 +71,9 @@ def completion(out: Output, shell: str) -> None:
       twin completion zsh > ~/.zfunc/_twin
       twin completion fish > ~/.config/fish/completions/twin.fish
     """
-    from cli import twin
-
     kind = get_completion_class(shell)
     assert kind is not None, "click completes in the three shells"
-    made = kind(twin, {}, "twin", VARIABLE)
+    made = kind(click.get_current_context().find_root().command, {}, "twin", VARIABLE)
     # Not `source()`, which looks for a bash on this machine first: the script may be for another one.
     script = made.source_template % made.source_vars()
     out.show({"schema": "twin.completion/1", "shell": shell, "script": script}, lambda c: c.line(script))

@@ -84,7 +84,7 @@ class Command(click.Command):
 
 
 def shared_options() -> list[click.Parameter]:
-    """What every command takes: `--store`, `--json`, how much is said, the log; kept in the `Output`."""
+    """Returns what every command takes: `--store`, `--json`, how much is said, the log."""
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:

@@ -16,7 +16,7 @@ KIB = 1024
 
 
 class RunRecord:
-    """What a command was asked and how it ended: words, exit code, seconds, memory, notes, error."""
+    """Record of a command and of its end: words, exit code, seconds, memory, notes, error."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
@@ -25,7 +25,7 @@ class RunRecord:
 
     def ended(self, code: int, error: BaseException | None) -> dict[str, Any]:
         """Returns the record as JSON values; of an error with Python's traceback."""
-        told = "" if error is None else "".join(traceback.format_exception(error))
+        text = "" if error is None else "".join(traceback.format_exception(error))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
         return {
             "schema": "twin.log/1",
@@ -35,7 +35,7 @@ class RunRecord:
             "seconds": round(time.monotonic() - self._clock, 3),
             "peak_bytes": peak,
             "notes": self.notes,
-            "error": told or None,
+            "error": text or None,
         }
 
 

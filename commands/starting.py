@@ -12,7 +12,7 @@ from commands.output import PATH, Output, command, with_output
 from ingest.core.errors import ExistsError
 
 if TYPE_CHECKING:
-    from twin.scenario.drafting import Choices, Seen
+    from twin.scenario.drafting import DraftChoices, Seen
 
 
 @command
@@ -51,7 +51,7 @@ def init(
     if path.exists() and not force:
         raise ExistsError(f"{path}: exists already; --force overwrites it, or name another file")
     offered = drafting.seen(out.store)
-    chosen = drafting.Choices(
+    chosen = drafting.DraftChoices(
         name=name or path.stem,
         dataset=dataset,
         sites=sites,
@@ -73,7 +73,7 @@ def init(
     out.show(body, lambda console: console.line(lines))
 
 
-def asked(offered: "Seen", chosen: "Choices", model: str | None) -> "Choices":
+def asked(offered: "Seen", chosen: "DraftChoices", model: str | None) -> "DraftChoices":
     """Returns the choices with answers to what no option said; an empty answer takes the default."""
     from dataclasses import replace
 

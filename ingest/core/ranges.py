@@ -44,8 +44,8 @@ class Within:
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """JSON schema of the number with its range, for editors."""
         least = "exclusiveMinimum" if self.above else "minimum"
-        told = f"{self.words}: {self.why}"
-        return {**handler(core), least: self.low, "maximum": self.high, "description": told}
+        text = f"{self.words}: {self.why}"
+        return {**handler(core), least: self.low, "maximum": self.high, "description": text}
 
     def _checked(
         self, value: Any, read: core_schema.ValidatorFunctionWrapHandler, info: ValidationInfo

@@ -9,7 +9,7 @@ State = Literal["ok", "note", "missing", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, its state, what was found, and the command that mends it (none: nothing to do)."""
+    """Name, state and finding of a check, and the command that mends it (none: nothing to do)."""
 
     name: str
     state: State

@@ -95,8 +95,8 @@ def _pinned(path: Path) -> Iterator[Check]:
         found = differing(text_files.read(path))
         more = f" and {len(found) - NOTED} more" if len(found) > NOTED else ""
         if found:
-            told = "; ".join(found[:NOTED]) + more
-            yield Check("pinned versions", "note", told, f"python -m pip install -r {path.name}")
+            text = "; ".join(found[:NOTED]) + more
+            yield Check("pinned versions", "note", text, f"python -m pip install -r {path.name}")
         else:
             yield Check("pinned versions", "ok", f"as {path.name} has them")
 

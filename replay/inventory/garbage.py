@@ -39,7 +39,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What goes, or went (`done`), and notes on what had to stay."""
+    """Garbage that goes, or went (`done`), and notes on what had to stay."""
 
     found: tuple[Garbage, ...]
     notes: tuple[str, ...]

@@ -36,7 +36,7 @@ class ComparedRun:
 
     @property
     def variant(self) -> str:
-        """What decided in it; equal for the same policy in other worlds."""
+        """Identity of what decided in it; equal for the same policy in other worlds."""
         branch = self.header.branch or {}
         kept = (
             self.header.checkpoint,

@@ -39,7 +39,7 @@ _MODELS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class MeasuredLinks:
     """Links of one data set: samples of each ordered pair of sites, pairs with round trips, and its span."""
 
     dataset: str
@@ -66,12 +66,12 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a lake offers for a scenario: data sets whose links vary in time, and known GPU models."""
+    """Offer of a lake for a scenario: data sets whose links vary in time, and known GPU models."""
 
-    links: dict[str, Links]
+    links: dict[str, MeasuredLinks]
     gpus: tuple[str, ...]
 
-    def choose(self, dataset: str | None) -> Links:
+    def choose(self, dataset: str | None) -> MeasuredLinks:
         """Returns the links of a data set, by default of the one with most sites, then with most samples.
 
         Raises:
@@ -93,8 +93,8 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """What a scenario is to be of; None or empty: chosen from the lake, or a usual value."""
+class DraftChoices:
+    """Wishes for a scenario; None or empty: chosen from the lake, or a usual value."""
 
     name: str
     dataset: str | None = None
@@ -109,19 +109,19 @@ def seen(store: Path) -> Seen:
     with duckdb_views.connect(store) as connection:
         rows = connection.execute(_LINKS).fetchall()
         models = [name for (name,) in connection.execute(_MODELS).fetchall()]
-    found: dict[str, Links] = {}
+    found: dict[str, MeasuredLinks] = {}
     for dataset in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == dataset]
         span_s = max(row[5] for row in own) / 1e9
         if span_s > 0:  # one instant does not vary
-            found[dataset] = Links(
+            found[dataset] = MeasuredLinks(
                 dataset, {(row[1], row[2]): row[3] for row in own},
                 frozenset((row[1], row[2]) for row in own if row[4]), span_s,
             )  # fmt: skip
     return Seen(found, _known(models))
 
 
-def draft(offered: Seen, choices: Choices) -> str:
+def draft(offered: Seen, choices: DraftChoices) -> str:
     """Returns the text of a scenario file, with comments.
 
     Raises:
@@ -148,7 +148,7 @@ def draft(offered: Seen, choices: Choices) -> str:
     )  # fmt: skip
 
 
-def _check(links: Links, sites: Sequence[str]) -> None:
+def _check(links: MeasuredLinks, sites: Sequence[str]) -> None:
     known = sorted({site for pair in links.samples for site in pair})
     for site in sites:
         if site not in known:

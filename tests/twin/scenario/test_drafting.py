@@ -7,7 +7,7 @@ import pytest
 from ingest.core import config, safe_yaml
 from ingest.core.errors import NotFoundError, UsageError
 from twin.scenario import drafting
-from twin.scenario.drafting import Choices, Links, Seen, draft
+from twin.scenario.drafting import DraftChoices, MeasuredLinks, Seen, draft
 from twin.scenario.prepare import Scenario
 
 SAMPLES = {
@@ -19,8 +19,8 @@ SAMPLES = {
     ("c", "b"): 1,
     ("d", "a"): 9,
 }
-THREE = Links("three", SAMPLES, frozenset(SAMPLES), 36_000.0)
-PAIR = Links("pair", {("x", "y z"): 2, ("y z", "x"): 2}, frozenset({("x", "y z")}), 100.0)
+THREE = MeasuredLinks("three", SAMPLES, frozenset(SAMPLES), 36_000.0)
+PAIR = MeasuredLinks("pair", {("x", "y z"): 2, ("y z", "x"): 2}, frozenset({("x", "y z")}), 100.0)
 OFFERED = Seen({"three": THREE, "pair": PAIR}, ("H100",))
 
 
@@ -35,7 +35,7 @@ def test_sites_are_those_with_links_between_all_of_them() -> None:
 
 
 def test_the_lake_decides_what_nobody_chose() -> None:
-    made = read(draft(OFFERED, Choices("mine")))
+    made = read(draft(OFFERED, DraftChoices("mine")))
     assert (made.name, made.wan.dataset, made.domains) == ("mine", "three", ("a", "b", "c"))
     assert made.cluster.hardware.gpu == "H100" and made.cluster.hardware.intra_node_bps == 3.6e12
     assert [domain.gpus for domain in made.cluster.domains] == [8, 8, 8]
@@ -43,7 +43,7 @@ def test_the_lake_decides_what_nobody_chose() -> None:
 
 
 def test_what_is_chosen_is_taken_and_what_lacks_is_assumed() -> None:
-    chosen = Choices("mine", "pair", ("y z", "x"), "llama2-13b", "a100", 4)
+    chosen = DraftChoices("mine", "pair", ("y z", "x"), "llama2-13b", "a100", 4)
     text = draft(OFFERED, chosen)
     made = read(text)
     assert made.domains == ("y z", "x") and made.model == "llama2-13b"
@@ -54,12 +54,12 @@ def test_what_is_chosen_is_taken_and_what_lacks_is_assumed() -> None:
 
 
 MISTAKES = {
-    "no such set": (Choices("m", "thre"), NotFoundError, "did you mean 'three'"),
-    "no such site": (Choices("m", "pair", ("x", "yz")), UsageError, "did you mean 'y z'"),
-    "one way": (Choices("m", "three", ("a", "d")), UsageError, "no samples of a > d; together fit: a, b, c"),
-    "one site": (Choices("m", "three", ("a", "a")), UsageError, "two or more different"),
-    "no such model": (Choices("m", model="bert"), UsageError, "bert"),
-    "no such GPU": (Choices("m", gpu="H10O"), UsageError, "nearest: H100"),
+    "no such set": (DraftChoices("m", "thre"), NotFoundError, "did you mean 'three'"),
+    "no such site": (DraftChoices("m", "pair", ("x", "yz")), UsageError, "did you mean 'y z'"),
+    "one way": (DraftChoices("m", "three", ("a", "d")), UsageError, "of a > d; together fit: a, b, c"),
+    "one site": (DraftChoices("m", "three", ("a", "a")), UsageError, "two or more different"),
+    "no such model": (DraftChoices("m", model="bert"), UsageError, "bert"),
+    "no such GPU": (DraftChoices("m", gpu="H10O"), UsageError, "nearest: H100"),
 }  # fmt: skip
 
 
@@ -74,4 +74,4 @@ def test_an_empty_lake_says_how_to_fill_it(tmp_path: Path) -> None:
     offered = drafting.seen(tmp_path)
     assert offered == Seen({}, ())
     with pytest.raises(NotFoundError, match="twin ingest traces/"):
-        draft(offered, Choices("mine"))
+        draft(offered, DraftChoices("mine"))
