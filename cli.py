@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from commands import data, estimating, inspecting, planning, replaying, training, verifying
+from commands import data, estimating, inspecting, planning, queueing, replaying, training, verifying
 from commands.output import Output, shared_options
 from ingest.core.errors import TwinError
 from ingest.core.terminal import visible
@@ -50,7 +50,7 @@ def twin(ctx: click.Context) -> None:
 
 for command in (
     *(data.ingest, data.fetch, data.traces, data.synth),
-    planning.plan,
+    *(planning.plan, queueing.queue),
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),

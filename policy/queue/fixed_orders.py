@@ -31,8 +31,8 @@ def saf(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
 
 def f1(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
     """F1 of Carastan-Santos and de Camargo (SC 2017, table 4): log10(r) n + 870 log10(s), with r the
-    predicted run time and s the submission, seconds since the log began. Where either is 0 it counts as 0.1,
-    so that the logarithm exists."""
+    predicted run time and s the submission, seconds since the log began. Where either is not positive it
+    counts as 0.1, so that the logarithm exists."""
     return OrderKeys.fixed(_log10(predicted_ns) * jobs.processors + 870 * _log10(jobs.submit_ns))
 
 
@@ -53,4 +53,4 @@ def edf(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
 
 
 def _log10(times_ns: Int) -> Float:
-    return np.log10(np.where(times_ns == 0, 0.1, times_ns / NS_PER_S))
+    return np.log10(np.where(times_ns <= 0, 0.1, times_ns / NS_PER_S))

@@ -15,6 +15,8 @@ Prediction = Literal["estimate", "actual", "twice-estimate"]
 PREDICTIONS: tuple[Prediction, ...] = ("estimate", "actual", "twice-estimate")
 UNKNOWN = -1
 """User, priority or deadline of a job that has none."""
+NO_ESTIMATE_NS = -NS_PER_S
+"""Estimate of a job that has none, under rules that compute with the -1 s of a log."""
 LATEST_NS, LONGEST_NS = 2**61, 2**60
 """Times (73 years) and durations (36 years) lie below them, so that a sum fits into 64 bits."""
 
@@ -72,10 +74,15 @@ class QueueJobs:
         """
         if len(self) and self.processors.min() < 1:
             raise UsageError("a job asks for no processors; take it out")
-        for name, limit in (("submit_ns", LATEST_NS), ("run_ns", LONGEST_NS), ("estimate_ns", LONGEST_NS)):
+        limits = {
+            "submit_ns": (0, LATEST_NS),
+            "run_ns": (0, LONGEST_NS),
+            "estimate_ns": (NO_ESTIMATE_NS, LONGEST_NS),
+        }
+        for name, (least, limit) in limits.items():
             column = getattr(self, name)
-            if len(self) and not 0 <= column.min() <= column.max() < limit:
-                raise UsageError(f"{name} of a job is negative, or {limit} or more; take it out")
+            if len(self) and not least <= column.min() <= column.max() < limit:
+                raise UsageError(f"{name} of a job is below {least}, or {limit} or more; take it out")
 
     def cut_at_estimate(self) -> Self:
         """Returns the jobs with no run longer than its estimate: there the machine ends it."""

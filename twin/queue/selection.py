@@ -91,7 +91,7 @@ def _with_estimates(log: SwfLog, size: int) -> tuple[Columns, dict[str, Mask]]:
 
 def _with_long_runs(log: SwfLog, size: int) -> tuple[Columns, dict[str, Mask]]:
     """The same as RLScheduler (SC 2020) reads a log: the larger number of processors, a negative run time
-    is 10 s, an unknown estimate is the run time."""
+    is 10 s, an unknown estimate is the run time; where that is unknown too, the estimate stays at -1 s."""
     run = log.column("run_s")
     width = np.maximum(log.column("processors"), log.column("processors_requested"))
     faults = {
@@ -99,9 +99,9 @@ def _with_long_runs(log: SwfLog, size: int) -> tuple[Columns, dict[str, Mask]]:
         "more processors than the machine has": width > size,
         "no processors": width <= 0,
     }
-    run = np.where(run < 0, 10.0, run)
     estimate = np.where(log.column("estimate_s") == -1, run, log.column("estimate_s"))
-    faults["estimate negative"] = estimate < 0
+    faults["estimate below -1"] = estimate < -1
+    run = np.where(run < 0, 10.0, run)
     return (log.column("submit_s"), run, width, estimate), faults
 
 

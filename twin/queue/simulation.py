@@ -59,6 +59,10 @@ def check(jobs: QueueJobs, processors: int, recipe: QueueRecipe, rules: QueueRul
         raise UsageError(f"a pool of {processors} processors; it needs at least 1")
     if len(jobs) and (largest := int(jobs.processors.max())) > processors:
         raise UsageError(f"a job asks for {largest:,} processors of {processors:,}: take it out first")
+    if rules.cuts and len(jobs) and jobs.estimate_ns.min() < 0:
+        raise UsageError(
+            f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out"
+        )
     if recipe.backfill == "conservative" and (not rules.cuts or rules.commits):
         raise UsageError(
             f"{recipe.name} needs runs that end by their prediction; rules {rules.name} do not cut them: "

@@ -66,6 +66,8 @@ def read(path: Path) -> SwfLog:
     """
     if not path.exists():
         raise InputError(f"{path}: no such file; name a log in the Standard Workload Format")
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; name one log in it")
     header: dict[str, str] = {}
     numbers, rows = [], []
     for number, text in text_lines.numbered(_source(path)):
