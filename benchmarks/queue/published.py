@@ -88,8 +88,8 @@ def errors(logs: Path) -> str:
             name = "all four" if len(put_in) > 1 else put_in[0] if put_in else "none"
             wrong = run.other_starts(done)
             yield (
-                name, f"{wrong:,}", f"{100 * wrong / len(run.jobs):.0f}", f"{bounded_slowdowns(done).mean():.2f}",
-                f"{waits_s(done).mean():,.0f}",
+                name, f"{wrong:,}", f"{100 * wrong / len(run.jobs):.0f}",
+                f"{bounded_slowdowns(done).mean():.2f}", f"{waits_s(done).mean():,.0f}",
             )  # fmt: skip
 
     heads = ("error", "wrong starts", "%", "average bounded slowdown", "mean wait, s")
@@ -142,14 +142,14 @@ Schedules recorded by the simulator of Gaussier et al. (SC 2015), rules `predict
 {starts(logs)}
 
 Starts are compared because averages tell little. Errors that were found in another simulator, put into our
-kernel one at a time (`tests/support/queue_mutants.py`; KTH-SP2, EASY, actual run times, {len(MUTANTS)} errors):
+kernel one at a time (`tests/support/queue_mutants.py`; KTH-SP2, EASY, actual run times):
 
 {errors(logs)}
 
 ## EASY and EASY-SJBF
 The same paper: average, maximum and root mean square of flow time, slowdown and bounded slowdown, twelve
-digits each. {equal} of {len(of_easy)} figures are equal. `SDSC-SP2-cln` is the cleaned log, whose figures come
-from an independent simulator, not from the paper.
+digits each. {equal} of {len(of_easy)} figures are equal. `SDSC-SP2-cln` is the cleaned log, whose figures
+come from an independent simulator, not from the paper.
 
 {easy(of_easy)}
 

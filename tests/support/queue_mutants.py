@@ -1,4 +1,4 @@
-"""Four errors of a known simulator of queues, each a change of the kernel's text, and the kernel with them."""
+"""Four errors of a known simulator of queues, each a change of the kernel's text, and that kernel."""
 
 import types
 from pathlib import Path
