@@ -6,71 +6,38 @@ costs the length of the queue, an event that of the list of running jobs. `twin.
 meaning in SimPy.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
-from twin.queue.jobs import LATEST_NS, Float, Int, QueueJobs
-from twin.queue.recipe import BACKFILLS, Backfill, OrderKeys
-from twin.queue.reservations import NOT_YET, Profile, add, empty, plan, trim
+from twin.queue.jobs import LATEST_NS, Int, QueueJobs
+from twin.queue.pool import (
+    CHOSEN,
+    CONSERVATIVE,
+    EASY,
+    ENDED,
+    FIRST,
+    FREE,
+    LATEST,
+    NONE,
+    PREDICTED,
+    RUNNING,
+    SETTLED,
+    SJBF,
+    SPARE,
+    WAITING,
+    Flags,
+    Inputs,
+    Pool,
+    flags_of,
+    idle,
+    inputs_of,
+)  # fmt: skip
+from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
-
-NONE, EASY, SJBF, CONSERVATIVE = range(len(BACKFILLS))
-FREE, FIRST, WAITING, RUNNING, PREDICTED, CHOSEN, LATEST, SPARE, ENDED, SETTLED = range(10)
-"""Places of `Pool.now`: processors free, where the queue begins, jobs waiting, running, in the list by
-predicted end, the committed job (-1: none), the latest end of those who overtake the head, the
-processors that they may hold longer, 1 if a job has ended since the last
-pass, and 1 if no waiting job may start before another ends."""
-
-
-class Inputs(NamedTuple):
-    """What is given, one element a job."""
-
-    submit: Int
-    run: Int
-    processors: Int
-    predicted: Int
-    scale: Float
-    factor: Float
-    user: Int
-
-
-class Flags(NamedTuple):
-    """Rules and recipe as numbers."""
-
-    backfill: int
-    power: int
-    by_user: bool
-    submissions_first: bool
-    passes_each_event: bool
-    frees_predicted: bool
-    commits: bool
-    spares: bool
-    strict: bool
-    by_submission: bool
-
-
-class Pool(NamedTuple):
-    """What changes. `start`, `backfilled`, `released`, `key`: one element a job; `done`, `rate`, `base`: a
-    user's processor-seconds of ended jobs, processors in use, and their sum of processors x start."""
-
-    start: Int
-    backfilled: NDArray[np.bool_]
-    released: NDArray[np.bool_]
-    key: Float
-    queue: Int
-    end_at: Int
-    end_of: Int
-    predicted_at: Int
-    predicted_of: Int
-    done: Float
-    rate: Float
-    base: Float
-    now: Int
 
 
 def play(
@@ -83,39 +50,17 @@ def play(
     Raises:
         UsageError: the last jobs would start later than a time can be.
     """
-    count = len(jobs)
-    user = np.unique(jobs.user, return_inverse=True)[1] if keys.by_user else np.zeros(count, np.int64)
-    inputs = Inputs(
-        jobs.submit_ns, jobs.run_ns, jobs.processors, predicted,
-        keys.scale, keys.factor, user.astype(np.int64),
-    )  # fmt: skip
-    flags = Flags(
-        BACKFILLS.index(backfill), keys.power, keys.by_user, rules.submissions_first, rules.passes_each_event,
-        rules.frees_predicted, rules.commits, rules.spares, rules.strict, rules.backfills_by_submission,
-    )  # fmt: skip
-    pool = _idle(processors, keys.static, int(user.max(initial=0)) + 1)
-    if not _play(inputs, flags, pool, empty(processors, count if backfill == "conservative" else 0)):
+    inputs = inputs_of(jobs, predicted, keys)
+    pool = idle(processors, keys.static, int(inputs.user.max(initial=0)) + 1)
+    profile = empty(processors, len(jobs) if backfill == "conservative" else 0)
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile):
         raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
-    assert not count or pool.start.max() < NOT_YET, "a job never started"
+    assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
     return pool.start, pool.backfilled
 
 
-def _idle(processors: int, key: Float, users: int) -> Pool:
-    """Returns a pool in which nothing has happened."""
-    count = len(key)
-    start, now = np.full(count, NOT_YET, np.int64), np.zeros(10, np.int64)
-    now[FREE], now[CHOSEN] = processors, -1
-    backfilled, released = (np.zeros(count, np.bool_) for _ in range(2))
-    queue, ends, end_of, predicted, predicted_of = (np.zeros(count + 1, np.int64) for _ in range(5))
-    done, rate, base = (np.zeros(users) for _ in range(3))
-    return Pool(
-        start, backfilled, released, key.copy(), queue, ends, end_of, predicted, predicted_of,
-        done, rate, base, now,
-    )  # fmt: skip
-
-
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: Profile) -> bool:
+def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now = len(jobs.submit), pool.now
     arrived = 0
@@ -155,7 +100,7 @@ def _submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: Profile, time: int) -> None:
+def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
     now[RUNNING] -= 1
@@ -215,7 +160,7 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _place(pool: Pool, job: int) -> int:
-    """Where a waiting job stands in the queue."""
+    """Returns the place of a waiting job in the queue."""
     place = pool.now[FIRST]
     while pool.queue[place] != job:
         place += 1
@@ -260,7 +205,7 @@ def _sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: Profile, time: int, new: int) -> None:
+def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
     if flags.frees_predicted:
@@ -346,7 +291,7 @@ def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: Profile, time: int) -> None:
+def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
     """Gives every waiting job its place, and starts those whose place begins now."""
     now, queue = pool.now, pool.queue
     trim(profile, time)

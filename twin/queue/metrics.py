@@ -20,10 +20,14 @@ TAU_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """What a schedule is judged by. `utilisation`: processor-time used over that of the pool from the first
-    submission to the last end (`makespan_s`). `jain_users`: Jain's index of the users' mean bounded
-    slowdowns, 1 where all are alike; None where no user is known. `backfilled`: share of jobs that overtook
-    the head."""
+    """The figures that a schedule is judged by.
+
+    utilisation: processor-time used over that of the pool from the first submission to the last end.
+    makespan_s: that time.
+    jain_users: Jain's index of the users' mean bounded slowdowns, 1 where all are alike; None where no user
+        is known.
+    backfilled: share of jobs that overtook the head.
+    """
 
     jobs: int
     avg_wait_s: float

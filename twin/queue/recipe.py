@@ -18,7 +18,7 @@ Feitelson 2001)."""
 
 @dataclass(frozen=True, slots=True)
 class OrderKeys:
-    """What sorts the queue, lowest first, ties in order of submission; floats, one a job.
+    """Keys that sort the queue, lowest first, ties in order of submission; floats, one a job.
 
     Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
     -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With `by_user` it is the

@@ -17,7 +17,7 @@ from twin.queue.jobs import LATEST_NS, Int
 NOT_YET = int(np.iinfo(np.int64).max)
 
 
-class Profile(NamedTuple):
+class FreeProfile(NamedTuple):
     """Steps of the profile, their number and 1 if time ran out (2,), and reserved starts (n,)."""
 
     at: Int
@@ -26,17 +26,17 @@ class Profile(NamedTuple):
     start: Int
 
 
-def empty(processors: int, jobs: int) -> Profile:
+def empty(processors: int, jobs: int) -> FreeProfile:
     """Returns the profile of an idle pool, with room for all jobs."""
     room = 2 * jobs + 3
     steps, start = np.array([1, 0]), np.full(jobs, NOT_YET, np.int64)
-    made = Profile(np.zeros(room, np.int64), np.zeros(room, np.int64), steps, start)
+    made = FreeProfile(np.zeros(room, np.int64), np.zeros(room, np.int64), steps, start)
     made.free[0] = processors
     return made
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def trim(profile: Profile, now: int) -> None:
+def trim(profile: FreeProfile, now: int) -> None:
     """Lets the profile begin now."""
     at, free, steps = profile.at, profile.free, profile.steps
     past = 0
@@ -50,7 +50,7 @@ def trim(profile: Profile, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def add(profile: Profile, begin: int, end: int, processors: int) -> None:
+def add(profile: FreeProfile, begin: int, end: int, processors: int) -> None:
     """Adds free processors from `begin` to `end`; takes them if negative."""
     first = _split(profile, begin)
     last = _split(profile, end)
@@ -61,7 +61,7 @@ def add(profile: Profile, begin: int, end: int, processors: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _split(profile: Profile, when: int) -> int:
+def _split(profile: FreeProfile, when: int) -> int:
     """Makes a step begin at `when`; returns its index."""
     at, free, steps = profile.at, profile.free, profile.steps
     i = steps[0]
@@ -77,7 +77,7 @@ def _split(profile: Profile, when: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _join(profile: Profile, i: int) -> None:
+def _join(profile: FreeProfile, i: int) -> None:
     """Takes the beginning of step i away if nothing changes there."""
     at, free, steps = profile.at, profile.free, profile.steps
     if i > 0 and free[i] == free[i - 1]:
@@ -87,7 +87,7 @@ def _join(profile: Profile, i: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def earliest(profile: Profile, duration: int, processors: int) -> int:
+def earliest(profile: FreeProfile, duration: int, processors: int) -> int:
     """Returns the earliest time from which so many processors are free for so long."""
     at, free, steps = profile.at, profile.free, profile.steps
     begin = at[0]
@@ -100,7 +100,7 @@ def earliest(profile: Profile, duration: int, processors: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def reserve(profile: Profile, job: int, duration: int, processors: int) -> None:
+def reserve(profile: FreeProfile, job: int, duration: int, processors: int) -> None:
     """Gives a job the earliest place; a job that has one already gives it back first."""
     begin = profile.start[job]
     if begin != NOT_YET:
@@ -115,7 +115,7 @@ def reserve(profile: Profile, job: int, duration: int, processors: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def plan(profile: Profile, waiting: Any, predicted: Int, processors: Int, compress: bool) -> None:
+def plan(profile: FreeProfile, waiting: Any, predicted: Int, processors: Int, compress: bool) -> None:
     """Gives every waiting job its place: those that have one first, if some job has ended, then new ones."""
     if compress:
         for job in waiting:

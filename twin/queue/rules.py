@@ -8,7 +8,7 @@ from ingest.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """How events of one instant follow each other, and how a simulator backfills.
+    """The order of events of one instant, and the rules of backfilling, of a simulator.
 
     cuts: a run longer than its estimate ends at its estimate.
     submissions_first: at equal times submissions come before terminations; terminations in the order in which
