@@ -18,6 +18,7 @@ from commands import (
     estimating,
     inspecting,
     planning,
+    queueing,
     replaying,
     runs,
     starting,
@@ -82,7 +83,7 @@ def twin(ctx: click.Context) -> None:
 for command in (
     *(data.ingest, data.fetch, data.traces, data.synth),
     starting.init,
-    planning.plan,
+    *(planning.plan, queueing.queue),
     training.train,
     *(replaying.replay, replaying.offpolicy, replaying.bench),
     *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),

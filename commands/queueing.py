@@ -1,0 +1,55 @@
+"""The command that compares schedulers on the queue of a log."""
+
+from pathlib import Path
+
+import click
+
+from commands.output import PATH, Output, command, with_output
+
+
+@command
+@click.argument("log", type=PATH)
+@click.option(
+    "--policy", "-p", "policies", multiple=True, metavar="NAME",
+    help="Scheduler, as easy, saf or saf+easy; repeatable [fcfs, easy, easy-sjbf, conservative].",
+)  # fmt: skip
+@click.option(
+    "--processors", type=click.IntRange(1, 10**9), metavar="N", help="Size of the machine [the log's header]."
+)
+@click.option(
+    "--prediction",
+    type=click.Choice(["estimate", "actual", "twice-estimate"]),
+    default="estimate",
+    help="Run time that schedulers count on [estimate].",
+)
+@click.option(
+    "--rules",
+    default="predictsim",
+    metavar="SET",
+    help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
+)
+@with_output
+def queue(
+    out: Output, log: Path, policies: tuple[str, ...], processors: int | None, prediction: str, rules: str
+) -> None:
+    """Compare schedulers on the jobs of LOG, in the Standard Workload Format.
+
+    Every scheduler gets the same jobs on the same machine. With --prediction actual it knows run times
+    that nobody knows before a job ends: a bound, not a scheduler to run.
+
+    \b
+    Examples:
+      twin queue examples/queue.swf
+      twin queue examples/queue.swf -p easy -p saf+easy --json
+    """
+    from typing import cast
+
+    from commands.show import queue as show
+    from replay.queue.comparison import compare
+    from twin.queue.jobs import Prediction
+    from twin.queue.rules import rule_set
+
+    found = compare(
+        log, policies, processors=processors, prediction=cast(Prediction, prediction), rules=rule_set(rules)
+    )
+    out.show(found.to_json(), lambda console: show.comparison(console, found))

@@ -1,0 +1,73 @@
+"""Recipes by name: ORDER, ORDER+BACKFILL, and the names that the field uses for some of them."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import cast, get_args
+
+from ingest.core.errors import UsageError
+from policy.queue import aging_orders, fixed_orders, published_slips, served_orders
+from twin.queue.recipe import Backfill, KeysOf, QueueRecipe
+
+ORDERS: dict[str, tuple[KeysOf, str, str]] = {
+    "fcfs": (fixed_orders.fcfs, "first come, first served", "folklore"),
+    "sjf": (fixed_orders.sjf, "shortest predicted run time first", "Smith, NRLQ 1956"),
+    "ljf": (fixed_orders.ljf, "most processors first", "Mu'alem and Feitelson, TPDS 2001"),
+    "saf": (fixed_orders.saf, "smallest predicted area first", "Carastan-Santos et al., CCGrid 2019"),
+    "f1": (fixed_orders.f1, "log10(r) n + 870 log10(s)", "Carastan-Santos and de Camargo, SC 2017"),
+    "wfp3": (aging_orders.wfp3, "-(w / r)^3 n", "Tang et al., CLUSTER 2009"),
+    "unicef": (aging_orders.unicef, "-w / (log2(n) r)", "Tang et al., CLUSTER 2009"),
+    "hrrn": (aging_orders.hrrn, "highest response ratio next, (w + r) / r", "Brinch Hansen, IFIP 1971"),
+    "las": (served_orders.las, "the user with the least attained service first", "Kay and Lauder, CACM 1988"),
+    "priority": (fixed_orders.priority, "lowest priority number first", "folklore"),
+    "edf": (fixed_orders.edf, "earliest deadline first", "Liu and Layland, JACM 1973"),
+    "wfp3-slip": (published_slips.wfp3_slip, "wfp3 with w = -1 - s", "RLScheduler, Zhang et al., SC 2020"),
+    "unicep-slip": (published_slips.unicep_slip, "unicef with w = -1 - s", "RLScheduler, SC 2020"),
+}
+"""Keys, meaning and source of each order. A new one is a function and a line here."""
+ALIASES = {
+    "easy": ("fcfs", "easy", "EASY backfilling", "Lifka, JSSPP 1995"),
+    "easy-sjbf": (
+        "fcfs",
+        "easy-sjbf",
+        "EASY, shortest candidates first",
+        "Tsafrir et al., TPDS 2007",
+    ),
+    "conservative": (
+        "fcfs",
+        "conservative",
+        "a reservation for all",
+        "Mu'alem and Feitelson, TPDS 2001",
+    ),
+}
+"""Order, backfill, meaning and source of names that say both."""
+OVERTAKING = tuple(backfill for backfill in get_args(Backfill) if backfill != "none")
+
+
+def names() -> Iterator[str]:
+    """Yields every name: the orders without backfill, the field's names, then every composition."""
+    yield from ORDERS
+    yield from ALIASES
+    for order in ORDERS:
+        yield from (f"{order}+{backfill}" for backfill in OVERTAKING)
+
+
+def recipe(name: str) -> QueueRecipe:
+    """Returns the recipe of that name: an order, ORDER+BACKFILL, or a name of the field.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name in ALIASES:
+        order, backfill, summary, source = ALIASES[name]
+        return QueueRecipe(name, ORDERS[order][0], cast(Backfill, backfill), summary, source)
+    order, _, backfill = name.partition("+")
+    if order not in ORDERS or (backfill or "none") not in get_args(Backfill):
+        close = get_close_matches(name, list(names()), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UsageError(
+            f"unknown policy {name!r}: {hint}known are {', '.join((*ALIASES, *ORDERS))}; "
+            f"an order takes a backfill behind +, as in saf+easy ({', '.join(OVERTAKING)})"
+        )
+    keys, summary, source = ORDERS[order]
+    chosen = cast(Backfill, backfill or "none")
+    return QueueRecipe(name, keys, chosen, summary + (f", backfill {chosen}" if backfill else ""), source)

@@ -1,0 +1,46 @@
+"""Random small queues, and recipes and rules that can be played together."""
+
+from hypothesis import strategies as st
+
+from ingest.core.errors import UsageError
+from policy.queue import registry
+from twin.queue.jobs import QueueJobs
+from twin.queue.recipe import QueueRecipe
+from twin.queue.rules import RULES, QueueRules
+from twin.queue.simulation import check
+
+POOL = 8
+RECIPES = {name: registry.recipe(name) for name in registry.names()}
+
+
+def playable(recipe: QueueRecipe, rules: QueueRules) -> bool:
+    """Returns True if a recipe can be played under the rules."""
+    try:
+        check(QueueJobs.of_seconds([0], [1], [1]), 1, recipe, rules)
+    except UsageError:
+        return False
+    return True
+
+
+PLAYABLE = {
+    name: [rules for rules in RULES.values() if playable(recipe, rules)] for name, recipe in RECIPES.items()
+}
+"""Rules under which each recipe can be played."""
+
+
+@st.composite
+def queues(draw: st.DrawFn, most: int = 24) -> QueueJobs:
+    """Jobs on a pool of `POOL`, in whole seconds; small ranges make ties of all kinds common."""
+    count = draw(st.integers(1, most))
+
+    def column(low: int, high: int) -> list[int]:
+        return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+    top = draw(st.sampled_from((3, 12, 1000)))
+    run = column(1, top)
+    more = column(-1, top)
+    return QueueJobs.of_seconds(
+        column(0, draw(st.sampled_from((0, 5, 40, 2 * top)))), run, column(1, POOL),
+        [max(1, one + extra) for one, extra in zip(run, more, strict=True)],
+        user=column(-1, 2), priority=column(-1, 2), deadline=column(1, 50),
+    )  # fmt: skip

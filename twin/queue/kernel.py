@@ -1,0 +1,307 @@
+"""The compiled event loop of one pool: no tick, integer nanoseconds, arrays.
+
+Next event, then a scheduling pass, until no event is left. Waiting jobs stand in `queue` in the order of
+their keys; running jobs stand in two lists, by end and by predicted end, the earliest at the tail. A pass
+costs the length of the queue, an event that of the list of running jobs. `twin.queue.referee` has the same
+meaning in SimPy.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.compiled import njit
+from ingest.core.errors import UsageError
+from ingest.core.units import NS_PER_S
+from twin.queue.jobs import LATEST_NS, Int, QueueJobs
+from twin.queue.pool import (
+    CHOSEN,
+    CONSERVATIVE,
+    EASY,
+    ENDED,
+    FIRST,
+    FREE,
+    LATEST,
+    NONE,
+    PREDICTED,
+    RUNNING,
+    SETTLED,
+    SJBF,
+    SPARE,
+    WAITING,
+    Flags,
+    Inputs,
+    Pool,
+    flags_of,
+    idle,
+    inputs_of,
+)  # fmt: skip
+from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
+from twin.queue.rules import QueueRules
+
+
+def play(
+    jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules
+) -> tuple[Int, NDArray[np.bool_]]:
+    """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head of the queue.
+
+    Every job must fit into the pool, and for conservative backfilling no prediction be below the run time.
+
+    Raises:
+        UsageError: the last jobs would start later than a time can be.
+    """
+    inputs = inputs_of(jobs, predicted, keys)
+    pool = idle(processors, keys.static, int(inputs.user.max(initial=0)) + 1)
+    profile = empty(processors, len(jobs) if backfill == "conservative" else 0)
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile):
+        raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
+    assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
+    return pool.start, pool.backfilled
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
+    """Runs until every job has ended; returns False if time runs out."""
+    count, now = len(jobs.submit), pool.now
+    arrived = 0
+    while arrived < count or now[RUNNING]:
+        submission = jobs.submit[arrived] if arrived < count else NOT_YET
+        end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
+        time = min(submission, end)
+        while True:
+            if submission == time and (flags.submissions_first or end > time):
+                _submit(jobs, flags, pool, arrived)
+                arrived += 1
+            else:
+                _end(jobs, flags, pool, profile, time)
+            submission = jobs.submit[arrived] if arrived < count else NOT_YET
+            end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
+            if flags.passes_each_event or min(submission, end) > time:
+                break
+        new = arrived - 1 if flags.passes_each_event and not now[ENDED] else -1
+        _pass(jobs, flags, pool, profile, time, new)
+        now[ENDED] = 0
+        if time > LATEST_NS or profile.steps[1]:
+            return False
+    return True
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
+    """Puts a job into the queue, behind those of its key."""
+    queue, key = pool.queue, pool.key
+    first, moving = pool.now[FIRST], flags.power or flags.by_user
+    i = first + pool.now[WAITING]
+    while i > first and not moving and key[queue[i - 1]] > key[job]:
+        queue[i] = queue[i - 1]
+        i -= 1
+    queue[i] = job
+    pool.now[WAITING] += 1
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
+    """Ends the running job that ends first, of several the one that started first."""
+    now = pool.now
+    now[RUNNING] -= 1
+    job = pool.end_of[now[RUNNING]]
+    size, predicted_end = jobs.processors[job], pool.start[job] + jobs.predicted[job]
+    if not pool.released[job]:
+        _forget(pool, job)
+        now[FREE] += size
+    if flags.backfill == CONSERVATIVE:
+        trim(profile, time)
+        if predicted_end > time:
+            add(profile, time, predicted_end, size)
+    if flags.by_user:
+        user = jobs.user[job]
+        pool.done[user] += size * (jobs.run[job] / NS_PER_S)
+        pool.rate[user] -= size
+        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+    now[ENDED], now[SETTLED] = 1, 0
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _forget(pool: Pool, job: int) -> None:
+    """Takes a job out of the list by predicted end."""
+    now, at, of = pool.now, pool.predicted_at, pool.predicted_of
+    i = now[PREDICTED] - 1
+    while of[i] != job:
+        i -= 1
+    now[PREDICTED] -= 1
+    for j in range(i, now[PREDICTED]):
+        at[j], of[j] = at[j + 1], of[j + 1]
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
+    """Puts a job into a list whose earliest is at the tail; the first of equals stays there."""
+    i = count
+    while i > 0 and at[i - 1] <= when:
+        at[i], of[i] = at[i - 1], of[i - 1]
+        i -= 1
+    at[i], of[i] = when, job
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+    """Starts a job that its caller takes out of the queue."""
+    now, size = pool.now, jobs.processors[job]
+    pool.start[job] = time
+    _insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
+    _insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
+    now[RUNNING] += 1
+    now[PREDICTED] += 1
+    now[FREE] -= size
+    if flags.by_user:
+        pool.rate[jobs.user[job]] += size
+        pool.base[jobs.user[job]] += size * (time / NS_PER_S)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _place(pool: Pool, job: int) -> int:
+    """Returns the place of a waiting job in the queue."""
+    place = pool.now[FIRST]
+    while pool.queue[place] != job:
+        place += 1
+    return int(place)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _take_out(pool: Pool, i: int) -> None:
+    """Takes the job at place i out of the queue; the shorter side moves up."""
+    queue, first = pool.queue, pool.now[FIRST]
+    last = first + pool.now[WAITING] - 1
+    pool.now[WAITING] -= 1
+    if i - first <= last - i:
+        for j in range(i, first, -1):
+            queue[j] = queue[j - 1]
+        pool.now[FIRST] += 1
+    else:
+        for j in range(i, last):
+            queue[j] = queue[j + 1]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
+    """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
+    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    for i in range(first, first + pool.now[WAITING]):
+        job = queue[i]
+        if flags.by_user:
+            user = jobs.user[job]
+            key[job] = pool.done[user] + (pool.rate[user] * (time / NS_PER_S) - pool.base[user])
+        else:
+            aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
+            key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
+    for i in range(first + 1, first + pool.now[WAITING]):
+        job, j = queue[i], i
+        while j > first and (
+            key[queue[j - 1]] > key[job] or (key[queue[j - 1]] == key[job] and queue[j - 1] > job)
+        ):
+            queue[j] = queue[j - 1]
+            j -= 1
+        queue[j] = job
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int, new: int) -> None:
+    """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
+    now, queue = pool.now, pool.queue
+    if flags.frees_predicted:
+        while now[PREDICTED] and pool.predicted_at[now[PREDICTED] - 1] <= time:
+            now[PREDICTED] -= 1
+            job = pool.predicted_of[now[PREDICTED]]
+            pool.released[job] = True
+            now[FREE] += jobs.processors[job]
+            now[SETTLED] = 0
+    if new >= 0 and now[SETTLED] and queue[now[FIRST]] != new:
+        size, end = jobs.processors[new], time + jobs.predicted[new]
+        if flags.backfill != NONE and size <= now[FREE] and (size <= now[SPARE] or end <= now[LATEST]):
+            _overtakes(jobs, flags, pool, new, time)
+        return
+    if now[WAITING] and (flags.power or flags.by_user):
+        _sort(jobs, flags, pool, time)
+    if flags.backfill == CONSERVATIVE:
+        _start_reserved(jobs, flags, pool, profile, time)
+        return
+    while now[WAITING]:
+        job = now[CHOSEN] if now[CHOSEN] >= 0 else queue[now[FIRST]]
+        if jobs.processors[job] > now[FREE]:
+            break
+        _take_out(pool, _place(pool, job))
+        _start(jobs, flags, pool, job, time)
+        now[CHOSEN] = -1
+    if now[WAITING]:
+        _overtake(jobs, flags, pool, time)
+        now[SETTLED] = not (flags.power or flags.by_user or flags.commits)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _overtake(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
+    """Reserves for the head of the queue, which does not fit, and starts who does not delay it."""
+    now, queue, processors, predicted = pool.now, pool.queue, jobs.processors, jobs.predicted
+    if now[CHOSEN] < 0:
+        if flags.backfill != NONE and (now[FREE] or flags.commits):
+            _reserve_head(jobs, flags, pool)
+        if flags.commits:
+            now[CHOSEN] = queue[now[FIRST]]
+    ordered = flags.backfill == EASY and not flags.by_submission
+    while now[FREE] and flags.backfill != NONE:
+        free, latest, spare = now[FREE], now[LATEST], now[SPARE]
+        best, best_rank = -1, NOT_YET
+        for i in range(now[FIRST], now[FIRST] + now[WAITING]):
+            job = queue[i]
+            if processors[job] > free or (processors[job] > spare and time + predicted[job] > latest):
+                continue
+            rank = i
+            if flags.by_submission:
+                rank = job
+            elif flags.backfill == SJBF:
+                rank = predicted[job]
+            if rank < best_rank or (rank == best_rank and job < best):
+                best, best_rank = job, rank
+                if ordered:
+                    break
+        if best < 0:
+            break
+        _overtakes(jobs, flags, pool, best, time)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+    """Starts a job that is not the head of the queue."""
+    if time + jobs.predicted[job] > pool.now[LATEST]:
+        pool.now[SPARE] -= jobs.processors[job]
+    _take_out(pool, _place(pool, job))
+    _start(jobs, flags, pool, job, time)
+    pool.backfilled[job] = True
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool) -> None:
+    """Finds when the head of the queue fits, by the predicted ends, and what is left free then."""
+    now, at = pool.now, pool.predicted_at
+    free, i, size = now[FREE], now[PREDICTED], jobs.processors[pool.queue[now[FIRST]]]
+    while free < size or (i > 0 and at[i - 1] == at[i]):
+        i -= 1
+        free += jobs.processors[pool.predicted_of[i]]
+    now[LATEST] = at[i] - 1 if flags.strict else at[i]
+    now[SPARE] = free - size if flags.spares else 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
+    """Gives every waiting job its place, and starts those whose place begins now."""
+    now, queue = pool.now, pool.queue
+    trim(profile, time)
+    waiting = queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
+    plan(profile, waiting, jobs.predicted, jobs.processors, now[ENDED] == 1)
+    behind = False
+    for job in waiting:
+        if profile.start[job] > time:
+            behind = True
+            continue
+        _take_out(pool, _place(pool, job))
+        _start(jobs, flags, pool, job, time)
+        pool.backfilled[job] = behind

@@ -1,0 +1,63 @@
+"""A scheduler as data: the order of the queue, and who may overtake its head."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from twin.queue.jobs import Float, Int, QueueJobs
+
+Backfill = Literal["none", "easy", "easy-sjbf", "conservative"]
+BACKFILLS: tuple[Backfill, ...] = get_args(Backfill)
+"""none: the head of the queue blocks it. easy: whoever does not delay the head may start, in the order of the
+queue (Lifka 1995; Mu'alem and Feitelson, TPDS 2001). easy-sjbf: the same, shortest prediction first (Tsafrir,
+Etsion and Feitelson, TPDS 2007). conservative: every job has a reservation, which nobody delays (Mu'alem and
+Feitelson 2001)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKeys:
+    """Keys that sort the queue, lowest first, ties in order of submission; floats, one a job.
+
+    Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
+    -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With `by_user` it is the
+    processor-seconds that jobs of the same user have had by then.
+    """
+
+    static: Float
+    scale: Float
+    factor: Float
+    power: Literal[0, 1, 3] = 0
+    by_user: bool = False
+
+    @classmethod
+    def fixed(cls, key: Float) -> "OrderKeys":
+        """Returns keys that never change."""
+        return cls(np.ascontiguousarray(key, np.float64), np.ones(len(key)), np.ones(len(key)))
+
+    @classmethod
+    def aging(cls, scale: Float, power: Literal[1, 3], factor: Float | None = None) -> "OrderKeys":
+        """Returns keys that fall with the wait."""
+        ones = np.ones(len(scale))
+        return cls(np.zeros(len(scale)), scale, ones if factor is None else factor, power)
+
+    @classmethod
+    def least_served_user(cls, jobs: int) -> "OrderKeys":
+        """Returns keys that follow the processor-seconds of users."""
+        return cls(np.zeros(jobs), np.ones(jobs), np.ones(jobs), by_user=True)
+
+
+KeysOf = Callable[[QueueJobs, Int], OrderKeys]
+"""Keys of jobs whose predicted run times (n,), nanoseconds, are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecipe:
+    """One scheduler: its name, the order of its queue, its backfill, what it is and who published it."""
+
+    name: str
+    keys: KeysOf
+    backfill: Backfill
+    summary: str
+    source: str

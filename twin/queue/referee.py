@@ -1,0 +1,218 @@
+"""Reference simulator of one pool in SimPy: slow and plain; tests hold the kernel equal to it.
+
+No arrays and no lists kept in order: a submission and a termination are events, the queue is sorted anew in
+every pass, a reservation is found by trying every end of a job. Sums are exact integers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from simpy import Environment
+
+from ingest.core.units import NS_PER_S
+from twin.core.clock import At
+from twin.queue.jobs import Int, QueueJobs
+from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.rules import QueueRules
+
+EARLY, LATE, LAST = 0, 1, 2
+"""Ranks among the events of one instant."""
+Promise = Callable[[int, int, int], None]
+"""Called with (time, job, reserved start) whenever a job gets or keeps a reservation."""
+
+
+def _ignore(time: int, job: int, start: int) -> None:
+    """Default of `promise`."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A running job: its end, its predicted end, and when it was started among all."""
+
+    end: int
+    predicted_end: int
+    turn: int
+
+
+@dataclass
+class _Referee:
+    jobs: QueueJobs
+    predicted: Int
+    processors: int
+    keys: OrderKeys
+    backfill: Backfill
+    rules: QueueRules
+    promise: Promise
+    env: Environment = field(default_factory=lambda: Environment(initial_time=0))
+    queue: list[int] = field(default_factory=list)
+    running: dict[int, _Running] = field(default_factory=dict)
+    reserved: dict[int, int] = field(default_factory=dict)
+    started: dict[int, int] = field(default_factory=dict)
+    overtook: set[int] = field(default_factory=set)
+    chosen: tuple[int, int] | None = None
+    """The committed job and its reservation."""
+    ended: bool = False
+    pass_at: int = -1
+    """Instant for which a pass at its end is due."""
+
+    def __post_init__(self) -> None:
+        self.size = [int(size) for size in self.jobs.processors]
+        self.submit = [int(time) for time in self.jobs.submit_ns]
+        self.run_ns = [int(time) for time in self.jobs.run_ns]
+        self.expected = [int(time) for time in self.predicted]
+        self.turns = count()
+
+    def play(self) -> None:
+        """Runs until every job has ended."""
+        for job in range(len(self.jobs)):
+            rank = EARLY if self.rules.submissions_first else LATE
+            event = At(self.env, self.submit[job], rank)
+            event.callbacks.append(lambda _, job=job: self.submitted(job))
+        self.env.run()
+
+    def submitted(self, job: int) -> None:
+        self.queue.append(job)
+        self.schedule()
+
+    def terminated(self, job: int) -> None:
+        del self.running[job]
+        self.reserved.pop(job, None)
+        self.ended = True
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Makes a pass now, or once after all other events of this instant."""
+        if self.rules.passes_each_event:
+            self.pass_now()
+        elif self.pass_at != self.env.now:
+            self.pass_at = self.env.now
+            At(self.env, 0, LAST).callbacks.append(lambda _: self.pass_now())
+
+    def start(self, job: int, overtakes: bool) -> None:
+        now = self.env.now
+        self.queue.remove(job)
+        self.started[job] = now
+        self.running[job] = _Running(now + self.run_ns[job], now + self.expected[job], next(self.turns))
+        if overtakes:
+            self.overtook.add(job)
+        rank = LATE if self.rules.submissions_first else EARLY
+        At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.terminated(job))
+
+    def free(self) -> int:
+        """Returns processors that a pass may give away."""
+        held = (self.size[job] for job, one in self.running.items() if not self.freed(one))
+        return self.processors - sum(held)
+
+    def key(self, job: int) -> float:
+        now, keys = int(self.env.now), self.keys
+        if keys.by_user:
+            return self.served_ns(int(self.jobs.user[job])) / NS_PER_S
+        if not keys.power:
+            return float(keys.static[job])
+        aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
+        return -(aged * aged * aged if keys.power == 3 else aged) * float(keys.factor[job])
+
+    def served_ns(self, user: int) -> int:
+        """Returns the processor-nanoseconds that jobs of a user have had."""
+        return sum(
+            self.size[job] * (min(self.env.now, start + self.run_ns[job]) - start)
+            for job, start in self.started.items()
+            if int(self.jobs.user[job]) == user
+        )
+
+    def pass_now(self) -> None:
+        self.pass_at = -1
+        self.queue.sort(key=lambda job: (self.key(job), job))
+        if self.backfill == "conservative":
+            self.start_reserved()
+            return
+        while self.queue:
+            job = self.chosen[0] if self.chosen else self.queue[0]
+            if self.size[job] > self.free():
+                break
+            self.start(job, overtakes=False)
+            self.chosen = None
+        if self.queue and self.backfill != "none":
+            self.overtake()
+        elif self.queue and self.rules.commits and not self.chosen:
+            self.chosen = (self.queue[0], 0)
+
+    def overtake(self) -> None:
+        head = self.chosen[0] if self.chosen else self.queue[0]
+        shadow, spare = self.reservation(head)
+        if self.rules.commits:
+            self.chosen = self.chosen or (head, shadow)
+            shadow = self.chosen[1]
+        self.promise(self.env.now, head, shadow)
+        for job in self.candidates():
+            end = self.env.now + self.expected[job]
+            in_time = end < shadow if self.rules.strict else end <= shadow
+            spared = self.rules.spares and self.size[job] <= spare
+            if job != head and self.size[job] <= self.free() and (in_time or spared):
+                spare -= 0 if in_time else self.size[job]
+                self.start(job, overtakes=True)
+
+    def candidates(self) -> list[int]:
+        if self.rules.backfills_by_submission:
+            return sorted(self.queue)
+        if self.backfill == "easy-sjbf":
+            return sorted(self.queue, key=lambda job: (self.expected[job], job))
+        return list(self.queue)
+
+    def reservation(self, head: int) -> tuple[int, int]:
+        """Returns when a job fits by the predicted ends, and what it leaves free then."""
+        for time in sorted(one.predicted_end for one in self.running.values()):
+            gone = sum(
+                self.size[job]
+                for job, one in self.running.items()
+                if one.predicted_end <= time and not self.freed(one)
+            )
+            if self.free() + gone >= self.size[head]:
+                return time, self.free() + gone - self.size[head]
+        raise AssertionError("the job is larger than the pool")
+
+    def freed(self, one: _Running) -> bool:
+        return self.rules.frees_predicted and bool(one.predicted_end <= self.env.now)
+
+    def start_reserved(self) -> None:
+        for job in [job for job in self.queue if job in self.reserved] if self.ended else []:
+            del self.reserved[job]
+            self.reserved[job] = self.earliest(job)
+        for job in self.queue:
+            if job not in self.reserved:
+                self.reserved[job] = self.earliest(job)
+            self.promise(self.env.now, job, self.reserved[job])
+        self.ended = False
+        now = self.env.now
+        due = [job for job in self.queue if self.reserved[job] == now]
+        waiting = [job for job in self.queue if self.reserved[job] != now]
+        for job in due:
+            place = self.queue.index(job)
+            self.start(job, overtakes=any(other in waiting for other in self.queue[:place]))
+
+    def earliest(self, job: int) -> int:
+        """Returns the earliest time at which a job fits beside all others that have a place."""
+        places = [
+            (begin, self.size[other], begin + self.expected[other]) for other, begin in self.reserved.items()
+        ]
+        now = int(self.env.now)
+        times = {now, *(end for _, _, end in places if end > now)}
+        return next(time for time in sorted(times) if self.fits(job, time, places))
+
+    def fits(self, job: int, begin: int, places: list[tuple[int, int, int]]) -> bool:
+        end = begin + self.expected[job]
+        marks = [begin, *(start for start, _, _ in places if begin < start < end)]
+        used = (sum(size for start, size, stop in places if start <= mark < stop) for mark in marks)
+        return all(taken + self.size[job] <= self.processors for taken in used)
+
+
+def play(
+    jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
+    promise: Promise = _ignore,
+) -> tuple[list[int], list[bool]]:  # fmt: skip
+    """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
+    referee = _Referee(jobs, predicted, processors, keys, backfill, rules, promise)
+    referee.play()
+    indices = range(len(jobs))
+    return [referee.started[job] for job in indices], [job in referee.overtook for job in indices]
