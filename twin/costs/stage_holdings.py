@@ -137,7 +137,8 @@ class Holdings:
 
     def _working(self, counts: Counts, tp: int, sketch: Plan, sharded: bool) -> Float:
         """Bytes (P,) of the one block that is worked on, beyond what it stores."""
-        model, ranks, found = self._job.model, sketch.context_parallel, []
+        model, ranks = self._job.model, sketch.context_parallel
+        found: list[Float] = []
         others = context_exchange.held_bytes(model, tp, ranks, self._job.switches.context_exchange)
         for mixed, count in counts.items():
             own = _block_parameters(model, tp, sketch.ep, mixed)
@@ -145,7 +146,7 @@ class Holdings:
             if sketch.recompute == "full":
                 working += self._block_bytes(tp, "none", sharded, mixed) * sketch.micro_batch / ranks
             working += others * sketch.micro_batch
-            found.append((count > 0) * working)
+            found.append(np.where(count > 0, working, 0.0))
         most: Float = found[0] if len(found) == 1 else np.maximum(*found)
         return most
 
