@@ -8,7 +8,7 @@ from commands.output import PATH, Output, command, with_output
 
 
 @command
-@click.argument("log", type=PATH)
+@click.argument("queue_log", metavar="LOG", type=PATH)
 @click.option(
     "--policy", "-p", "policies", multiple=True, metavar="NAME",
     help="Scheduler, as easy, saf or saf+easy; repeatable [fcfs, easy, easy-sjbf, conservative].",
@@ -30,7 +30,12 @@ from commands.output import PATH, Output, command, with_output
 )
 @with_output
 def queue(
-    out: Output, log: Path, policies: tuple[str, ...], processors: int | None, prediction: str, rules: str
+    out: Output,
+    queue_log: Path,
+    policies: tuple[str, ...],
+    processors: int | None,
+    prediction: str,
+    rules: str,
 ) -> None:
     """Compare schedulers on the jobs of LOG, in the Standard Workload Format.
 
@@ -50,6 +55,10 @@ def queue(
     from twin.queue.rules import rule_set
 
     found = compare(
-        log, policies, processors=processors, prediction=cast(Prediction, prediction), rules=rule_set(rules)
+        queue_log,
+        policies,
+        processors=processors,
+        prediction=cast(Prediction, prediction),
+        rules=rule_set(rules),
     )
     out.show(found.to_json(), lambda console: show.comparison(console, found))

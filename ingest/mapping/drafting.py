@@ -91,7 +91,7 @@ class Draft:
 
     @property
     def worth(self) -> int:
-        """Twice the columns it explains, less 3 for each required one that is absent, 1 if it can be stated."""
+        """Twice the columns it explains, less 3 for each required one that is absent, 1 if stated."""
         stated = sum(name in _STATED for name in self.missing)
         return 2 * len(self.columns) - 3 * (len(self.missing) - stated) - stated
 
