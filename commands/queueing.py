@@ -8,7 +8,7 @@ from commands.output import PATH, Output, command, with_output
 
 
 @command
-@click.argument("queue_log", metavar="LOG", type=PATH)
+@click.argument("source", metavar="LOG", type=PATH)
 @click.option(
     "--policy", "-p", "policies", multiple=True, metavar="NAME",
     help="Scheduler, as easy, saf or saf+easy; repeatable [fcfs, easy, easy-sjbf, conservative].",
@@ -31,7 +31,7 @@ from commands.output import PATH, Output, command, with_output
 @with_output
 def queue(
     out: Output,
-    queue_log: Path,
+    source: Path,
     policies: tuple[str, ...],
     processors: int | None,
     prediction: str,
@@ -55,7 +55,7 @@ def queue(
     from twin.queue.rules import rule_set
 
     found = compare(
-        queue_log,
+        source,
         policies,
         processors=processors,
         prediction=cast(Prediction, prediction),
