@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +11,25 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+WITHOUT_KERNELS = (
+    *("ingest/", "hostile/", "crash/", "front_door/", "replay/log/", "replay/sql/", "docs/test_names.py"),
+    *(f"contract/test_{name}.py" for name in ("readers", "malformed", "random_mappings")),
+)
+"""Tests that need no compiled code, or little: half of all."""
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in cli.py, before a test imports numpy
+
 # What a shell starts in the background ignores Ctrl-C, children included: the tests that interrupt need it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests without kernels come last: of two processes the second begins there (`--dist worksteal`), while
+    the first compiles what the second then reads from numba's cache.
+    """
+    tests = f"{REPOSITORY / 'tests'}/"
+    items.sort(key=lambda item: str(item.path).removeprefix(tests).startswith(WITHOUT_KERNELS))
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +44,16 @@ def shared() -> Path:
     if not (folder / "traces").is_dir():
         pytest.skip("needs the measurements in ../shared")
     return folder
+
+
+@pytest.fixture(scope="session")
+def kept_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped traces, a run of `static` and one of `single` in the world of tri-7b; nobody changes it."""
+    from tests.support.commands import fill
+
+    store = tmp_path_factory.mktemp("kept") / "store"
+    fill(store)
+    return store
 
 
 @pytest.fixture

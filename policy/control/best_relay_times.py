@@ -109,7 +109,7 @@ def _ends(pairs: Sequence[Pair]) -> tuple[Int, Int]:
 
 
 def _message_links(estimator: Estimator, plan: Plan, states: States) -> MessageLinks:
-    bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
+    bandwidth, latency = (np.array(x, order="C") for x in (states.bandwidth_bps, states.latency_s))
     bits = message_bits(estimator.job, plan)
     return MessageLinks(bandwidth, latency, forwarding_bps(estimator.cluster), bits)
 

@@ -1,7 +1,11 @@
-"""Every command as a process: exit codes, one JSON object on stdout, nothing else there."""
+"""Commands run twice, mistaken, on damaged data; and what only a process has: signals, pipes, streams.
+
+What each command tells is in tests/contract/test_commands.py.
+"""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,24 +15,12 @@ from typing import Any
 
 import pytest
 
+import cli
+from replay.store import run_index
+from tests.support.commands import STATIC, Call, caller
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TWIN = [sys.executable, str(REPOSITORY / "cli.py")]
-SCHEMAS = {
-    "traces": "twin.traces/1",
-    "status": "twin.status/2",
-    "policies": "twin.policies/1",
-    "config": "twin.config/1",
-    "bench": "twin.compare/1",
-    "audit": "twin.audit/1",
-    "report": "twin.report/1",
-    "sql": "twin.sql/1",
-}
-ARGUMENTS = {
-    "bench": ["-s", "tri-7b", "-p", "static", "-p", "single"],
-    "audit": ["latest"],
-    "report": ["latest"],
-    "sql": ["select count(*) as n from decisions"],
-}
 
 
 def twin(store: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -37,41 +29,29 @@ def twin(store: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
     )
 
 
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.chdir(REPOSITORY)
+    return caller(capsysbinary, monkeypatch)
+
+
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the shipped traces and one run."""
-    folder = tmp_path_factory.mktemp("cli") / "store"
-    assert twin(folder, "ingest", "traces").returncode == 0
-    assert twin(folder, "replay", "-p", "static", "-s", "tri-7b").returncode == 0
-    return folder
+def store(kept_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the store with the shipped traces and two runs, for commands that write."""
+    return Path(shutil.copytree(kept_store, tmp_path_factory.mktemp("cli") / "store"))
 
 
-@pytest.mark.parametrize("command", SCHEMAS)
-def test_json_is_one_object_with_its_schema(store: Path, command: str) -> None:
-    done = twin(store, command, *ARGUMENTS.get(command, []), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["schema"] == SCHEMAS[command]
-
-
-@pytest.mark.parametrize("command", SCHEMAS)
-def test_people_get_text_and_no_traceback(store: Path, command: str) -> None:
-    done = twin(store, command, *ARGUMENTS.get(command, []))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    assert "Traceback" not in done.stderr
-
-
-def test_ingest_twice_adds_nothing(tmp_path: Path) -> None:
-    first = json.loads(twin(tmp_path, "--json", "ingest", "traces").stdout)
-    again = json.loads(twin(tmp_path, "--json", "ingest", "traces").stdout)
+def test_ingest_twice_adds_nothing(tmp_path: Path, call: Call) -> None:
+    first = call(tmp_path, "--json", "ingest", "traces").json
+    again = call(tmp_path, "--json", "ingest", "traces").json
     assert first["schema"] == again["schema"] == "twin.ingest/1"
     assert all(f["rows_in"] == sum(f["stored"].values()) + f["rejected"] for f in first["files"])
     assert sum(first["rows"].values()) > 0 and sum(again["rows"].values()) == 0
 
 
-def test_replay_says_its_digest_and_the_same_run_has_the_same(store: Path) -> None:
-    one = json.loads(twin(store, "--json", "replay", "-p", "single", "-s", "tri-7b").stdout)
-    two = json.loads(twin(store, "--json", "replay", "-p", "single", "-s", "tri-7b").stdout)
+def test_replay_says_its_digest_and_the_same_run_has_the_same(store: Path, call: Call) -> None:
+    one = call(store, "--json", "replay", "-p", "single", "-s", "tri-7b").json
+    two = call(store, "--json", "replay", "-p", "single", "-s", "tri-7b").json
     assert one["schema"] == "twin.replay/1"
     assert one["run"] != two["run"] and one["digest"] == two["digest"]
     assert one["kpis"]["tokens"] == two["kpis"]["tokens"] > 0
@@ -94,13 +74,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_gets_a_message_an_exit_code_and_leaves_the_store(store: Path, mistake: str) -> None:
+def test_a_mistake_gets_a_message_an_exit_code_and_leaves_the_store(
+    store: Path, call: Call, mistake: str
+) -> None:
     arguments, code, named = MISTAKES[mistake]
     before = snapshot(store)
-    done = twin(store, *arguments, "--json")
-    assert done.returncode == code, done.stderr
-    assert named in done.stderr and "Traceback" not in done.stderr
-    assert json.loads(done.stdout)["schema"] == "twin.error/1"
+    done = call(store, *arguments, "--json")
+    assert done.code == code, done.err
+    assert named in done.err
+    assert done.json["schema"] == "twin.error/1"
     assert snapshot(store) == before
 
 
@@ -117,27 +99,37 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_nothing_readable_leaves_no_store(tmp_path: Path, kind: str) -> None:
+def test_nothing_readable_leaves_no_store(tmp_path: Path, call: Call, kind: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for name, content in UNREADABLE[kind].items():
         (folder / name).write_bytes(content)
-    done = twin(tmp_path / "store", "ingest", str(folder))
-    assert done.returncode == 1
-    assert str(folder) in done.stderr and "Traceback" not in done.stderr
+    done = call(tmp_path / "store", "ingest", str(folder))
+    assert done.code == 1
+    assert str(folder) in done.err
     assert not (tmp_path / "store" / "lake").exists()
 
 
-def test_a_flipped_byte_is_found_and_named(store: Path, tmp_path: Path) -> None:
-    run = json.loads(twin(store, "--json", "replay", "-p", "static", "-s", "tri-7b").stdout)["run"]
+def test_a_flipped_byte_is_found_and_named(kept_store: Path, tmp_path: Path, call: Call) -> None:
+    store = Path(shutil.copytree(kept_store, tmp_path / "store"))
+    run = run_index.find(store, STATIC)
     segment = next((store / "runs" / run).glob("*.parquet"))
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
     segment.write_bytes(bytes(content))
-    done = twin(store, "--json", "audit", run)
-    assert done.returncode == 3
-    found = json.loads(done.stdout)
+    done = call(store, "--json", "audit", run)
+    assert done.code == 3
+    found = done.json
     assert found["ok"] is False and any(segment.name in f["problem"] for f in found["findings"])
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_process_says_what_this_one_says(store: Path, call: Call, form: tuple[str, ...]) -> None:
+    for words, code in ((["sql", "select policy, tokens from runs order by run", *form], 0),
+                        (["audit", "nothing", *form], 1)):  # fmt: skip
+        process, here = twin(store, *words), call(store, *words)
+        assert process.returncode == here.code == code, process.stderr
+        assert (process.stdout.encode(), process.stderr) == (here.out, here.err)
 
 
 def test_store_comes_from_the_environment(store: Path) -> None:
@@ -172,9 +164,6 @@ def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
 
 
 def test_every_command_has_help_that_ends_in_an_example() -> None:
-    sys.path.insert(0, str(REPOSITORY))
-    import cli
-
     for name, command in cli.twin.commands.items():
         assert command.help and "Example" in command.help, name
 

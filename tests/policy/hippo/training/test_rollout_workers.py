@@ -1,6 +1,7 @@
 """Training gives equal weights in one process, in several, over Ray, and as the only learner of a group."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from socket import socket
@@ -65,9 +66,8 @@ def workers_of(
     return lambda config, tasks: kind(workers, config, tasks)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_worker_processes_collect_what_one_would(workers: int, plain: TrainResult, tmp_path: Path) -> None:
-    assert trained(tmp_path, make_workers=workers_of(ProcessWorkers, workers)).digest == plain.digest
+def test_worker_processes_collect_what_one_would(plain: TrainResult, tmp_path: Path) -> None:
+    assert trained(tmp_path, make_workers=workers_of(ProcessWorkers, 2)).digest == plain.digest
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -99,12 +99,17 @@ def test_lower_agents_learn_in_every_task_and_are_averaged() -> None:
 # -- learners that share gradients
 
 
-def learner_process(
-    rank: int, size: int, port: int, out: str, config: HiPpoConfig, slow: float, box: Any
-) -> None:
-    """One process; puts (rank, digest of its weights, decisions of its rollouts) into the box."""
-    group = GlooLearnerGroup(rank, size, "127.0.0.1", port, config)
+Learned = tuple[dict[str, float], list[int]]
+"""Sums of the weights of a learner, and the decisions of its rollouts."""
+ADVANTAGES = ([[1.0, 2.0], [4.0]], [[3.0, 6.0, 8.0], [8.0]])
+"""Two minibatches of each of two learners."""
+PREEMPTING = CONFIG.model_copy(update={"distributed": DistributedConfig(preempt=0.5, least=0.5)})
+
+
+def learned(rank: int, port: int, out: Path, config: HiPpoConfig = CONFIG, slow: float = 0.0) -> Learned:
+    """One learner of two trains; learner 1 waits `slow` seconds at every step."""
     taken: list[int] = []
+    finals: list[PpoLearner] = []
 
     class Watched(InProcessWorkers):
         def collect(self, learner: PpoLearner, requests: Any, early_stop: Any = None) -> Any:
@@ -118,12 +123,40 @@ def learner_process(
             finals.append(learner)
             return found
 
-    finals: list[PpoLearner] = []
-    train(toy(), config=config, out=Path(out), backend=TrainingBackend(make_workers=Watched, group=group))
-    upper = finals[0].upper.state_dict()
-    total = {name: tensor.double().sum().item() for name, tensor in upper.items()}
-    box.put((rank, total, taken))
+    group = GlooLearnerGroup(rank, 2, "127.0.0.1", port, config)
+    train(toy(), config=config, out=out, backend=TrainingBackend(make_workers=Watched, group=group))
     group.close()
+    upper = finals[0].upper.state_dict()
+    return {name: tensor.double().sum().item() for name, tensor in upper.items()}, taken
+
+
+def normalised(rank: int, port: int, out: Path) -> list[list[float]]:
+    """The minibatches of one learner of two, normalised with those of the other."""
+    group = GlooLearnerGroup(rank, 2, "127.0.0.1", port, CONFIG)
+    found = [one.tolist() for one in group.normalise([torch.tensor(one) for one in ADVANTAGES[rank]])]
+    group.close()
+    return found
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "once": learned,
+    "twice": learned,
+    "one is slow": partial(learned, config=PREEMPTING, slow=0.4),
+    "normalised": normalised,
+}
+
+
+def learner_process(rank: int, folder: Path, other: Any, box: Any) -> None:
+    """One process of two: puts (rank, what each job gave) into the box. Learner 0 tells `other` the ports."""
+    given = {}
+    for name, job in JOBS.items():
+        if rank == 0:
+            port = free_port()
+            other.send(port)
+        else:
+            port = other.recv()
+        given[name] = job(rank, port, folder / f"{name}-{rank}")
+    box.put((rank, given))
 
 
 def free_port() -> int:
@@ -132,24 +165,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def together(
-    folder: Path, size: int = 2, config: HiPpoConfig = CONFIG, slow: float = 0.0
-) -> list[tuple[int, dict[str, float], list[int]]]:
-    context, port = get_context("spawn"), free_port()
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+    """What each job gave to learners 0 and 1; two processes for all, since a new one imports for seconds."""
+    context, folder = get_context("spawn"), tmp_path_factory.mktemp("together")
     box = context.Queue()
     processes = [
-        context.Process(
-            target=learner_process, args=(rank, size, port, str(folder / str(rank)), config, slow, box)
-        )
-        for rank in range(size)
+        context.Process(target=learner_process, args=(rank, folder, other, box), daemon=True)
+        for rank, other in enumerate(context.Pipe())
     ]
     for process in processes:
         process.start()
-    found = sorted(box.get(timeout=240) for _ in processes)
+    (_, first), (_, second) = sorted((box.get(timeout=240) for _ in processes), key=lambda given: given[0])
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    return found
+    return {name: (first[name], second[name]) for name in JOBS}
 
 
 def test_a_lone_learner_learns_what_plain_training_learns(plain: TrainResult, tmp_path: Path) -> None:
@@ -160,40 +191,26 @@ def test_a_lone_learner_learns_what_plain_training_learns(plain: TrainResult, tm
         group.close()
 
 
-def normalising(rank: int, port: int, advantages: list[list[float]], box: Any) -> None:
-    """One process of two; puts (rank, its minibatches normalised) into the box."""
-    group = GlooLearnerGroup(rank, 2, "127.0.0.1", port, CONFIG)
-    box.put((rank, [one.tolist() for one in group.normalise([torch.tensor(one) for one in advantages])]))
-    group.close()
-
-
-def test_advantages_are_normalised_over_all_learners() -> None:
-    context, port = get_context("spawn"), free_port()
-    box = context.Queue()
-    given = [[[1.0, 2.0], [4.0]], [[3.0, 6.0, 8.0], [8.0]]]
-    processes = [context.Process(target=normalising, args=(n, port, given[n], box)) for n in range(2)]
-    for process in processes:
-        process.start()
-    (_, first), (_, second) = sorted(box.get(timeout=120) for _ in processes)
-    for process in processes:
-        process.join()
+def test_advantages_are_normalised_over_all_learners(together: dict[str, tuple[Any, Any]]) -> None:
+    first, second = together["normalised"]
     for n in range(2):
-        whole = normalise(torch.tensor(given[0][n] + given[1][n]))
+        whole = normalise(torch.tensor(ADVANTAGES[0][n] + ADVANTAGES[1][n]))
         torch.testing.assert_close(torch.tensor(first[n] + second[n]), whole)
 
 
-def test_two_learners_stay_equal_and_repeat_themselves(plain: TrainResult, tmp_path: Path) -> None:
-    (_, first, _), (_, second, _) = together(tmp_path / "once")
+def test_two_learners_stay_equal_and_repeat_themselves(
+    plain: TrainResult, together: dict[str, tuple[Any, Any]]
+) -> None:
+    (first, _), (second, _) = together["once"]
     assert first == second
-    (_, repeated, _), _ = together(tmp_path / "twice")
+    (repeated, _), _ = together["twice"]
     assert repeated == first
     alone = checkpoint.load(plain.checkpoint_path).upper
     assert first != {name: tensor.double().sum().item() for name, tensor in alone.items()}
 
 
-def test_stragglers_are_cut_short_and_still_agree(tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"distributed": DistributedConfig(preempt=0.5, least=0.5)})
-    (_, first, whole), (_, second, cut) = together(tmp_path, config=config, slow=0.4)
+def test_stragglers_are_cut_short_and_still_agree(together: dict[str, tuple[Any, Any]]) -> None:
+    (first, whole), (second, cut) = together["one is slow"]
     assert first == second
     assert whole == [48, 48]
     assert all(24 <= taken < 48 for taken in cut)
