@@ -82,7 +82,7 @@ def one_type(links: Float) -> Float:
 
 @njit(cache=True, nogil=True)
 def linked(links, p, x, a, b):  # type: ignore[no-untyped-def]
-    """What plan p finds under state x between domains a and b in the `one_type` of link states."""
+    """Returns what plan p finds under state x between domains a and b in the `one_type` of link states."""
     return links[min(p, links.shape[0] - 1), min(x, links.shape[1] - 1), a, b]
 
 
