@@ -1,7 +1,6 @@
 """The store and the weights in use: whether every file is what was written."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +39,8 @@ def store_health(store: Path, progress: Progress = SILENT) -> Iterator[Check]:
         if report.ok:
             yield Check("store", "ok", f"{store}: every file is what was written")
     place = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(place).free
+    disk = os.statvfs(place)
+    free = disk.f_bavail * disk.f_frsize
     writable = os.access(place, os.W_OK)
     state: State = "broken" if not writable else "note" if free < LEAST_FREE else "ok"
     found = f"{free / 1e9:,.1f} GB free" + ("" if writable else f", but {place} cannot be written")
