@@ -57,7 +57,7 @@ def best_relay_ns(
     sizes, used = sent(estimator, plan)
     pairs = list(dict.fromkeys(used))
     source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
-    bandwidth, latency = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
+    bandwidth, latency = (np.array(x, order="C") for x in (states.bandwidth_bps, states.latency_s))
     links = MessageLinks(
         bandwidth, latency, forwarding_bps(estimator.cluster), message_bits(estimator.job, plan)
     )

@@ -80,11 +80,16 @@ class RelayPaths:
     def best_routes(self, states: States, relays: Int | None = None) -> tuple[States, Int]:
         """Returns the links as messages find them in T states, and the relay of each pair (T, K, K), -1 where
         the direct link is best; `relays` (K, K, R) are those considered, padded with -1."""
-        bandwidth, latency = states.bandwidth_bps.copy(), np.array(states.latency_s, dtype=np.float64)
+        bandwidth, latency = (
+            np.array(x, np.float64, order="C") for x in (states.bandwidth_bps, states.latency_s)
+        )
         via = np.full(bandwidth.shape, -1, dtype=np.int64)
         if relays is None:
             relays = _all_relays(len(self.cluster.domains))
-        bps, latency_s = (np.ascontiguousarray(x) for x in (states.bandwidth_bps, states.latency_s))
+        bps, latency_s = (
+            bandwidth.copy(),
+            latency.copy(),
+        )  # of read-only arrays the code would be compiled again
         links = MessageLinks(bps, latency_s, self._forwarding_bps, self.bits)
         _take_best(links, self.share, relays, bandwidth, latency, via)
         return States(bandwidth, latency), via

@@ -67,7 +67,11 @@ class TwoStageProgram(NamedTuple):
         self, others: Int, between_s: Float, between_usd: Float, weights: Float, base: Float
     ) -> Float:
         out = np.zeros((len(self.usd), 3))
-        _fill_expected(self, others, between_s, between_usd, weights, base, out)
+        between = (np.ascontiguousarray(between_s), np.ascontiguousarray(between_usd))
+        program = self._replace(
+            rates=np.ascontiguousarray(self.rates)
+        )  # of other layouts: compiled once more
+        _fill_expected(program, others, *between, weights, base, out)
         return out
 
 

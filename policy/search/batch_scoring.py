@@ -69,8 +69,8 @@ class OptionRows:
 
     @property
     def arrays(self) -> RowArrays:
-        """The five arrays."""
-        return RowArrays(self.size, self.count, self.domain, self.option, self.layers)
+        """The five arrays, contiguous: for others the compiled code would be compiled again."""
+        return RowArrays(*(np.ascontiguousarray(getattr(self, name)) for name in _FIELDS))
 
     @property
     def keys(self) -> Int:
@@ -190,7 +190,7 @@ class Scorer:
     ) -> None:
         self._estimator, self.options, self._links, self._slowdown = estimator, options, links, slowdown
         cluster = estimator.cluster
-        self.slowdown = np.ones(cluster.size) if slowdown is None else np.asarray(slowdown, dtype=np.float64)
+        self.slowdown = np.ones(cluster.size) if slowdown is None else np.array(slowdown, dtype=np.float64)
         egress = np.array([[domain.egress_bps] for domain in cluster.domains])
         ingress = np.array([domain.ingress_bps for domain in cluster.domains])
         self._bps = np.minimum(np.minimum(links.bandwidth_bps, egress), ingress)
@@ -212,12 +212,14 @@ class Scorer:
         layers = self._estimator.n_layers
         _fill(rows.arrays, options, self.slowdown, stages, gpipe, layers, (times, between), fits)
         out = np.empty((int(fits.sum()), 1), np.int64)
-        links = (np.broadcast_to(x, (len(out), 1, *x.shape)) for x in (self._bps, self._links.latency_s))
+        bps, late_s = (
+            np.broadcast_to(x, (len(out), 1, *x.shape)) for x in (self._bps, self._links.latency_s)
+        )
         lines = Lines(
             stages, options.micro_batches[rows.size], *times, *between, options.message_bytes[rows.size],
             options.tied_bytes[rows.size],
         ).take(fits)  # fmt: skip
-        exact_ns(lines, *links, gpipe, MODES[job.p2p], out)
+        exact_ns(lines, bps, late_s, gpipe, MODES[job.p2p], out)
         total[fits] = out[:, 0]
         return total
 

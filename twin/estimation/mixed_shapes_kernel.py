@@ -60,12 +60,41 @@ def empty(plans: int, stages: int) -> tuple[tuple[Int, Int, Int], tuple[Int, Int
     return (a, b, c), (d, e, f, g)
 
 
-@njit(cache=True, nogil=True)
-def exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
+def exact_ns(lines: Lines, bandwidth_bps: Float, latency_s: Float, gpipe: bool, mode: int, out: Int) -> None:
     """Iteration times of P plans under X link states into `out` (P, X); `DEAD` where a used link is.
 
     `bandwidth_bps` and `latency_s` are (P, X, K, K); `mode` as in `twin.pipeline.pipeline`.
     """
+    _exact_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, out)
+
+
+def one_type(links: Float) -> Float:
+    """Link states (P, X, K, K) with an axis that only repeats them cut to 1, contiguous and read-only.
+
+    numba compiles a function anew for each layout of an array, and for arrays that may be written: here that
+    is half a minute for each, so all come in one.
+    """
+    repeated = [slice(1) if stride == 0 else slice(None) for stride in links.strides[:2]]
+    one = np.ascontiguousarray(links[tuple(repeated)]).view()
+    one.flags.writeable = False
+    return one
+
+
+@njit(cache=True, nogil=True)
+def linked(links, p, x, a, b):  # type: ignore[no-untyped-def]
+    """What plan p finds under state x between domains a and b in the `one_type` of link states."""
+    return links[min(p, links.shape[0] - 1), min(x, links.shape[1] - 1), a, b]
+
+
+@njit(cache=True, nogil=True)
+def _across(size_bytes, tied_bytes, p, x, a, b, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
+    """Times of a message, and of the exchange for a tied embedding, from domain a to b."""
+    bps, late_s = linked(bandwidth_bps, p, x, a, b), linked(latency_s, p, x, a, b)
+    return terms_compiled(size_bytes, tied_bytes, bps, late_s * NS_PER_S)
+
+
+@njit(cache=True, nogil=True)
+def _exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
     width = lines.forward.shape[1]
     room = Room(
         np.zeros((7, width * LANES), np.int64),
@@ -73,12 +102,15 @@ def exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore
         np.zeros((5, (width + 1) * LANES), np.int64),
         np.zeros(LANES, np.int64),
     )
-    t, waiting, filled, depth, m = room.t, np.zeros((LANES, 2), np.int64), 0, 0, 0
+    t, waiting = room.t, np.zeros((LANES, 2), np.int64)
+    filled = depth = m = np.int64(
+        0
+    )  # a literal 0 would be a type of its own, for which all below is compiled
     alike = (lines.stages << 32) + lines.micro_batches
     for p in np.argsort(alike, kind="mergesort"):
         if filled and (lines.stages[p] != depth or lines.micro_batches[p] != m):
             _run(filled, depth, m, gpipe, mode, room, waiting, out)
-            filled = 0
+            filled = np.int64(0)
         depth, m, ends = lines.stages[p], lines.micro_batches[p], both_ends(p, lines)
         for x in range(out.shape[1]):
             tied = exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s)
@@ -97,7 +129,7 @@ def exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore
             filled += 1
             if filled == LANES:
                 _run(filled, depth, m, gpipe, mode, room, waiting, out)
-                filled = 0
+                filled = np.int64(0)
     if filled:
         _run(filled, depth, m, gpipe, mode, room, waiting, out)
 
@@ -131,8 +163,8 @@ def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-un
             t[OF, f] = t[OB, f - LANES] = lines.occupancy[p, i]
             t[LF, f] = t[LB, f - LANES] = lines.latency[p, i]
             continue
-        down = terms_compiled(size_bytes, 0.0, bandwidth_bps[p, x, a, b], latency_s[p, x, a, b] * NS_PER_S)
-        up = terms_compiled(size_bytes, 0.0, bandwidth_bps[p, x, b, a], latency_s[p, x, b, a] * NS_PER_S)
+        down = _across(size_bytes, 0.0, p, x, a, b, bandwidth_bps, latency_s)
+        up = _across(size_bytes, 0.0, p, x, b, a, bandwidth_bps, latency_s)
         if max(down.occupancy, up.occupancy) >= LONGEST_NS:
             return False
         t[OF, f], t[LF, f] = down.occupancy, down.latency
@@ -158,8 +190,8 @@ def exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s):  # type: ignore[no
     if a < 0:
         return 0
     size_bytes = lines.tied_bytes[p]
-    there = terms_compiled(0.0, size_bytes, bandwidth_bps[p, x, a, b], latency_s[p, x, a, b] * NS_PER_S)
-    back = terms_compiled(0.0, size_bytes, bandwidth_bps[p, x, b, a], latency_s[p, x, b, a] * NS_PER_S)
+    there = _across(0.0, size_bytes, p, x, a, b, bandwidth_bps, latency_s)
+    back = _across(0.0, size_bytes, p, x, b, a, bandwidth_bps, latency_s)
     if max(there.tied, back.tied) >= LONGEST_NS:
         return LONGEST_NS
     return np.int64(ends_ns_compiled(there.tied, back.tied))

@@ -7,7 +7,11 @@ memory, lanes and stages alike. Backwards are a chain over the stages, with the 
 A steady pipeline repeats itself. Once all that one round hands to the next has shifted by one constant within
 the last c rounds, so will it within every c rounds that follow (the recurrences commute with adding a
 constant), and those are skipped. Times are integers, so nothing is lost by it.
+
+`np.int64(0)` stands where 0 would do: a literal is a type of its own, for which numba compiles once more.
 """
+
+import numpy as np
 
 from ingest.core.compiled import njit
 
@@ -75,7 +79,7 @@ def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
                 wait[f] = max(free[f], wait[f + LANES]) + of[f]
                 free[f] = wait[f]
     full = 0 if gpipe else min(m - ahead, m - 1)  # rounds in which every stage still has a forward to run
-    j, since, look = 0, -1, 1
+    j, since, look = np.int64(0), np.int64(-1), np.int64(1)
     while j < m:
         going = 0 if gpipe else min(depth, m - j) * LANES
         for f in range(going):
@@ -92,7 +96,7 @@ def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
             free[f] = max(free[f], free[f - LANES]) + ob[f]
         j += 1
         if j < full:
-            since, look, j = _steady(j, since, look, full, 2, size, s, saved)
+            since, look, j = _steady(j, since, look, full, np.int64(2), size, s, saved)
 
 
 @njit(cache=True, nogil=True)
@@ -107,7 +111,7 @@ def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
                 down[f] = max(free[f], down[f]) + of[f]
                 wait[f] = down[f] + lf[f]
     full = 0 if gpipe else min(m - ahead, m - 1)
-    j, since, look = 0, -1, 1
+    j, since, look = np.int64(0), np.int64(-1), np.int64(1)
     while j < m:
         for f in range(0 if gpipe else min(depth, m - j) * LANES):
             end = max(free[f], wait[f + LANES]) + tf[f]
@@ -127,7 +131,7 @@ def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
             back[f] = sent + lb[f]
         j += 1
         if j < full:
-            since, look, j = _steady(j, since, look, full, 4, size, s, saved)
+            since, look, j = _steady(j, since, look, full, np.int64(4), size, s, saved)
 
 
 @njit(cache=True, nogil=True)

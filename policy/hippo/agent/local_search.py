@@ -213,7 +213,7 @@ def _add_domain(plan, used, shapes, out, made):  # type: ignore[no-untyped-def]
             for i in range(count + 1):
                 if i == place:
                     d[i], n[i] = new, 0
-                    q[i] = _nearest_choice(shapes, plan.knob, new, plan, 0)
+                    q[i] = _nearest_choice(shapes, plan.knob, new, plan, np.int64(0))
                 else:
                     old = i if i < place else i - 1
                     d[i], q[i] = plan.domain[old], plan.choice[old]

@@ -153,8 +153,9 @@ def _decode(weights, given, masks, tables, knob, uniform, plans):  # type: ignor
     domain_logits, layer_logits = np.empty(k, np.float32), np.empty(n_layers, np.float32)
     inner_logits, most = np.empty(tables.pp.shape[2], np.float32), 0
     for b in range(batch):
-        c, left, behind, last, step = knob[b], n_layers, 0, -1, 0
-        used, code = np.zeros(k, np.bool_), 0
+        # not 0 and -1: a literal is a type of its own, for which all that is called is compiled once more
+        c, left, behind, last, step = knob[b], n_layers, np.int64(0), np.int64(-1), np.int64(0)
+        used, code = np.zeros(k, np.bool_), np.int64(0)
         for z in masks.class_of:
             code += masks.strides[z]
         while left > 0:
@@ -188,7 +189,7 @@ def _decode(weights, given, masks, tables, knob, uniform, plans):  # type: ignor
             last = domain
             step += 1
         plans.behind[b, step:] = behind
-        most = max(most, step)
+        most = max(most, int(step))
     return most
 
 

@@ -60,7 +60,7 @@ class Timer:
         """Returns the plans as pipelines; domain k computes `slowdown[k]` times slower, (P, K) or (K,)."""
         t = self.problem.tables
         plans, k = codes.domain.shape
-        slow = np.ascontiguousarray(np.broadcast_to(slowdown, (plans, k)), dtype=np.float64)
+        slow = np.array(np.broadcast_to(slowdown, (plans, k)), dtype=np.float64, order="C")
         pp = t.pp[codes.knob[:, None], t.class_of[codes.domain], codes.choice]
         times, between = empty(plans, int(np.where(codes.domain >= 0, pp, 0).sum(1).max(initial=1)))
         m, sent = t.micro_batches[codes.knob], t.message_bytes[codes.knob]
@@ -85,7 +85,7 @@ class Timer:
         """
         best_ns, found_bps = self.iter_ns(rows, bandwidth_bps, latency_s), bandwidth_bps.copy()
         links = TrueLinks(
-            np.ascontiguousarray(bandwidth_bps), np.ascontiguousarray(latency_s), self._forwarding_bps
+            np.array(bandwidth_bps, order="C"), np.array(latency_s, order="C"), self._forwarding_bps
         )
         alone = best_routes(rows.lines, links, 0)
         together = best_routes(rows.lines, links, ROUNDS)
@@ -137,7 +137,11 @@ class Timer:
         and the stage inside the share stay.
         """
         shapes, seconds, usd = self.problem.shapes, np.empty(len(new)), np.empty(len(new))
-        price_moves(old.arrays, new.arrays, shapes, self._move_costs, bandwidth_bps, latency_s, seconds, usd)
+        links = (
+            np.array(bandwidth_bps, order="C"),
+            np.array(latency_s, order="C"),
+        )  # writable, like the rest
+        price_moves(old.arrays, new.arrays, shapes, self._move_costs, *links, seconds, usd)
         return seconds, usd
 
 

@@ -5,19 +5,28 @@ What links do not change is computed once a plan, the rest once a link state.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
-from twin.estimation.mixed_shapes_kernel import both_ends, exchange_ns
+from twin.estimation.mixed_shapes_kernel import Lines, both_ends, exchange_ns, linked, one_type
 from twin.pipeline.kernel import DEAD, LONGEST_NS
 from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
 
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 THERE, BACK, DOWN, UP = range(4)
 """Rows of `path`, ns of a boundary: occupancy by a message downstream and upstream, and both with latency."""
 
 
-@njit(cache=True, nogil=True)
-def closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
+def closed_form_ns(
+    lines: Lines, bandwidth_bps: Float, latency_s: Float, gpipe: bool, mode: int, out: Int
+) -> None:
     """Approximates `twin.estimation.mixed_shapes_kernel.exact_ns`; fills `out` (P, X)."""
+    _closed_form_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, out)
+
+
+@njit(cache=True, nogil=True)
+def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
     width = lines.forward.shape[1]
     own, path = np.empty(width), np.empty((4, width))
     boundaries, stages = np.empty(width, np.int64), np.empty((2, 2 * width), np.int64)
@@ -91,15 +100,15 @@ def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # t
     size_ns = lines.message_bytes[p] * 8e9
     for b in wan:
         i, j = lines.source[p, b], lines.target[p, b]
-        down_bps, up_bps = bandwidth_bps[p, x, i, j], bandwidth_bps[p, x, j, i]
+        down_bps, up_bps = linked(bandwidth_bps, p, x, i, j), linked(bandwidth_bps, p, x, j, i)
         if down_bps <= 0 or up_bps <= 0:
             return False
         there, back = size_ns / down_bps, size_ns / up_bps
         if max(there, back) >= LONGEST_NS:
             return False
         path[THERE, b], path[BACK, b] = there, back
-        path[DOWN, b] = there + latency_s[p, x, i, j] * 1e9
-        path[UP, b] = back + latency_s[p, x, j, i] * 1e9
+        path[DOWN, b] = there + linked(latency_s, p, x, i, j) * 1e9
+        path[UP, b] = back + linked(latency_s, p, x, j, i) * 1e9
     return True
 
 

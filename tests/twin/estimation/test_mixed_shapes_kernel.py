@@ -61,3 +61,21 @@ def test_equals_the_kernel(schedule: Schedule, p2p: PointToPoint, grain: int) ->
             Pipeline(tf, tb, of, lf, ob, lb, tail, warmup_depths(s, int(m[p])), int(m[p]), schedule, p2p)
         )
         np.testing.assert_array_equal(got[p], np.where(dead, DEAD, alone))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, STATES), (PLANS, 1)])
+def test_states_that_repeat_need_not_be_written_out(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(1)
+    stages, m = np.full(PLANS, 2), rng.integers(2, 30, PLANS)
+    times, inner = rng.integers(1, 10**7, (3, PLANS, 2)), np.zeros((2, PLANS, 1), np.int64)
+    ends = rng.permuted(np.tile([0, 1], (PLANS, 1)), axis=1)
+    lines = Lines(
+        stages, m, *times, ends[:, :1], ends[:, 1:], *inner, np.full(PLANS, 1e7), np.full(PLANS, 1e6)
+    )
+    links = rng.uniform(1e8, 1e10, (*shape, 2, 2)), rng.uniform(0, 0.3, (*shape, 2, 2))
+    whole = [np.broadcast_to(one, (PLANS, STATES, 2, 2)) for one in links]
+    found = np.empty((2, PLANS, STATES), np.int64)
+    exact_ns(lines, *whole, False, 0, found[0])
+    exact_ns(lines, *(one.copy() for one in whole), False, 0, found[1])
+    np.testing.assert_array_equal(*found)
+    assert len(np.unique(found)) > PLANS / 2
