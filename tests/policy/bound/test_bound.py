@@ -85,8 +85,9 @@ def test_static_bound_of_a_larger_space_has_nothing_above_it() -> None:
         links = replace(toy_wan(3).at(0), bandwidth_bps=state.bandwidth_bps[n], latency_s=state.latency_s[n])
         found |= dict.fromkeys(plan for plan, _ in best_plans(estimator, links, free_gpus=(4, 4, 4), top=50))
     each = {plan: float(made.lengths_s @ made.rate(estimator, plan)) for plan in found}
-    fixed = best_fixed(estimator, made, min(each, key=lambda plan: each[plan]))
-    assert fixed.exact
+    middling = sorted(each, key=lambda plan: each[plan])[len(each) // 2]  # the worst lets little be pruned
+    fixed = best_fixed(estimator, made, middling)
+    assert fixed.exact and each[middling] < max(each.values())
     assert fixed.iterations >= max(each.values())
 
 
@@ -125,13 +126,22 @@ CORE = ("static", "single", "greedy", "mpc", "hippo")
 OTHERS = tuple(name for name in names() if name not in CORE)
 
 
-@pytest.mark.parametrize("seed", range(40))
+SEEDS = 20
+
+
+def others(seed: int) -> set[str]:
+    """Two more policies, in the two worlds of equal `seed // 2`: one of two domains, one of three."""
+    first = seed // 2 * 2
+    return {OTHERS[number % len(OTHERS)] for number in (first, first + 1)}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_policy_is_above_it(seed: int) -> None:
-    setup = restless_setup(2 + seed % 2, seed, 900.0 if seed % 5 == 0 else 300.0)
-    taking_part = (*(CORE if seed % 5 == 0 else ()), OTHERS[seed % len(OTHERS)])
+    setup = restless_setup(2 + seed % 2, seed, 600.0 if seed % 5 == 0 else 300.0)
+    taking_part = (*(CORE if seed % 5 == 0 else ()), *sorted(others(seed)))
     runs = [run(setup, name, seed) for name in taking_part]
-    bound = bound_of(setup, [plan for _, used in runs for plan in used], priced=PRICED if seed < 4 else 0)
-    assert (bound.ceiling_tokens is not None) == (seed < 4)
+    bound = bound_of(setup, [plan for _, used in runs for plan in used], priced=PRICED if seed < 2 else 0)
+    assert (bound.ceiling_tokens is not None) == (seed < 2)
     assert (bound.ceiling_tokens or inf) >= bound.synchronous_tokens
     assert bound.static_tokens * (1 - 1e-12) <= bound.tokens < bound.capacity_tokens
     assert bound.kept_tokens <= bound.tokens * (1 + 1e-12)
@@ -142,7 +152,8 @@ def test_no_policy_is_above_it(seed: int) -> None:
 
 
 def test_every_policy_took_part() -> None:
-    assert {OTHERS[seed % len(OTHERS)] for seed in range(40)} | set(CORE) == set(names())
+    for first in (0, 1):  # worlds of two domains, and of three
+        assert set().union(*(others(seed) for seed in range(first, SEEDS, 2))) | set(CORE) == set(names())
 
 
 def test_local_sgd_has_a_bound_of_its_own() -> None:
@@ -242,7 +253,7 @@ def test_a_move_takes_relays_where_they_are_wider() -> None:
 
 
 def test_more_domains_than_can_be_enumerated() -> None:
-    setup = restless_setup(6, 1)
+    setup = restless_setup(6, 1, 300.0)
     tokens, used = run(setup, "static")
     bound = bound_of(setup, used)
     assert not bound.exact and not bound.static_exact and bound.enumerated == 0
@@ -250,7 +261,7 @@ def test_more_domains_than_can_be_enumerated() -> None:
 
 
 def test_interleaved_stages_that_do_not_divide_micro_batches_are_no_candidates() -> None:
-    made = toy_setup(3, bps=5e10, latency_s=0.005)
+    made = toy_setup(3, bps=5e10, latency_s=0.005, seconds=240.0)
     setup = replace(made, job=replace(made.job, schedule="interleaved", chunks=2))
     tokens, used = run(setup, "mpc")
     bound = bound_of(setup, used)
