@@ -91,9 +91,20 @@ def restless(seed: int, until_s: float = 1200.0, size: int = 3, **scenario: obje
     return toy_setup(size, seconds=until_s, steps=steps, **scenario)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(scope="module", params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+Made = list[tuple[int, Decision]]
+
+
+@pytest.fixture(scope="module")
+def played(name: str) -> tuple[Policy, PreparedScenario, Made]:
+    """A policy that has played through a restless world, the world, and its decisions."""
+    setup = restless(1, 500.0)
+    policy = created(name, setup)
+    return policy, setup, decisions(policy, setup)
 
 
 def test_the_first_answer_is_a_legal_plan_within_memory(name: str) -> None:
@@ -106,27 +117,26 @@ def test_the_first_answer_is_a_legal_plan_within_memory(name: str) -> None:
     assert max(estimator.peak_mem_bytes(plan)) <= setup.cluster.domains[0].gpu.memory_bytes
 
 
-def test_equal_runs_make_equal_decisions_and_reset_forgets(name: str) -> None:
-    setup = restless(1, 500.0)
-    policy = created(name, setup)
-    first = summary(decisions(policy, setup))
+def test_equal_runs_make_equal_decisions_and_reset_forgets(
+    played: tuple[Policy, PreparedScenario, Made],
+) -> None:
+    policy, setup, made = played
     policy.reset(context(setup))
-    assert summary(decisions(policy, setup)) == first
-    assert summary(decisions(created(name, setup), setup)) == first
-    assert len(first) > 5
+    assert summary(decisions(policy, setup)) == summary(made)
+    assert len(made) > 5
 
 
-def test_a_decision_explains_itself_in_finite_numbers(name: str) -> None:
-    setup = restless(2, 300.0)
-    for _, decision in decisions(created(name, setup), setup):
+def test_a_decision_explains_itself_in_finite_numbers(played: tuple[Policy, PreparedScenario, Made]) -> None:
+    for _, decision in played[2]:
         assert decision.reason
         assert decision.predicted_iter_s is None or 0 < decision.predicted_iter_s < 1e6
         assert all(candidate.iter_s > 0 for candidate in decision.candidates)
 
 
-def test_the_future_decides_nothing(name: str) -> None:
-    past, until_s = restless(3, 500.0), 300.0
-    other = restless(4, 500.0)
+def test_the_future_decides_nothing(name: str, played: tuple[Policy, PreparedScenario, Made]) -> None:
+    """Another policy object in a world whose later links are others: equal until then."""
+    _, past, made = played
+    until_s, other = 300.0, restless(4, 500.0)
     series = {}
     for pair, link in past.wan.series.items():
         later = other.wan.series[pair]
@@ -138,8 +148,8 @@ def test_the_future_decides_nothing(name: str) -> None:
         )
         series[pair] = type(link)(*(np.concatenate([a[old], b[new]]) for a, b in columns))
     changed = replace(past, wan=past.wan.with_series(series, "another future"))
-    one, two = (summary(decisions(created(name, setup), setup)) for setup in (past, changed))
-    before = [[entry for entry in run if int(str(entry[0])) < until_s * 1e9] for run in (one, two)]
+    runs = summary(made), summary(decisions(created(name, changed), changed))
+    before = [[entry for entry in run if int(str(entry[0])) < until_s * 1e9] for run in runs]
     assert len(before[0]) > 2
     assert before[0] == before[1]
 
@@ -147,7 +157,7 @@ def test_the_future_decides_nothing(name: str) -> None:
 def test_survives_outages_lost_gpus_and_slow_domains(name: str) -> None:
     setup = restless(
         5,
-        900.0,
+        750.0,
         outages=[{"src": "d0", "dst": "d1", "at_s": 200, "for_s": 200}],
         gpu_faults=[
             {"domain": "d2", "gpus": 4, "at_s": 100, "for_s": 300},
@@ -200,7 +210,7 @@ def test_a_dead_world_is_held_in(name: str) -> None:
 
 
 def test_holding_keeps_the_plan_when_nothing_changes(name: str) -> None:
-    setup = toy_setup(3, seconds=900.0)
+    setup = toy_setup(3, seconds=600.0)
     made = decisions(created(name, setup), setup)
     if name != "greedy":  # telemetry noise alone may move it: that is its definition
         assert all(d.plan is None for _, d in made[1:])
