@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.results.page import BEGIN, END
+from tests.support.commands import Call, caller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -38,23 +39,22 @@ BLOCKS = [questions()] + [
 ]
 
 
-def run(command: str, store: Path) -> None:
-    name, *arguments = shlex.split(command, comments=True)
-    assert name == "twin", command
-    done = subprocess.run(
-        [sys.executable, "cli.py", "--store", str(store), *arguments],
-        cwd=REPOSITORY, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.chdir(REPOSITORY)
+    return caller(capsysbinary, monkeypatch)
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_every_block_of_commands_runs(number: int, tmp_path: Path) -> None:
+def test_every_block_of_commands_runs(number: int, tmp_path: Path, call: Call) -> None:
     commands = BLOCKS[number]
     if any("../shared" in command for command in commands) and not (REPOSITORY / "../shared/traces").is_dir():
         pytest.skip("needs the measurements in ../shared")
     for command in commands:
-        run(command, tmp_path / "store")
+        name, *arguments = shlex.split(command, comments=True)
+        assert name == "twin", command
+        done = call(tmp_path / "store", *arguments)
+        assert done.code == 0, f"{command}\n{done.err}"
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
