@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ WITHOUT_KERNELS = (
     *(f"contract/test_{name}.py" for name in ("readers", "malformed", "random_mappings")),
 )
 """Tests that need no compiled code, or little: half of all."""
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in cli.py, before a test imports numpy
 
 # What a shell starts in the background ignores Ctrl-C, children included: the tests that interrupt need it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
