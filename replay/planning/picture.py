@@ -48,7 +48,7 @@ def picture(record: Record, chosen: PlanFigures, path: Path) -> bytes:
     from matplotlib.figure import Figure
 
     form, constant = FORMATS[path.suffix.lower()]
-    plan, out = chosen.running, io.BytesIO()
+    plan = chosen.running
     rows = -(-len(plan.shares) // ACROSS)
     heights = [ROW * rows + 0.2, STAGE * min(plan.stages, MOST_STAGES) + 1.0]
     with mpl.rc_context({"font.size": 8, "svg.hashsalt": "twin", "text.parse_math": False}):
@@ -57,6 +57,7 @@ def picture(record: Record, chosen: PlanFigures, path: Path) -> bytes:
         _sites(sites, record, chosen)
         _time_line(times, record, chosen)
         figure.suptitle(_title(record, chosen), fontsize=9)
+        out = io.BytesIO()
         figure.savefig(out, format=form, metadata=constant, dpi=120)
     return out.getvalue()
 
