@@ -119,3 +119,10 @@ def test_every_command_ends_in_examples_that_parse(name: str) -> None:
         words = words[: words.index(">")] if ">" in words else words
         assert words[:2] == ["twin", name], line
         command.make_context(name, words[2:], obj=cli.Output())
+
+
+@pytest.mark.parametrize("name", list(cli.twin.commands))
+def test_no_two_parameters_of_a_command_have_one_name(name: str) -> None:
+    """What every command takes, such as `--log`, would overwrite an argument `log`, and be written to."""
+    names = [parameter.name for parameter in cli.twin.commands[name].params]
+    assert len(set(names)) == len(names)

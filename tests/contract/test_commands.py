@@ -19,10 +19,9 @@ from replay.metrics.paired_comparison import PairedDifference
 from replay.store import checkpoint_registry, run_index
 from replay.training.retrain import RetrainResult
 from replay.training.train import TrainingResult
+from tests.support.command_cases import COMMANDS, MISTAKES, SCHEMAS
 from tests.support.commands import SINGLE, STATIC, Call, caller
 from tests.support.histories import killed
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -43,69 +42,6 @@ def store(kept: Path, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-COMMANDS: dict[str, list[str]] = {
-    "ingest": ["ingest", "traces"],
-    "fetch --list": ["fetch", "--list"],
-    "traces": ["traces"],
-    "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
-    "synth": ["synth", "{tmp}/traces"],
-    "init": ["init", "{tmp}/mine.yaml", "--force"],
-    "plan": ["plan", "--top", "2"],
-    "plan --front": ["plan", "--front"],
-    "plan --plot": ["plan", "--plot", "{tmp}/plan.svg"],
-    "plan --out": ["plan", "--top", "1", "--beside", "dtfm", "--out", "{tmp}/plan.yaml"],
-    "plan --model": [
-        "plan", "--top", "1",
-        "--model", "llama2-7b", "--sites", "us: 4 x A100-80, eu: 8 x H100", "--links", "synthetic-tri",
-    ],
-    "queue": ["queue", "examples/queue.swf", "-p", "easy", "-p", "saf+easy"],
-    "replay": ["replay", "-p", "static"],
-    "replay --run": ["replay", "--run", STATIC],
-    "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
-    "replay --run --policy": ["replay", "--run", STATIC, "--policy", "single", "--from-decision", "3"],
-    "replay --run --link": ["replay", "--run", STATIC, "--link", "us-east-1 > * = 0.5", "--until", "900"],
-    "replay --resume": ["replay", "--resume", STATIC],
-    "offpolicy": ["offpolicy", STATIC, SINGLE, "--policy", "single"],
-    "bench": ["bench", "-p", "static", "-p", "single", "--no-bound"],
-    "sql": ["sql", "select policy, tokens, finished, domains from runs"],
-    "audit": ["audit", STATIC],
-    "audit --since": ["audit", STATIC, "--since", "100"],
-    "audit --decision": ["audit", STATIC, "--decision", "2"],
-    "audit --quarantine": ["audit", STATIC, "--quarantine"],
-    "compact": ["compact", STATIC],
-    "report": ["report", STATIC],
-    "report --vs": ["report", STATIC, "--vs", SINGLE, "--out", "{tmp}/page.html"],
-    "trace": ["trace", STATIC, "--from", "60", "--to", "90", "--out", "{tmp}/trace.json"],
-    "runs": ["runs", "--where", "policy = 'static'", "--sort=-tokens", "--limit", "1"],
-    "compare": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.svg"],
-    "tag": ["tag", STATIC, "paper", "best"],
-    "tag --remove": ["tag", STATIC, "paper", "--remove"],
-    "note": ["note", STATIC, "the first"],
-    "note --clear": ["note", STATIC, "--clear"],
-    "rm --dry-run": ["rm", STATIC, "--dry-run"],
-    "gc": ["gc"],
-    "status": ["status"],
-    "verify": ["verify"],
-    "doctor": ["doctor"],
-    "policies": ["policies"],
-    "config": ["config"],
-    "estimate": ["estimate", "{cases}"],
-    "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
-    "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
-    "calibrate": ["calibrate"],
-}  # fmt: skip
-SCHEMAS = {
-    "ingest": "twin.ingest/1",
-    "traces": "twin.traces/1",
-    "replay": "twin.replay/1",
-    "bench": "twin.compare/1",
-    "sql": "twin.sql/1",
-    "audit": "twin.audit/1",
-    "report": "twin.report/1",
-    "status": "twin.status/2",
-    "policies": "twin.policies/1",
-    "config": "twin.config/1",
-}
 CASES = (
     "gpu_model,layers,hidden,heads,seq,tp,pp,dp,micro_batch,global_batch,domains,wan_bps,wan_latency_s\n"
     "A100-80,40,6144,48,2048,8,4,2,1,128,2,10e9,0.015\n"
@@ -175,89 +111,6 @@ def test_a_plan_for_sites_in_words_is_followed_without_a_scenario_file(
     path.write_text(path.read_text().replace("llama2-7b\n", "llama2-13b\n", 1))
     refused = call(store, "replay", "--plan", str(path))
     assert refused.code == 2 and "a plan for the model llama2-13b" in refused.err
-
-
-MISTAKES: dict[str, list[str]] = {
-    "fetch": ["fetch"],
-    "fetch nothing": ["fetch", "no-such-set"],
-    "traces without --plot": ["traces", "synthetic-tri"],
-    "traces --drop without a name": ["traces", "--drop"],
-    "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
-    "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
-    "init --gpu": ["init", "{tmp}/mine.yaml", "--gpu", "H10O"],
-    "plan --pick": ["plan", "--top", "1", "--pick", "2", "--out", "{tmp}/plan.yaml"],
-    "plan --plot": ["plan", "--plot", "{tmp}/plan.pdf"],
-    "plan --front --top": ["plan", "--front", "--top", "2"],
-    "plan --model alone": ["plan", "--model", "llama2-7b"],
-    "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
-    "plan of what does not fit": [
-        "plan", "--model", "gpt3-175b", "--sites", "us: 8 x L4, eu: 8 x L4", "--links", "synthetic-tri",
-    ],
-    "plan --links nothing": [
-        "plan", "--model", "llama2-7b", "--sites", "us: 4 x L4, eu: 4 x L4", "--links", "no-such-set",
-    ],
-    "plan --scenario": ["plan", "--scenario", "nowhere"],
-    "plan --beside": ["plan", "--beside", "nobody"],
-    "queue of nothing": ["queue", "{tmp}/no-log.swf"],
-    "queue of a table": ["queue", str(ROOT / "docs/guides/cases.csv")],
-    "queue --policy": ["queue", "examples/queue.swf", "-p", "esy"],
-    "queue --policy edf": ["queue", "examples/queue.swf", "-p", "edf"],
-    "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
-    "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
-    "queue --processors": ["queue", "examples/queue.swf", "--processors", "0"],
-    "replay --plan nothing": ["replay", "--plan", "{tmp}/no-plan.yaml"],
-    "replay --plan of a table": ["replay", "--plan", str(ROOT / "docs/guides/cases.csv")],
-    "replay --plan --policy": ["replay", "-p", "static", "--plan", "{tmp}/no-plan.yaml"],
-    "replay --from-decision": ["replay", "--from-decision", "3"],
-    "replay --weights --run": ["replay", "--run", STATIC, "--weights", "1,0,0"],
-    "replay --seed --run": ["replay", "--run", STATIC, "--seed", "3"],
-    "replay --resume --run": ["replay", "--run", STATIC, "--resume", STATIC],
-    "replay --resume --policy": ["replay", "--resume", STATIC, "--policy", "mpc"],
-    "replay --until": ["replay", "--run", STATIC, "--until", "-5"],
-    "profile --micro-batches": ["profile", "{tmp}/measured", "--micro-batches", "1,0"],
-    "profile --repetitions": ["profile", "{tmp}/measured", "--repetitions", "0"],
-    "no such command": ["statsu"],
-    "replay --weights": ["replay", "--weights", "1,0"],
-    "replay --resume --link": ["replay", "--resume", STATIC, "--link", "a > b = 0.5"],
-    "replay --run --checkpoint": ["replay", "--run", STATIC, "--checkpoint", "0123"],
-    "replay --checkpoint": ["replay", "-p", "static", "--checkpoint", "0123"],
-    "replay --link": ["replay", "-p", "static", "--link", "nonsense"],
-    "replay --seed": ["replay", "-p", "static", "--seed", "-1"],
-    "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
-    "bench": ["bench", "-p", "nobody"],
-    "bench --perturb": ["bench", "--perturb", "much"],
-    "sql": ["sql", "select nothing from nowhere"],
-    "audit --decision": ["audit", STATIC, "--decision", "99999"],
-    "audit --sign": ["audit", STATIC, "--sign", "{tmp}/no-key.pem"],
-    "audit --verify-signature": ["audit", STATIC, "--verify-signature", "{tmp}/no-key.pem"],
-    "audit --chain-head": ["audit", STATIC, "--chain-head", "0" * 63],
-    "audit --chain-head of another run": ["audit", STATIC, "--chain-head", "0" * 64],
-    "audit --since": ["audit", STATIC, "--since", "99999"],
-    "compact": ["compact", "nothing"],
-    "report": ["report", "nothing"],
-    "runs --where": ["runs", "--where", "polcy = 'static'"],
-    "runs --sort": ["runs", "--sort", "speed"],
-    "compare": ["compare", STATIC, "nothing"],
-    "compare one": ["compare", STATIC, STATIC],
-    "compare --plot": ["compare", STATIC, SINGLE, "--plot", "{tmp}/tokens.pdf"],
-    "tag": ["tag", STATIC, "two words"],
-    "tag --remove": ["tag", STATIC, "--remove"],
-    "note --clear": ["note", STATIC, "text", "--clear"],
-    "rm without an answer": ["rm", STATIC],
-    "rm nothing": ["rm", "nothing", "--yes"],
-    "report --vs": ["report", STATIC, "--vs", "nothing"],
-    "trace": ["trace", STATIC, "--from", "100000"],
-    "retrain": ["retrain"],
-    "retrain --cron": ["retrain", "--cron", "daily"],
-    "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
-    "train": ["train", "--scenario", "nowhere"],
-    "policies --rollback": ["policies", "--rollback"],
-    "config": ["config", "--scenario", "nowhere"],
-    "estimate": ["estimate", "{tmp}/nothing.csv"],
-    "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],
-    "synth": ["synth"],
-    "a run of two": ["audit", "tri-7b-s"],
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
