@@ -13,6 +13,9 @@ from typing import Any
 MOST_BYTES = 1 << 20
 """Of a log file; the oldest lines go first."""
 KIB = 1024
+SCHEMA = "twin.log/1"
+_BEGINS = f'{{"schema": "{SCHEMA}"'.encode()
+"""How every line of such a file begins."""
 
 
 class RunRecord:
@@ -28,7 +31,7 @@ class RunRecord:
         text = "" if error is None else "".join(traceback.format_exception(error))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
         return {
-            "schema": "twin.log/1",
+            "schema": SCHEMA,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
             "words": self.words,
             "exit_code": code,
@@ -40,15 +43,21 @@ class RunRecord:
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
-    """Adds a record to a log file, which is replaced whole: no reader sees half a line.
+    """Adds a record to a log file, which is replaced whole: no reader sees half a line. Of two commands that
+    end at one instant one record may be lost.
 
     Raises:
+        UsageError: another file lies there; it stays as it is.
         StorageError: the file cannot be written.
     """
     from ingest.core import durable
+    from ingest.core.errors import UsageError
 
     before = b""
     with suppress(FileNotFoundError):
-        before = path.read_bytes()[-MOST_BYTES:]
-        before = before[before.find(b"\n") + 1 :] if len(before) == MOST_BYTES else before
+        before = path.read_bytes()
+    if before and not before.startswith(_BEGINS):
+        raise UsageError(f"{path}: a file that is no log of twin; name another one")
+    if len(before) > MOST_BYTES:
+        before = before[before.find(b"\n", len(before) - MOST_BYTES) + 1 :]
     durable.replace(path, before + json.dumps(record).encode() + b"\n")

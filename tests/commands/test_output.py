@@ -10,6 +10,7 @@ import rich.console
 import cli
 from commands import run_record
 from commands.show.console import Console
+from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT
 from tests.support.histories import write
 
@@ -61,11 +62,11 @@ def test_a_log_that_cannot_be_written_changes_no_exit_code(
 
 
 def test_a_log_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_record, "MOST_BYTES", 100)
+    monkeypatch.setattr(run_record, "MOST_BYTES", 200)
     for number in range(20):
-        run_record.append(tmp_path / "log", {"number": number})
+        run_record.append(tmp_path / "log", {"schema": run_record.SCHEMA, "number": number})
     lines = (tmp_path / "log").read_text().splitlines()
-    assert json.loads(lines[-1]) == {"number": 19} and len(lines) < 10
+    assert json.loads(lines[-1])["number"] == 19 and len(lines) < 10
     assert [json.loads(line)["number"] for line in lines] == list(range(20 - len(lines), 20))
 
 
@@ -88,3 +89,11 @@ def test_colours_go_to_terminals_alone_and_to_none_with_no_color(
     assert "\x1b" not in capsys.readouterr().err
     monkeypatch.setenv("NO_COLOR", "1")
     assert Console()._out.no_color and Console()._err.no_color
+
+
+def test_another_file_is_not_taken_for_a_log(tmp_path: Path) -> None:
+    other = tmp_path / "measurements.csv"
+    other.write_text("ts,src,dst\n")
+    with pytest.raises(UsageError, match="no log of twin"):
+        run_record.append(other, {"schema": run_record.SCHEMA})
+    assert other.read_text() == "ts,src,dst\n"
