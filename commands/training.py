@@ -166,7 +166,7 @@ def policies(out: Output, rollback: bool) -> None:
       twin policies --rollback
     """
     from commands.show import training as show
-    from replay.metrics import store_status
+    from replay.store import checkpoint_listing
 
     if rollback:
         from replay.training.rollback import rollback as go_back
@@ -174,5 +174,5 @@ def policies(out: Output, rollback: bool) -> None:
         back = go_back(out.store)
         out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))
         return
-    found = store_status.policies(out.store)
+    found = checkpoint_listing.policies(out.store)
     out.show(found, lambda console: show.policies(console, found))

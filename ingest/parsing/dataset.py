@@ -62,7 +62,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 
 from ingest.core import config, safe_toml
 from ingest.core.config import Config, Expected
-from ingest.core.names import RULE, Name
+from ingest.core.names import RULE
+from ingest.core.ranges import Name
 from ingest.core.terminal import shown
 from ingest.lake.schema import LINK_KINDS
 from ingest.parsing.mapping_keys import Accepted, Instant, MappingKeys, TableMapping, Text, one_of, texts
