@@ -15,6 +15,7 @@ from ingest.core.errors import InputError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event, canonical
+from replay.log.fold import Fold
 from replay.log.run_log import RunReader
 from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis, of_events
@@ -109,11 +110,12 @@ def what_if(
     from_decision: int = 0,
     until_s: float | None = None,
     progress: Progress = SILENT,
+    watch: Fold | None = None,
 ) -> WhatIf:
     """Runs `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
 
     The policy is that of the run by default; `links` change the world. With `until_s` both runs end at that
-    time. Samples ingested since the run are left out.
+    time. Samples ingested since the run are left out. `watch` is shown every event of the new run.
 
     Raises:
         NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
@@ -137,7 +139,7 @@ def what_if(
     log = LogSink(run_index.folder(store, name))
     with runner.resumable(store, name):
         try:
-            runner.simulate(prepared, log, progress)
+            runner.simulate(prepared, log, progress, watch)
         finally:
             log.close()
     end_ns = int(header.world["end_ns"])
