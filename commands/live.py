@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from replay.live.training_state import CurvePoint
     from replay.log.fold import Fold
 
-NO_TERMINAL = (
-    "--live draws on a terminal, and standard error is none: the work goes on without; "
-    "`--metrics-port N` serves the same figures"
-)
+NO_TERMINAL = "--live needs a terminal as stderr; --metrics-port N serves the same figures"
 
 
 class Both:

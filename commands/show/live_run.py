@@ -57,7 +57,7 @@ def _plan_head(plan: PlanNow) -> str:
 def _links(run: RunSnapshot, room: int) -> RenderableType:
     ahead = "forecast" if run.horizon_s is None else f"in {clock(run.horizon_s)}"
     table = _table("links, Mb/s")
-    for column in ("from", "to", "now", "filtered", ahead, "RTT/2 ms", ""):
+    for column in ("from", "to", "now", "filtered", ahead, "one way ms", ""):
         table.add_column(column, justify="left" if column in ("from", "to", "") else "right")
     order = sorted(run.links, key=lambda link: not link.used)  # those that carry traffic first
     for link in order[:room]:
