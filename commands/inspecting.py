@@ -11,6 +11,7 @@ import click
 from commands import completion as known
 from commands.options import Seconds
 from commands.output import PATH, Output, command, with_output, write
+from ingest.core import extras
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def audit(
     from replay.log.quarantine import quarantine
     from replay.store import run_index
 
+    if key is not None or public is not None:
+        extras.require("sign", "a signature")
     run_id = run_index.find(out.store, run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))

@@ -16,6 +16,7 @@ from commands.options import (
     weights_option,
 )
 from commands.output import PATH, Output, command, with_output
+from ingest.core import extras
 from ingest.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ def train(
     from replay.training import train as training_run
 
     team = training_run.Team(workers, ray, distributed)
+    if tensorboard is not None:
+        extras.require("tensorboard", "--tensorboard")
+    if ray:
+        extras.require("ray", "--ray")
     use = algorithm != "toy" if activate is None else activate
     with live_view.training(out, live, metrics_port) as (progress, tell):
         done = training_run.train(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.core import durable, integrity
-from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from ingest.core import durable, extras, integrity
+from ingest.core.errors import DamageError, InputError, NotFoundError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
@@ -179,7 +179,7 @@ def _read(path: Path) -> bytes:
     try:
         import cryptography  # noqa: F401 - an optional extra
     except ImportError:
-        raise UsageError("signatures need the extra: pip install 'twin[sign]'") from None
+        raise extras.missing("sign", "a signature") from None
     try:
         return path.read_bytes()
     except OSError as error:

@@ -55,7 +55,9 @@ def test_a_snapshot_holds_links_plan_decisions_and_figures(seen: tuple[Path, str
     assert link.observed_bps == pytest.approx(toys.BPS, rel=0.5) and run.horizon_s == 300.0
     assert link.estimated_bps is not None and link.forecast_bps is not None and link.latency_s is not None
     (plan,) = run.plans
-    assert sum(share.layers for share in plan.shares) == len(toys.prepare(toy_scenario(), Path()).job.model.layers())
+    assert sum(share.layers for share in plan.shares) == len(
+        toys.prepare(toy_scenario(), Path()).job.model.layers()
+    )
     numbers = [decision.number for decision in run.decisions]
     assert numbers == list(range(run.kpis.decisions))[-8:] and all(one.reason for one in run.decisions)
     assert run.kpis.tokens > 0 and run.kpis.energy_j > 0

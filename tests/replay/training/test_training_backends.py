@@ -141,7 +141,7 @@ def test_without_the_extra_the_message_says_what_to_install(
     store, done = trained
     assert done.run_id is not None
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    with pytest.raises(UsageError, match=r"pip install 'twin\[tensorboard\]'"):
+    with pytest.raises(UsageError, match=r"needs the extra 'tensorboard': python -m pip install "):
         tensorboard.export(store, done.run_id, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
