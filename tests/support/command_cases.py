@@ -7,8 +7,10 @@ from tests.support.commands import SINGLE, STATIC
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
+    "ingest shipped": ["ingest", "shipped"],
     "fetch --list": ["fetch", "--list"],
     "traces": ["traces"],
+    "traces NAME": ["traces", "synthetic-tri"],
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
     "init": ["init", "{tmp}/mine.yaml", "--force"],
@@ -59,6 +61,7 @@ COMMANDS: dict[str, list[str]] = {
 SCHEMAS = {
     "ingest": "twin.ingest/1",
     "traces": "twin.traces/1",
+    "traces NAME": "twin.dataset/1",
     "plan": "twin.plan/1",
     "queue": "twin.queue/1",
     "replay": "twin.replay/1",
@@ -77,7 +80,7 @@ SCHEMAS = {
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
-    "traces without --plot": ["traces", "synthetic-tri"],
+    "traces of nothing": ["traces", "synthetic-tir"],
     "traces --drop without a name": ["traces", "--drop"],
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],

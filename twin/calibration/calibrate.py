@@ -100,7 +100,7 @@ def calibrate(store: Path) -> Calibration:
             layers[kind] = measured
     if not gpus:
         raise NotFoundError(
-            f"the lake in {store} has no profile to fit: run `twin ingest traces/` (H200) or ingest your "
+            f"the lake in {store} has no profile to fit: run `twin ingest shipped` (H200) or ingest your "
             "own, made with `twin profile`"
         )
     return Calibration(lake.digest(store), gpus, layers)
