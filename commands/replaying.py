@@ -124,7 +124,7 @@ def replay(
     world = None if resume else scenario_overrides.scenario(chosen, weights, links)
     kept = None if world is None or plan_path is None else plan_file.read(plan_path, world)
     if kept is not None and policy is not None:
-        raise UsageError("--plan and --policy do not go together: a kept plan decides nothing")
+        raise UsageError("--plan and --policy do not go together: a kept plan decides nothing; leave one out")
     with live_view.run(out, live, metrics_port) as (progress, watch):
         if resume or world is None:
             killed = run_index.find(out.store, resume or "")
@@ -192,7 +192,7 @@ def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
     from policy.core import registry
 
     if policy is not None and checkpoint is not None and not registry.entry(policy).learned:
-        raise UsageError(f"--checkpoint: {policy} is not learned and takes none")
+        raise UsageError(f"--checkpoint: {policy} is not learned and takes none; leave it out")
 
 
 def replay_logged_run(

@@ -97,9 +97,12 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
             raise ValueError("it says more than was signed")
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         why = "made with another key, or changed" if isinstance(error, InvalidSignature) else str(error)
-        raise DamageError(f"{path}: not a signature by the key in {key} ({why})") from error
+        raise DamageError(
+            f"{path}: not a signature by the key in {key} ({why}); "
+            "check with the key of who signed, or sign again"
+        ) from error
     if found.run != run_id:
-        raise DamageError(f"{path}: is the signature of {found.run}")
+        raise DamageError(f"{path}: is the signature of {found.run}; audit that run, or sign this one")
     return found
 
 

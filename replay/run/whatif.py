@@ -167,7 +167,7 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
     if ends[0] != ends[1]:
         raise InputError(
             f"{base_run} and {run_id} last {ends[0] / NS_PER_S:g} s and {ends[1] / NS_PER_S:g} s: "
-            "only runs of the same length are compared"
+            "only runs of the same length are compared; take two of one window"
         )
     found = paired(base_run, list(both[0].events()), run_id, list(both[1].events()), ends[0])
     same = [canonical({**header.world, "engine": header.engine}) for header in headers]

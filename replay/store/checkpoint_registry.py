@@ -65,7 +65,10 @@ def previous(store: Path) -> str:
     """
     promoted = history(store)
     if not promoted:
-        raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
+        raise NotFoundError(
+            f"{store / POINTER}: no checkpoint was promoted, nothing to go back to; "
+            "`twin policies` lists what is there"
+        )
     before = path_of(store, promoted[-2]) if len(promoted) > 1 else that_ships(store)
     if before is None:
         raise NotFoundError(f"{store / POINTER}: nothing was in use before, nothing to go back to")

@@ -75,11 +75,13 @@ class Transformer:
                 raise UsageError(f"model {self.name}: {name} must be at least 1")
         if self.hidden % self.heads:
             raise UsageError(
-                f"model {self.name}: hidden {self.hidden} is not divisible by {self.heads} heads"
+                f"model {self.name}: hidden {self.hidden} is not divisible by {self.heads} heads; "
+                "change one of them"
             )
         if self.heads % self.kv_heads:
             raise UsageError(
-                f"model {self.name}: {self.heads} heads cannot share {self.kv_heads} kv_heads evenly"
+                f"model {self.name}: {self.heads} heads cannot share {self.kv_heads} kv_heads evenly; "
+                "change one of them"
             )
         if self.experts is not None and (fault := self.experts.fault):
             raise UsageError(f"model {self.name}: {fault}")
