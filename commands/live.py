@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.core.progress import Progress
     from replay.live.metrics_server import Collect
     from replay.live.pace import Pace
-    from replay.live.training_state import CurvePoint
+    from replay.live.training_curves import CurvePoint
     from replay.log.fold import Fold
 
 NO_TERMINAL = "--live needs a terminal as stderr; --metrics-port N serves the same figures"
@@ -96,11 +96,11 @@ def training(
     from commands.show import live_training
     from replay.live.pace import Pace
     from replay.live.run_metrics import training_metrics
-    from replay.live.training_state import TrainingState
+    from replay.live.training_curves import TrainingCurves
 
-    state, pace = TrainingState(), Pace()
+    state, pace = TrainingCurves(), Pace()
     lines = live and not out.console.draws
-    tell = live_training.Lines(out.console, state).tell if lines else state.tell
+    tell = live_training.UpdateLines(out.console, state).tell if lines else state.tell
     draw = partial(live_training.screen, state, pace) if live and not lines else None
     with watching(
         out, pace, draw=draw, port=port, collect=lambda: training_metrics(state.latest, pace)

@@ -10,7 +10,7 @@ from commands.show.console import Console, cell
 from commands.show.live_run import clock
 from ingest.core.terminal import in_line
 from replay.live.pace import Pace
-from replay.live.training_state import CurvePoint, StageNow, TrainingState
+from replay.live.training_curves import CurvePoint, StageNow, TrainingCurves
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 24
@@ -18,10 +18,10 @@ WIDTH = 24
 SHOWN = ("loss", "reward", "moves", "entropy", "approx_kl", "epochs", "validation_score", "validation_moves")
 
 
-class Lines:
+class UpdateLines:
     """Prints a line for each update: its figures, and a sparkline of the reward or the loss so far."""
 
-    def __init__(self, console: Console, state: TrainingState) -> None:
+    def __init__(self, console: Console, state: TrainingCurves) -> None:
         self._console, self._state = console, state
 
     def tell(self, point: CurvePoint) -> None:
@@ -35,7 +35,7 @@ class Lines:
         )
 
 
-def screen(state: TrainingState, pace: Pace) -> RenderableType:
+def screen(state: TrainingCurves, pace: Pace) -> RenderableType:
     """Returns the state as text for a terminal."""
     left = "" if pace.left_s is None else f", {clock(pace.left_s)} left"
     of = "" if pace.total is None else f" of {pace.total:,}"

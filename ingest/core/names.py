@@ -10,8 +10,8 @@ PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 RULE = f"a name has 1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit: {PATTERN}"
 STORED = "stored"
 """Context of validation for what a store holds: versions before the pattern took any name and number."""
-MOST_LABEL = 200
-"""Letters of a label of data."""
+MOST_LABEL, MOST_TEXT = 200, 10_000
+"""Letters of a label of data, and of sentences."""
 _NAME = re.compile(PATTERN)
 
 

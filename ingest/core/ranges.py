@@ -12,10 +12,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from ingest.core.names import MOST_LABEL, PATTERN, RULE, STORED, is_name
+from ingest.core.names import MOST_LABEL, MOST_TEXT, PATTERN, RULE, STORED, is_name
 from ingest.core.terminal import HIDDEN, shown
 
-MOST_TEXT = 10_000
 SEED_LIMIT = 2**63
 """Seeds lie below it: event logs and SQL hold them as 64-bit integers with a sign."""
 

@@ -6,8 +6,8 @@ from typing import Literal
 from ingest.core.units import BITS_PER_BYTE
 from replay.live.exposition import Metric, Sample, one
 from replay.live.pace import Pace
-from replay.live.run_snapshot import LinkNow, RunSnapshot
-from replay.live.training_state import StageNow
+from replay.live.run_snapshot import LinkNow, RunSnapshot, ShareNow
+from replay.live.training_curves import StageNow
 
 Row = tuple[str, Literal["counter", "gauge"], str, Callable[[RunSnapshot], float | None]]
 
@@ -44,6 +44,13 @@ LINKS: tuple[tuple[str, str, Callable[[LinkNow], float | None]], ...] = (
     ("link_forecast_bytes_per_second", "Forecast at the last decision.", lambda link: link.forecast_bps),
 )
 """Name, help and bit/s of the rates of a link."""
+
+SHARES: tuple[tuple[str, str, Callable[[ShareNow], int]], ...] = (
+    ("plan_layers", "Layers at a site, in pipeline order.", lambda share: share.layers),
+    ("plan_stages", "Pipeline stages at a site.", lambda share: share.stages),
+    ("plan_gpus", "GPUs of the plan at a site.", lambda share: share.gpus),
+)
+"""Name, help and value of the figures of a share of a plan."""
 
 
 def run_metrics(run: RunSnapshot | None, pace: Pace) -> Iterator[Metric]:
@@ -99,11 +106,7 @@ def _plans(run: RunSnapshot) -> Iterator[Metric]:
         for plan in run.plans
         for number, share in enumerate(plan.shares)
     ]
-    for name, words, value in (
-        ("plan_layers", "Layers at a site, in pipeline order.", lambda share: share.layers),
-        ("plan_stages", "Pipeline stages at a site.", lambda share: share.stages),
-        ("plan_gpus", "GPUs of the plan at a site.", lambda share: share.gpus),
-    ):
-        yield Metric(
-            f"twin_{name}", "gauge", words, [Sample(value(share), labels) for share, labels in shares]
-        )
+    for name, words, value in SHARES:
+        yield Metric(f"twin_{name}", "gauge", words, [
+            Sample(value(share), labels) for share, labels in shares
+        ])  # fmt: skip

@@ -12,7 +12,7 @@ from replay.live.metrics_server import serving
 from replay.live.pace import Pace
 from replay.live.run_metrics import run_metrics, training_metrics
 from replay.live.run_snapshot import DecisionNow, LinkNow, PlanNow, RunSnapshot, ShareNow
-from replay.live.training_state import TrainingState
+from replay.live.training_curves import TrainingCurves
 from replay.metrics.kpis import KpiFold
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (\S+)')
@@ -104,7 +104,7 @@ class Point:
 
 
 def test_metrics_of_a_training_are_by_stage() -> None:
-    state = TrainingState()
+    state = TrainingCurves()
     for point in (
         Point("imitation", 0, 0, loss=2.0),
         Point("ppo", 0, 128, reward=0.1, entropy=3.0),

@@ -17,14 +17,14 @@ from click.testing import CliRunner
 
 import cli
 from commands.show.console import Console
-from commands.show.live_training import Lines, sparkline
+from commands.show.live_training import UpdateLines, sparkline
 from ingest.core.errors import InputError, UsageError
 from policy.hippo.env.training_task import prepare_task
 from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
 from policy.hippo.training import ray_workers
 from policy.hippo.training.imitation import logged_demonstrations
 from policy.hippo.training.rollout_workers import InProcessWorkers
-from replay.live.training_state import TrainingState
+from replay.live.training_curves import TrainingCurves
 from replay.offpolicy.demonstrations import AHEAD, logged
 from replay.report import tensorboard
 from replay.run import runner
@@ -150,7 +150,7 @@ def test_live_prints_every_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toys.without_lake(monkeypatch)
-    tell = Lines(Console(), TrainingState()).tell
+    tell = UpdateLines(Console(), TrainingCurves()).tell
     done = training_run.train(tmp_path, toy_scenario(), algorithm="toy", tell=tell)
     shown = " ".join(capsys.readouterr().err.split())
     assert shown.count(" steps ") == done.updates

@@ -37,7 +37,7 @@ class _Stage:
     curve: deque[float] = field(default_factory=lambda: deque(maxlen=CURVE))
 
 
-class TrainingState:
+class TrainingCurves:
     """Takes the updates of a training; `latest` holds its stages in the order in which they began."""
 
     def __init__(self) -> None:
