@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import cli
 from twin.calibration import residual_quantiles
-from twin.cases import answer, inverse, resolve
+from twin.cases import answer, inverse, resolve_model
 from twin.cases.column_definitions import COLUMNS, NOTES
 from twin.costs import memory
 
@@ -246,7 +246,7 @@ def page(outputs: tuple[str, ...]) -> str:
     """Returns the page; `outputs` are what the commands of `EXAMPLES` print."""
     return PAGE.format(
         columns="\n".join(_columns()),
-        scores=", ".join(resolve.WRITES_SCORES),
+        scores=", ".join(resolve_model.WRITES_SCORES),
         answers="\n".join(_outputs()),
         interval=_interval(),
         solved=", ".join(inverse.COLUMNS),

@@ -147,6 +147,14 @@ def summary(case: Case) -> dict[str, Any]:
         }  # fmt: skip
         if model.adapters is not None:
             shown |= {"lora_rank": model.adapters.rank, "lora_targets": ";".join(model.adapters.targets)}
+        if model.head_dim:
+            shown["head_dim"] = model.head_dim
+        if model.latent is not None:
+            low = model.latent
+            shown |= {
+                "q_lora_rank": low.query_rank, "kv_lora_rank": low.kv_rank, "qk_nope_head_dim": low.nope,
+                "qk_rope_head_dim": low.rope, "v_head_dim": low.value,
+            }  # fmt: skip
         if model.experts is not None:
             held = model.experts
             shown |= {

@@ -224,6 +224,21 @@ COLUMNS: tuple[CaseColumn, ...] = (
         "heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count(WIDTH)
     ),
     CaseColumn(
+        "head_dim", "", "width of a head where it is not hidden / heads (Qwen3)", "hidden / heads",
+        count(WIDTH),
+    ),
+    CaseColumn(
+        "kv_lora_rank", "", "width of the vector that keys and values are made from: latent attention, as in "
+        "DeepSeek", "none", count(WIDTH),
+    ),
+    CaseColumn("q_lora_rank", "", "the same for queries; 0: they are made directly", "0", count(SHARED)),
+    CaseColumn(
+        "qk_nope_head_dim", "", "part of a latent head's query and key without positions", "128",
+        count(WIDTH),
+    ),
+    CaseColumn("qk_rope_head_dim", "", "part with rotary positions", "64", count(WIDTH)),
+    CaseColumn("v_head_dim", "", "width of a latent head's value", "128", count(WIDTH)),
+    CaseColumn(
         "kv_heads", "", "key-value heads; a plain MLP with as many as heads is the GPT family (biases, "
         "dropout, learned positions, tied embedding), anything else has none of these", "heads", count(WIDTH),
     ),

@@ -70,14 +70,14 @@ def block_activation_bytes(
     block's input, `selective` everything but the attention matrices, `none` all. `imbalance`: that of
     experts.
     """
-    s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
+    s, h, f, element = model.seq, model.hidden, model.ffn, model.bytes_per_element
     around = tp if sharded else 1
     if recompute == "full":
         return float(element * s * h / around)
     masks = 2 if model.dropout else 0  # two dropout masks of one byte
     norm_inputs, gemm_inputs = 2 * element, element * _kept_inputs(model)
     whole = s * h * (norm_inputs + gemm_inputs + masks) / around
-    attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
+    attention = element * s * _attention_elements(model) / tp
     if mixed and model.experts is not None:
         f = model.experts.shared
     product = 1 if model.adapters is None or "down" in model.adapters.targets else 0
@@ -85,6 +85,12 @@ def block_activation_bytes(
     matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
     routed = expert_mlp.activation_bytes(model, tp, sharded, imbalance) if mixed else 0.0
     return whole + attention + mlp + matrices + routed
+
+
+def _attention_elements(model: Transformer) -> int:
+    """Elements a token that attention keeps: queries, keys and values, output, and latent ones."""
+    narrow = model.latent.stored() if model.latent else 0
+    return model.query_hidden + model.kv_hidden + model.value_hidden + model.result_hidden + narrow
 
 
 def _kept_inputs(model: Transformer) -> int:

@@ -1,6 +1,7 @@
 import pytest
 
-from twin.core.transformer import classic, preset
+from twin.core.model_presets import preset
+from twin.core.transformer import classic
 from twin.costs import memory
 from twin.pipeline.pipeline import warmup_depths
 
