@@ -192,12 +192,21 @@ def gpu_model(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def gpu_model_list(text: str) -> tuple[str, ...]:
+    """Canonical names of GPU models, separated by `;`."""
+    return tuple(map(gpu_model, items(text)))
+
+
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 _SCHEDULES = get_args(Schedule)
 
 COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn("case", "", "a label, repeated in the answer", "none", label),
     CaseColumn("gpu_model", "", f"GPU model: {', '.join(gpu_models.PRESETS)}", "A100-80", gpu_model),
+    CaseColumn(
+        "gpu_models", "", "GPU model of every stage, or of every domain, list with `;`: several in one "
+        "pipeline", "gpu_model for all", gpu_model_list,
+    ),
     CaseColumn(
         "gpus", "", "GPUs in all = tp x context_parallel x pp x dp", "tp x context_parallel x pp x dp",
         count(GPUS),

@@ -6,21 +6,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.core.errors import UsageError
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.frameworks import filled
 from twin.cases.resolve_model import DEFAULT_SEQ, model_of
+from twin.cases.resolve_sites import kinds_of, sites_of
 from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
-from twin.core import gpu_models, schedules
-from twin.core.domain import Domain
+from twin.core import schedules
 from twin.core.experts import degree_fault
 from twin.core.job import JobSpec, context_fault
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
-from twin.costs import energy
 
 BLOCKING = ("gpipe", "1f1b")
 LOOKING = ("crosspipe", "interleaved", "zb-h1", "zb-v")
@@ -40,13 +38,14 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     copies = replicas_of(cells)
     micro_batch, micro_batches = _batch(cells, dp * copies.count)
     measured = _measured(cells, pp, micro_batches)
-    kind = cells.get("gpu_model", "A100-80")
+    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
+    kinds = kinds_of(cells, pp, domains)
+    sites = sites_of(cells, kinds, tp * pp * dp * context)
     shaped = "hidden" in cells and "layers" in cells
-    model = model_of(cells, kind) if shaped or not measured.schedule_only else None
+    model = model_of(cells, kinds) if shaped or not measured.schedule_only else None
     schedule, chunks = _schedule(cells, pp, micro_batches)
     _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
-    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
     job, ep = None, _expert_parallel(cells, model, dp * context)
     if model is not None:
         job = JobSpec(
@@ -57,7 +56,8 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
-        site=_site(cells, kind, tp * pp * dp * context),
+        site=sites[0],
+        sites=() if len(set(sites)) == 1 else sites,
         model=model,
         message_bytes=_message_bytes(cells, micro_batch),
         tp=tp,
@@ -249,24 +249,6 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         context_exchange=cells.get("context_exchange", "ring"),
         expert_imbalance=cells.get("expert_imbalance", 1.0),
     )
-
-
-def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
-    """Domain of the case."""
-    usual = gpu_models.fabric(kind)
-    per_node = cells.get("gpus_per_node", usual.gpus_per_node)
-    intra, inter = (
-        cells.get("intra_node_bps", usual.intra_node_bps),
-        cells.get("inter_node_bps", usual.inter_node_bps),
-    )
-    try:
-        gpu = energy.limited(gpu_models.preset(kind), cells.get("power_cap_w"), cells.get("clock_cap"))
-    except UsageError as error:
-        raise BadCellError("power_cap_w", str(error)) from None
-    return Domain(
-        "site", gpu, gpus, per_node, intra, inter,
-        usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
-    )  # fmt: skip
 
 
 def _counts(

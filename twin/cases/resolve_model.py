@@ -1,6 +1,6 @@
 """The model of a row of cases: family, heads, experts, adapters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ingest.core.errors import UsageError
 from twin.calibration.profiled_layers import UNNAMED
@@ -25,8 +25,11 @@ FAULTS = (("latent attention", "kv_lora_rank"), ("lora: ", "lora_targets"), ("kv
 """What the message about a model says, and the column that it is about; else `heads`."""
 
 
-def model_of(cells: Mapping[str, Cell], kind: str) -> Transformer:
-    """Transformer of the row; the family follows from its MLP and its key-value heads."""
+def model_of(cells: Mapping[str, Cell], kinds: Sequence[str]) -> Transformer:
+    """Transformer of the row on GPUs of `kinds`; the family follows from its MLP and its key-value heads.
+
+    A type or a form of attention that one of them needs is that of all stages.
+    """
     for name in ("hidden", "layers"):
         if name not in cells:
             raise BadCellError(
@@ -39,8 +42,9 @@ def model_of(cells: Mapping[str, Cell], kind: str) -> Transformer:
     ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
     gated = ffn != 4 * hidden or experts is not None
     classic = not gated and kv_heads == heads and latent is None
-    scores = classic and kind.startswith(WRITES_SCORES)
-    dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
+    scores = classic and any(kind.startswith(WRITES_SCORES) for kind in kinds)
+    older = any(kind.startswith(OLDER_THAN_AMPERE) for kind in kinds)
+    dtype = cells.get("dtype", "fp16" if older else "bf16")
     try:
         return Transformer(
             cells.get("profile_model", UNNAMED), cells["layers"], hidden, heads, kv_heads, ffn, gated,
