@@ -184,8 +184,8 @@ kept. Embedding, norms and head are frozen. The model's shape and all parallel s
 
 **What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
 gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
-gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \
-fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.
+gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter, 20 in \
+fp16), in fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.
 
 **Tied embeddings** (the GPT family). The first and the last stage hold a copy each and exchange its \
 gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16: 2) for \

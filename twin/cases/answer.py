@@ -19,7 +19,7 @@ from twin.core.domain import Domain
 from twin.core.plan import Sync
 from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
-from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
+from twin.costs.memory import WORKSPACE_BYTES, needed_bytes, workspace_bytes
 from twin.pipeline import critical_cycle
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import Pipeline
@@ -179,9 +179,10 @@ def _describe(
     spread = residuals(case, constants)
     low, high = spread.interval(iter_s)
     wan_bytes = _wan_bytes(case)
-    largest = max(peak) - WORKSPACE_BYTES if peak else None
+    allocated = allocator_bytes(case, peak)
+    largest = max(allocated, default=None)
     given = None if case.job is None else case.job.switches.context_bytes
-    context = WORKSPACE_BYTES if given is None else given
+    context = WORKSPACE_BYTES - workspace_bytes(case.site.gpu.name) if given is None else given
     return Answer(
         case=case.label,
         iter_s=iter_s,
@@ -189,7 +190,7 @@ def _describe(
         iter_s_high=high,
         peak_mem_bytes=largest,
         device_mem_bytes=None if largest is None else largest + context,
-        fits=_fits(case, peak, context),
+        fits=_fits(case, allocated, context),
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),
         bubble_s=to_s(alone) - float(np.mean(busy_s)),
@@ -235,11 +236,20 @@ def _mfu(case: Case, iter_s: float) -> float | None:
     return float(done / (iter_s * peaks))
 
 
-def _fits(case: Case, peak: tuple[int, ...], context: int) -> bool | None:
+def allocator_bytes(case: Case, peak: tuple[int, ...]) -> tuple[int, ...]:
+    """Peak of the allocator on each stage (S,): without what lies outside it, with what libraries hold in it;
+    `peak` (S,) has one constant for both."""
+    sites = case.of_stages if peak else ()
+    return tuple(
+        one - WORKSPACE_BYTES + workspace_bytes(site.gpu.name) for one, site in zip(peak, sites, strict=True)
+    )
+
+
+def _fits(case: Case, allocated: tuple[int, ...], context: int) -> bool | None:
     """Whether the peaks of all stages, a margin and the context fit into their GPUs."""
-    if not peak:
+    if not allocated:
         return None
-    needed = [needed_bytes(one - WORKSPACE_BYTES, context) for one in peak]
+    needed = [needed_bytes(one, context) for one in allocated]
     return all(one <= site.gpu.memory_bytes for one, site in zip(needed, case.of_stages, strict=True))
 
 

@@ -23,6 +23,18 @@ def test_states_per_parameter() -> None:
     assert {memory.state_bytes_per_parameter(zero, 1) for zero in range(4)} == {18}
 
 
+def test_states_of_fp16_have_gradients_twice() -> None:
+    """Megatron's table: 20, with the distributed optimiser 4 + 16/d."""
+    found = [memory.state_bytes_per_parameter(zero, 8, "fp16") for zero in range(4)]
+    assert found == [20, 4 + 16 / 8, 2 + 18 / 8, 20 / 8]
+    assert memory.state_bytes_per_parameter(1, 8, "fp32") == 8 + 8 / 8
+
+
+def test_workspaces_of_two_handles_lie_in_the_allocator() -> None:
+    assert memory.workspace_bytes("A100-80") == 2 * (2 * 4096 + 8 * 16) * 1024
+    assert memory.workspace_bytes("H200") == 64 * 2**20
+
+
 def test_classic_block_follows_korthikanti_table_2() -> None:
     def stored(tp: int, mode: str, sequence_parallel: bool) -> float:
         return memory.block_activation_bytes(GPT3, tp, mode, sequence_parallel)  # type: ignore[arg-type]
