@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.twin import fidelity_aims, measured_states, rule_ablation
+from benchmarks.twin import fidelity_aims, learned_runs, measured_states, rule_ablation
 from benchmarks.twin.fidelity_tables import (
     SHARED,
     Compared,
@@ -222,6 +222,7 @@ def page() -> str:
     with_profile = fidelity_aims.profiled(next(one for one in runs if one.title.startswith("H200")), TRACES)
     lines = [TOP, *fidelity_aims.section(runs, with_profile), *iterations(runs), *peak_memory(peaks)]
     lines += [*measured_states.section(SHARED), *rule_ablation.section([*runs, *peaks])]
+    lines += [*learned_runs.section(SHARED)]
     lines += ["## Energy", "", *summary(joules, "J")]
     lines += [*(f"* {data.title}: {data.note}" for data in ENERGY_SETS), ""]
     limited = [judged(data) for data in POWER_SETS]

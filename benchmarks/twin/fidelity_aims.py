@@ -1,5 +1,5 @@
-"""The aims of predictions, table by table: error, coverage of the interval, and the cause of what misses. Used
-by fidelity.py.
+"""The aims of predictions, table by table: error, coverage of the interval, and the cause of what misses.
+Used by fidelity.py.
 """
 
 from collections.abc import Sequence

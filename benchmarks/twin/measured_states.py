@@ -2,9 +2,9 @@
 fidelity.py.
 
 `as priced` is what `twin estimate` takes for the row. `as the run was` has what is known of the run beside
-the columns: Galvatron's are of PyTorch FSDP, which keeps fp32 shards of weights, gradients and two moments, 16
-bytes a parameter, and half precision only while it is gathered; their output matrix is not tied. Libraries
-hold `twin.costs.memory.workspace_bytes` in both.
+the columns: Galvatron's are of PyTorch FSDP, which keeps fp32 shards of weights, gradients and two moments
+(16 bytes a parameter), and half precision only while it is gathered; their output matrix is not tied.
+Libraries hold `twin.costs.memory.workspace_bytes` in both.
 """
 
 import json
