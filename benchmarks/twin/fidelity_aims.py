@@ -4,7 +4,7 @@ Used by fidelity.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
+from math import lgamma, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,9 +54,9 @@ class Share:
     def by_chance(self) -> tuple[int, int]:
         """Fewest and most rows that an interval which holds 80 % contains in 95 of 100 tables of so many
         rows: 2.5 % of the binomial distribution on either side."""
-        below = np.cumsum(
-            [comb(self.rows, k) * LEVEL**k * (1 - LEVEL) ** (self.rows - k) for k in range(self.rows + 1)]
-        )
+        kept = np.arange(self.rows + 1)
+        ways = [lgamma(self.rows + 1) - lgamma(k + 1) - lgamma(self.rows - k + 1) for k in kept]
+        below = np.cumsum(np.exp(ways + kept * log(LEVEL) + (self.rows - kept) * log(1 - LEVEL)))
         return int(np.searchsorted(below, 0.025)), int(np.searchsorted(below, 0.975))
 
     @property

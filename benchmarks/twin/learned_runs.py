@@ -23,9 +23,9 @@ JOBS = {
 TEXT = """The logs of three runs on H100 are ingested, and a table names their plans (the cells of `MLPerf \
 GPT-3 175B` above) and in `run` the job in the lake:
 """
-AFTER = """So it says where the time goes, and that these runs tell two of three factors apart: 512 GPUs send \
-little between nodes, 10,752 much. Nothing of it enters the defaults; a store that keeps it predicts runs on \
-H100 with it.
+AFTER = """So it says where the time goes, and that these runs tell two of three factors apart: 512 GPUs \
+send little between nodes, 10,752 much. Nothing of it enters the defaults; a store that keeps it predicts \
+runs on H100 with it.
 """
 
 
