@@ -36,6 +36,7 @@ from ingest.readers.links.latency_slices import LatencySlices
 from ingest.readers.links.latency_tables import LatencyTables
 from ingest.readers.links.owamp import Owamp
 from ingest.readers.links.ping import Ping
+from ingest.readers.links.pscheduler import PScheduler
 from ingest.readers.links.region_pairs import RegionPairs
 from ingest.readers.links.ripe_atlas import RipeAtlas
 from ingest.readers.links.rtt_matrix import RttMatrix
@@ -105,6 +106,7 @@ READERS: tuple[Reader, ...] = (
     Owamp(),
     Perseus(),
     Philly(),
+    PScheduler(),
     Ping(),
     PodSeries(),
     PrometheusJson(),

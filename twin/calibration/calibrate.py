@@ -21,8 +21,8 @@ from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import shape_of
 from twin.core import gpu_models
 from twin.core.domain import Domain, GpuType
+from twin.core.model_presets import preset as known_model
 from twin.core.transformer import Transformer
-from twin.core.transformer import preset as known_model
 from twin.costs.collectives import Path as Link
 from twin.costs.collectives import all_reduce_s
 from twin.costs.gpu_rates import Host, built_in_rates, matmul_flops_s

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ingest.core.errors import UsageError
 from ingest.core.units import GB, to_ns
 from twin.calibration.calibration import Calibration
-from twin.core import gpu_models, transformer
+from twin.core import gpu_models, model_presets
 from twin.core.adapters import Adapters
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
@@ -67,7 +67,7 @@ def submissions(scenario: Scenario) -> tuple[Submission, ...]:
 def job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
     """Training job of a scenario; `model` and `settings` replace its own."""
     used = settings or scenario.job
-    trained = transformer.preset(model or scenario.model)
+    trained = model_presets.preset(model or scenario.model)
     if used.lora is not None:
         trained = replace(trained, adapters=Adapters(used.lora.rank, used.lora.targets))
     return JobSpec(
