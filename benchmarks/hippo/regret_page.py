@@ -142,6 +142,12 @@ def page(found: dict[str, list[Json]]) -> str:
                 interval(gains(group, alone, hippo)), interval(gains(group, hippo, UNTRAINED)),
             )  # fmt: skip
 
+    def cause_rows() -> Iterator[tuple[str, ...]]:
+        for title, group in found.items():
+            kept = np.array([100 * (1 - one["kept"] / one["bound"]) for one in group])
+            own = np.array([100 * (1 - one["runs"][ours(group)[0]][0] / one["bound"]) for one in group])
+            yield title, *(f"{round(part.mean(), 1) + 0.0:.1f}" for part in (own, own - kept, kept))
+
     def training_rows() -> Iterator[tuple[str, ...]]:
         for title, group in found.items():
             if not any(one["scores"] for one in group):
@@ -197,6 +203,14 @@ docs/measured/results.md, whose bound did not yet count the iteration under way.
             verdict_rows(),
         )
     }
+
+## Where the rest lies
+
+Hi-PPO's regret in two parts, per cent: what the plan that is best in hindsight would bring if it were kept
+from the start, its free knobs turned at every instant, and what only the moves of the bound's path bring
+beyond that. Below 0: Hi-PPO's own moves bring more than any kept plan.
+
+{table(("links", "regret", "another plan, kept", "moves"), cause_rows())}
 
 ## Training on the own past
 
