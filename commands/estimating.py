@@ -1,64 +1,17 @@
-"""Commands without a replay: resolve a scenario, estimate cases, measure and fit constants."""
+"""Commands without a replay: estimate cases, measure and fit constants."""
 
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from commands.options import scenario_option
 from commands.output import PATH, Output, command, with_output
-from commands.starting import scenario_schema
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
 
-if TYPE_CHECKING:
-    from commands.show.console import Console
-
 SIZE = re.compile("[1-9][0-9]{0,4}")
 """A micro-batch that may fit into a GPU."""
-
-
-@command
-@scenario_option
-@click.option(
-    "--schema",
-    type=click.Choice(["dataset", "scenario"]),
-    help="Print a JSON schema instead: of dataset.toml, or of scenarios.",
-)
-@with_output
-def config(out: Output, scenario: str, schema: str | None) -> None:
-    """Show a scenario with every default written out, as YAML.
-
-    \b
-    Examples:
-      twin config --scenario quad-70b
-      twin config --schema dataset > dataset.schema.json
-    """
-    if schema is not None:
-        described(out, schema)
-        return
-    from twin.scenario.prepare import load
-
-    resolved = load(scenario).model_dump(mode="json")
-
-    def as_yaml(console: "Console") -> None:
-        import yaml
-
-        console.line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).rstrip())
-
-    out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
-
-
-def described(out: Output, what: str) -> None:
-    """`twin config --schema`: the keys of dataset.toml or of scenarios for editors and other programs."""
-    import json
-
-    from ingest.parsing.dataset import DatasetOptions
-
-    found = scenario_schema() if what == "scenario" else DatasetOptions.model_json_schema()
-    out.show(found, lambda console: console.line(json.dumps(found, indent=2)))
 
 
 @command

@@ -1,6 +1,5 @@
 """Parts of every command: the shared options, and one place for results."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -9,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from commands.frame.lazy_group import LazyGroup
+from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError
+from ingest.core.errors import Interrupted, StorageError, TwinError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -39,6 +41,8 @@ class Output:
     def show(self, result: dict[str, Any], render: Callable[["Console"], None]) -> None:
         """Print `result` as JSON, or let `render` draw it."""
         if self.as_json:
+            import json
+
             click.echo(json.dumps(result, allow_nan=False))
         else:
             render(self.console)
@@ -76,15 +80,58 @@ def goes_on(way: str) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command that takes the shared options, as the group does: both places work."""
+    """A command that takes the shared options, as the group does: both places work.
+
+    Its own options can be set by variables, too; a message about such a value, or about one from a file of
+    settings, names the variable or the file.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, option in settings(str(self.name), self.params).items():
+            option.envvar = variable(str(self.name), name)
         self.params += shared_options()
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Returns the words that are left; a message about a variable's value names the variable."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if error.param and ctx.get_parameter_source(str(error.param.name)) is ParameterSource.ENVIRONMENT:
+                error.param_hint = f"the variable {error.param.envvar}"
+            raise
 
-def shared_options() -> list[click.Parameter]:
-    """Returns what every command takes: `--store`, `--json`, how much is said, the log."""
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; an error about a value that the command line does not have names its origin."""
+        try:
+            return super().invoke(ctx)
+        except TwinError as error:
+            if origin := _origin_of_cause(ctx, str(error)):
+                error.args = (f"{error}; {origin}", *error.args[1:])
+            raise
+
+
+def _origin_of_cause(ctx: click.Context, message: str) -> str:
+    """Where the value was set that a message is about; nothing where the words of the command say it."""
+    root = ctx.find_root().command
+    origins = root.origins if isinstance(root, LazyGroup) else {}
+    for name, option in settings(str(ctx.command.name), ctx.command.params).items():
+        source = ctx.get_parameter_source(str(option.name))
+        values = ctx.params.get(str(option.name))
+        texts = [str(value) for value in (values if isinstance(values, tuple) else (values,)) if value]
+        if any(text in message for text in texts):
+            if source is ParameterSource.ENVIRONMENT:
+                return f"set by the variable {option.envvar}"
+            if source is ParameterSource.DEFAULT_MAP:
+                return f"set in {origins[str(ctx.command.name), name]}"
+    return ""
+
+
+def shared_options(of_group: bool = False) -> list[click.Parameter]:
+    """Returns what every command takes: `--store`, `--json`, how much is said, the log.
+
+    of_group: variables and files set them there, once for all commands.
+    """
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:
@@ -110,7 +157,11 @@ def shared_options() -> list[click.Parameter]:
         click.Option([f"--{name}"], is_flag=True, expose_value=False, callback=keep, help=text)
         for name, text in says.items()
     ]
-    return [store, as_json, *levels, log]
+    shared = [store, as_json, *levels, log]
+    if of_group:
+        for name, option in settings("", shared).items():
+            option.envvar = variable("", name)
+    return list(shared)
 
 
 def command(call: Callable[..., None]) -> click.Command:

@@ -102,6 +102,10 @@ def replay(
     from replay.store import run_index
 
     refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
+    if not given("policy") and (logged or plan_path):
+        policy = (
+            None  # a policy of files and variables is for new runs: it asks no what-if and changes no plan
+        )
     refuse_checkpoint(policy, checkpoint)
     if logged is not None:
         replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links)
