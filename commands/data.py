@@ -130,11 +130,14 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         from ingest.core import durable
         from ingest.lake.plot import picture
 
-        stored = durable.replace(plot, picture(out.store, name, plot))
-        drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
-        out.show(drawn, lambda console: console.line(str(plot)))
+        with out.console.working("picture"):
+            drawn = picture(out.store, name, plot)
+        stored = durable.replace(plot, drawn)
+        body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
+        out.show(body, lambda console: console.line(str(plot)))
         return
-    found = summary.summarise(out.store).to_json()
+    with out.console.working("summary"):
+        found = summary.summarise(out.store).to_json()
     out.show(found, lambda console: data.traces(console, found))
 
 
@@ -149,5 +152,6 @@ def synth(out: Output, directory: Path) -> None:
     """
     from ingest.public.synthesise import write
 
-    written = [str(path) for path in write(directory)]
+    with out.console.working("traces"):
+        written = [str(path) for path in write(directory)]
     out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))

@@ -81,10 +81,12 @@ def estimate(
         out.show(body, lambda console: show.explained(console, body))
         return
     if column is not None and target is not None:
-        solved = table_answers.invert(cases, column, Target.parse(target), constants, given)
+        with out.console.progress() as progress:
+            solved = table_answers.invert(cases, column, Target.parse(target), constants, given, progress)
         out.show(solved.to_json(), lambda console: show.solutions(console, solved))
         sys.exit(0 if solved.ok else 1)
-    found = table_answers.estimate(cases, constants, given)
+    with out.console.progress() as progress:
+        found = table_answers.estimate(cases, constants, given, progress)
     out.show(found.to_json(), lambda console: show.answers(console, found))
     sys.exit(0 if found.ok else 1)
 
@@ -106,7 +108,8 @@ def calibrate(out: Output, runs: Path | None) -> None:
     from twin.cases import run_learning
 
     if runs is not None:
-        learned = run_learning.learn(out.store, runs)
+        with out.console.working("fit to runs"):
+            learned = run_learning.learn(out.store, runs)
         learned.calibration.save(out.store)
         body = learned.to_json()
         out.show(body, lambda console: show.learned(console, body))
@@ -114,7 +117,8 @@ def calibrate(out: Output, runs: Path | None) -> None:
     from twin.calibration.calibrate import calibrate as fit
     from twin.calibration.uncalibrated import uncalibrated
 
-    found = fit(out.store)
+    with out.console.progress() as progress:
+        found = fit(out.store, progress)
     found.save(out.store)
     left = [one.to_json() for one in uncalibrated(out.store, found)]
     body = {**found.to_json(), "digest": found.digest, "unfitted": left}

@@ -77,13 +77,19 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
-    found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front)
+    with out.console.progress() as progress:
+        found = answer(
+            out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front,
+            progress=progress,
+        )  # fmt: skip
     if pick > len(found.plans):
         raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
     if path is not None:
         plan_file.write(path, found.record.scenario, found.plans[pick - 1])
     if drawing is not None:
-        durable.replace(drawing, picture(found.record, found.plans[pick - 1], drawing))
+        with out.console.working("picture"):
+            drawn = picture(found.record, found.plans[pick - 1], drawing)
+        durable.replace(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 

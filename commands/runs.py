@@ -75,7 +75,9 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
     if plot is not None:
         from ingest.core import durable
 
-        stored = durable.replace(plot, overlay.picture(out.store, found.runs, plot))
+        with out.console.working("picture"):
+            drawn = overlay.picture(out.store, found.runs, plot)
+        stored = durable.replace(plot, drawn)
         body["plot"] = {"path": str(plot), "bytes": stored.size_bytes}
     out.show(body, lambda console: show.compared(console, found, plot))
 

@@ -131,7 +131,7 @@ class _Ingest:
 
     def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
         """Reads every file; returns the results in the order of the files."""
-        progress.start(len(item.files), item.options.name)
+        progress.start(len(item.files), item.options.name, "files")
         self._paths = {item.name_of(path): path for path in item.files}
         for name, path in self._paths.items():
             for source in self._sources(path, name):

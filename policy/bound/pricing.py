@@ -147,7 +147,7 @@ def price(
     space = _Space(estimator, window, cells, shapes)
     columns, found = cells.best(rate), dict[Plan, None]()
     for n in range(ROUNDS):
-        progress.start(len(shapes), f"pricing {count:,} plans" + (f", round {n + 1}" if n else ""))
+        progress.start(len(shapes), f"pricing {count:,} plans" + (f", round {n + 1}" if n else ""), "shapes")
         most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
         failed = space.failing(most, progress)
         if failed is None or len(found) + len(failed[0]) > MOST_KNOWN:

@@ -91,7 +91,7 @@ def compile_first(progress: Progress = SILENT) -> int:
     Raises:
         StorageError: there is no room for temporary files.
     """
-    progress.start(1 + len(POLICIES), "compiling")
+    progress.start(1 + len(POLICIES), "compiling", "policies")
     with Scratch() as scratch:
         if scratch.path is None:
             raise StorageError("no folder for temporary files can be written; set TMPDIR to one of your own")
