@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
 
-@command
+@writing_command
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @click.option(
@@ -30,6 +30,8 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bo
     from commands.show import data
     from ingest.pipeline.ingest import ingest as read
 
+    if out.dry_run:
+        foretell(out, paths, following)
     if explaining:
         explain(out, paths, following)
         return
@@ -45,6 +47,28 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bo
         for name in report.rejected_sets:
             out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
         sys.exit(InputError.exit_code)
+
+
+def foretell(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+    """`twin ingest --dry-run`: each file with the reader that would take it, and the command ends.
+
+    Raises:
+        InputError: no file would be read.
+    """
+    from ingest.core.durable import DISK
+    from ingest.lake import lake
+    from ingest.pipeline.ingest import preview
+
+    found = preview(paths, out.store)
+    for file in found:
+        if file.skipped_reason or file.already:
+            out.console.note(f"{file.path}: {file.skipped_reason or 'is in the lake already'}")
+    if all(file.skipped_reason for file in found):
+        raise InputError("no file could be read")
+    place = lake.folder(out.store)
+    then = ", and what is added until Ctrl-C" if following else ""
+    taken = [file for file in found if not file.already and not file.skipped_reason]
+    DISK.foretell(*((place, f"{one.dataset}: {one.path}, by reader {one.reader}{then}") for one in taken))
 
 
 def explain(out: Output, paths: tuple[Path, ...], following: bool) -> None:
@@ -73,7 +97,7 @@ def follow(out: Output, paths: tuple[Path, ...]) -> None:
     out.show(done.to_json(), lambda console: data.followed(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False)
 @click.option("--mirror", type=PATH, metavar="DIR", help="Copy from here, laid out as NAME/ or wan/NAME/.")
 @click.option("--list", "listed", is_flag=True, help="List what can be had.")
@@ -87,6 +111,7 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
       twin fetch skyplane-grids
     """
     from commands.show import data
+    from ingest.core.durable import DISK
     from ingest.public import catalogue
     from ingest.public import fetch as fetching
 
@@ -96,12 +121,14 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
         found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
         out.show(found, lambda console: data.catalogue(console, found))
         return
+    if out.dry_run:
+        DISK.foretell(*fetching.missing(out.store, name))
     with out.console.progress() as progress:
         done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
     out.show(done.to_json(), lambda console: data.fetched(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False, shell_complete=known.datasets)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
 @click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
@@ -141,7 +168,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
     out.show(found, lambda console: data.traces(console, found))
 
 
-@command
+@writing_command
 @click.argument("directory", type=PATH)
 @with_output
 def synth(out: Output, directory: Path) -> None:

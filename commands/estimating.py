@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
 
@@ -14,7 +14,7 @@ SIZE = re.compile("[1-9][0-9]{0,4}")
 """A micro-batch that may fit into a GPU."""
 
 
-@command
+@writing_command
 @click.argument("directory", type=PATH)
 @click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
 @click.option("--repetitions", type=click.IntRange(1), default=20, help="Timed repetitions of each [20].")
@@ -25,11 +25,13 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
     \b
     Example: twin profile measured/
     """
+    from ingest.core.durable import DISK
     from twin.calibration.layer_profiler import profile as measure
 
     sizes = [int(size) for size in micro_batches.split(",") if SIZE.fullmatch(size.strip())]
     if len(sizes) <= micro_batches.count(","):
         raise UsageError(f"--micro-batches {clipped(micro_batches)}: write 1 to 99999, such as 1,2,4")
+    DISK.foretell((directory, "layer times of this device; measuring takes a minute"))
     with out.console.progress() as progress:
         rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
     result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}
@@ -91,7 +93,7 @@ def estimate(
     sys.exit(0 if found.ok else 1)
 
 
-@command
+@writing_command
 @click.option(
     "--runs", type=PATH, metavar="CASES", help="Fit to measured runs: cases with measured_s or run."
 )

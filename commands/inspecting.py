@@ -10,7 +10,7 @@ import click
 
 from commands import completion as known
 from commands.options import Seconds
-from commands.output import PATH, Output, command, with_output, write
+from commands.output import PATH, Output, command, with_output, write, writing_command
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
     write(found)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
 @click.option(
@@ -117,7 +117,7 @@ def audit(
     sys.exit(0 if report.ok else 3)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @with_output
 def compact(out: Output, run: str) -> None:
@@ -141,7 +141,7 @@ def compact(out: Output, run: str) -> None:
     out.show(result, lambda console: show.compacted(console, run_id, done))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
@@ -186,7 +186,7 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
     out.show(result, lambda console: console.line(str(path)))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option(
     "--from",

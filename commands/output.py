@@ -27,7 +27,7 @@ class Output:
 
     def __init__(self) -> None:
         self.store = Path(os.environ.get("TWIN_STORE") or ".twin")
-        self.as_json = self.quiet = self.verbose = self.debug = False
+        self.as_json = self.quiet = self.verbose = self.debug = self.dry_run = False
         self.log = Path(os.environ["TWIN_LOG"]) if os.environ.get("TWIN_LOG") else None
         self.record = RunRecord(sys.argv[1:])
 
@@ -39,7 +39,9 @@ class Output:
         return Console(quiet=self.as_json, silent=self.quiet, notes=self.record.notes)
 
     def show(self, result: dict[str, Any], render: Callable[["Console"], None]) -> None:
-        """Print `result` as JSON, or let `render` draw it."""
+        """Print `result` as JSON, or let `render` draw it; nothing in a dry run, whose result is another."""
+        if self.dry_run:
+            return
         if self.as_json:
             import json
 
@@ -103,12 +105,34 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; an error about a value that the command line does not have names its origin."""
+        out = ctx.ensure_object(Output)
         try:
-            return super().invoke(ctx)
+            return self._noted(ctx, out) if out.dry_run else super().invoke(ctx)
         except TwinError as error:
             if origin := _origin_of_cause(ctx, str(error)):
                 error.args = (f"{error}; {origin}", *error.args[1:])
             raise
+
+    def _noted(self, ctx: click.Context, out: Output) -> None:
+        """Runs the command without its writes and says what they would be."""
+        from commands.frame.dry_run import noting
+        from commands.show import dry_run as show
+
+        code: Any = 0
+        with noting() as changes:
+            try:
+                super().invoke(ctx)
+            except SystemExit as end:  # a verdict
+                code = end.code
+        out.dry_run = False
+        body = {
+            "schema": "twin.dry_run/1",
+            "command": self.name,
+            "changes": [one.to_json() for one in changes],
+        }
+        out.show(body, lambda console: show.changes(console, changes))
+        if code:
+            sys.exit(code)
 
 
 def _origin_of_cause(ctx: click.Context, message: str) -> str:
@@ -167,6 +191,18 @@ def shared_options(of_group: bool = False) -> list[click.Parameter]:
 def command(call: Callable[..., None]) -> click.Command:
     """Make a command of `call`: its name, and its docstring as help."""
     return click.command(cls=Command)(call)
+
+
+def writing_command(call: Callable[..., None]) -> click.Command:
+    """Make a command of `call` that also takes `--dry-run`."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.ensure_object(Output).dry_run = value
+
+    words = "Only say what would be written or removed."
+    return command(
+        click.option("--dry-run", is_flag=True, expose_value=False, callback=keep, help=words)(call)
+    )
 
 
 with_output = click.make_pass_decorator(Output)

@@ -7,11 +7,11 @@ import click
 from click.core import ParameterSource
 
 from commands.options import dataset_option, scenario_option
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
 
-@command
+@writing_command
 @scenario_option
 @click.option("--model", help="In place of --scenario: a model, such as llama-3-70b.")
 @click.option("--sites", help='Its sites, such as "paris: 16 x A100-80, berlin: 32 x H100".')

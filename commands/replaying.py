@@ -22,7 +22,7 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, PATH, Output, command, goes_on, with_output
+from commands.output import FOLDER, PATH, Output, command, goes_on, with_output, writing_command
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 Render = Callable[["Console"], None]
 
 
-@command
+@writing_command
 @click.option(
     "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
 )
@@ -238,7 +238,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     out.show(found.to_json(), lambda console: show.offpolicy(console, found))
 
 
-@command
+@writing_command
 @click.option(
     "--policy",
     "-p",

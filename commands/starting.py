@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import ExistsError
 
 if TYPE_CHECKING:
     from twin.scenario.drafting import DraftChoices, Seen
 
 
-@command
+@writing_command
 @click.argument("path", metavar="[FILE]", type=PATH, default=Path("scenario.yaml"))
 @click.option(
     "--dataset",

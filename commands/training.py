@@ -7,14 +7,14 @@ import click
 
 from commands import completion as known
 from commands.options import dataset_option, scenario_option, seed_option, weights_option
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from replay.training.retrain import RetrainResult
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option(
@@ -95,7 +95,7 @@ def train(
         raise Interrupted("`twin train --resume` with the same options goes on")
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option("--once", is_flag=True, help="Retrain now and return.")
@@ -154,7 +154,7 @@ def retrain(
     )
 
 
-@command
+@writing_command
 @click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
 @with_output
 def policies(out: Output, rollback: bool) -> None:

@@ -49,6 +49,17 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
     return report
 
 
+def preview(paths: Sequence[Path], store: Path) -> list[FileResult]:
+    """Returns the reader that would take each file, or why none does; no row is read, nothing is stored.
+
+    Raises:
+        UsageError: a path does not exist, or a dataset.toml is wrong.
+    """
+    sets = discover.data_sets(paths)
+    with _Lake(store) as target:
+        return [result for item in sets for result in _Preview(target, item.options).run(item, SILENT)]
+
+
 def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Path) -> list[FileResult]:
     """Reads sources of one data set into the lake; returns the result of each.
 
@@ -274,3 +285,12 @@ class _Ingest:
             examples=tuple(taken.examples),
             undated=taken.undated,
         )
+
+
+class _Preview(_Ingest):
+    """An ingest that finds readers and reads no row."""
+
+    def _store(self, source: Source, reader: Reader) -> None:
+        key = source.sha256, reader.name, reader.version, self.options_digest
+        held = self._held(key, source)
+        self.results.append(FileResult(source.shown, self.options.name, reader.name, already=held))

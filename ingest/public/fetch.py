@@ -84,6 +84,17 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
     return Fetched(name, folder, new, present, tuple(left_out), had)
 
 
+def missing(store: Path, name: str) -> list[tuple[Path, str]]:
+    """Returns the files of a public set that are not there yet, each with its size in words.
+
+    Raises:
+        NotFoundError: the catalogue has no such set.
+    """
+    folder = store / "fetched" / name
+    items = [item for item in find(name).items if not _is_there(folder, item)]
+    return [(folder / item.name, f"{item.size_bytes:,} bytes") for item in items]
+
+
 def _is_there(folder: Path, item: Item) -> bool:
     path = folder / item.name
     if not path.is_file() or path.stat().st_size != item.size_bytes:
