@@ -126,7 +126,7 @@ class Console:
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Shows progress bars on stderr in the body; none where stderr is not a terminal."""
-        if self.silent or not self._err.is_terminal:
+        if self.silent or not self._err.is_terminal or self._err.is_dumb_terminal:
             yield SILENT
             return
         columns = (
