@@ -1,4 +1,4 @@
-"""docs/tasks: short, each with something that runs; the blocks of commands are run by tests/docs/test_readme.py."""
+"""docs/tasks: short, each with something that runs; tests/docs/test_readme.py runs the blocks of commands."""
 
 import re
 from pathlib import Path
