@@ -77,7 +77,7 @@ def trial(kept_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trial")
     shutil.copytree(kept_store, folder / "store")
     (
-        run_index.folder(folder / "store", run_index.find(folder / "store", STATIC)) / "stranger.txt"
+        run_index.folder(folder / "store", run_index.find(folder / "store", SINGLE)) / "stranger.txt"
     ).write_text("x")
     return folder
 

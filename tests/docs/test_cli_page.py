@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_block_prints_what_the_page_shows(
     folder: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = caller(capsysbinary, monkeypatch)
+    call, wrong = caller(capsysbinary, monkeypatch), list[str]()
     for habit in HABITS:
         for kind, text in BLOCK.findall(habit):
             if kind == "toml":
@@ -72,9 +72,11 @@ def test_every_block_prints_what_the_page_shows(
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 line, _, expected = part.partition("\n")
                 printed = run(line, call, monkeypatch)
-                assert shows(printed, expected), f"{line}\n--- printed\n{printed}\n--- shown\n{expected}"
+                if not shows(printed, expected):
+                    wrong.append(f"{line}\n--- printed\n{printed}\n--- shown\n{expected}")
         if not habit.startswith("12."):  # whose file the next one shows
             (folder / "twin.toml").unlink(missing_ok=True)
+    assert not wrong, "\n\n".join(wrong)
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
