@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from commands.frame.lazy_group import LazyGroup
-from commands.output import Output, shared_options
+from commands.output import HELP, Output, shared_options
 from commands.run_record import append
 from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import visible
@@ -64,7 +64,7 @@ COMMANDS = {
 
 @click.group(
     cls=LazyGroup, table=COMMANDS, params=shared_options(of_group=True),
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )  # fmt: skip
 @click.version_option(package_name="twin", prog_name="twin")
 @click.pass_context

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from commands.completion import scenarios
+from commands.frame.options_as_settings import SHARED
 from commands.output import Output, command, with_output
 from commands.starting import scenario_schema
 from ingest.core.errors import UsageError
@@ -57,7 +58,8 @@ def listed(out: Output, show_origin: bool) -> None:
     from commands.show import settings as show
 
     context = click.get_current_context()
-    found = list(in_force.in_force(context, out))
+    shared = {name: getattr(out, "as_json" if name == "json" else name) for name in SHARED}
+    found = list(in_force.in_force(context, shared))
     idle = in_force.idle_variables(context)
     files = [str(path) for path in setting_files.paths()]
     rows = [one.to_json() for one in found]

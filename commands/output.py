@@ -18,6 +18,7 @@ from ingest.core.errors import Interrupted, StorageError, TwinError
 if TYPE_CHECKING:
     from commands.show.console import Console
 
+HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -89,7 +90,7 @@ class Command(click.Command):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, context_settings=HELP, **kwargs)
         for name, option in settings(str(self.name), self.params).items():
             option.envvar = variable(str(self.name), name)
         self.params += shared_options()

@@ -6,13 +6,16 @@ that and ends there, after all that is checked before it begins. Caches that lib
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ingest.core.durable import DISK, TEMPORARY, Disk
+
+
+NO_DESCRIPTOR = 1 << 30
+"""Numbers from here on are no descriptors of the process."""
 
 
 class Change(NamedTuple):
@@ -44,8 +47,8 @@ class NotingDisk(Disk):
     named: dict[Path, int]
 
     def create(self, path: Path) -> int:
-        """Returns a descriptor that takes bytes and keeps none."""
-        fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        """Returns the number of a file that takes bytes and keeps none; no descriptor has it."""
+        fd = NO_DESCRIPTOR + len(self.sizes)
         self.named[path], self.sizes[fd] = fd, 0
         return fd
 
@@ -53,6 +56,9 @@ class NotingDisk(Disk):
         """Counts the bytes."""
         self.sizes[fd] += len(data)
         return len(data)
+
+    def close(self, fd: int) -> None:
+        """Has nothing to give back."""
 
     def fsync(self, fd: int) -> None:
         """Waits for nothing."""
@@ -88,11 +94,11 @@ class NotingDisk(Disk):
         """Makes no folder: files are noted with theirs."""
 
     def lock(self, path: Path) -> int:
-        """Opens the file as it is; where there is none, one that nobody else can hold."""
-        if path.exists():
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with tempfile.TemporaryFile() as free:
-            return os.dup(free.fileno())
+        """Opens the file as it is; where there is none, nobody holds it."""
+        if not path.exists():
+            return -1
+        with path.open("rb") as held:
+            return os.dup(held.fileno())
 
     def sign(self, fd: int) -> None:
         """Leaves the lock as it is."""

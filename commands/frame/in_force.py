@@ -1,8 +1,8 @@
 """Every setting in force, and where its value comes from."""
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -10,9 +10,6 @@ from click.core import ParameterSource
 from commands.frame.layers import Origins, written
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
-
-if TYPE_CHECKING:
-    from commands.output import Output
 
 DEFAULT = ParameterSource.DEFAULT
 
@@ -43,15 +40,17 @@ class InForce(NamedTuple):
                 "variable": variable(self.command, self.name)}  # fmt: skip
 
 
-def in_force(context: click.Context, out: "Output") -> Iterator[InForce]:
-    """Yields every setting, those of all commands first; `context` is that of the command that asks."""
+def in_force(context: click.Context, shared: Mapping[str, Any]) -> Iterator[InForce]:
+    """Yields every setting, those of all commands first, whose values are `shared`.
+
+    `context` is that of the command that asks.
+    """
     root = context.find_root()
     group = root.command
     assert isinstance(group, LazyGroup), "settings are those of the group"
     for name, option in settings("", group.params).items():
-        value = getattr(out, "as_json" if name == "json" else name)
         source = min(where.get_parameter_source(str(option.name)) or DEFAULT for where in (context, root))
-        yield InForce("", name, plain(value), *_origin(source, group.origins, "", name))
+        yield InForce("", name, plain(shared[name]), *_origin(source, group.origins, "", name))
     for command, loaded in group.loaded().items():
         # Resilient: the words that a command cannot do without are not there.
         inner = loaded.make_context(command, [], parent=root, resilient_parsing=True)

@@ -40,7 +40,7 @@ class Bars:
 
 
 class Pace(rich.progress.ProgressColumn):
-    """How much is done, how fast, how long it has taken and how long it still takes."""
+    """Amount, rate, time that it took and time that is left."""
 
     def render(self, task: rich.progress.Task) -> rich.text.Text:
         """Returns such as `120/400 files  31 files/s  0:00:04, 0:00:09 left`."""

@@ -85,7 +85,7 @@ class Disk:
             os.close(fd)
 
     def lock(self, path: Path) -> int:
-        """Open a file to lock it, made if it is not there, and return its descriptor."""
+        """Open a file to lock it, made if it is not there, and return its descriptor; -1: nothing to hold."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
 
     def sign(self, fd: int) -> None:
@@ -320,6 +320,8 @@ class Lock:
         make_directory(path.parent)
         with _Reported(path):
             self._fd = DISK.lock(path)
+            if self._fd < 0:
+                return
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
