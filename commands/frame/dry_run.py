@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from ingest.core.durable import DISK, TEMPORARY, Disk
 
-
 NO_DESCRIPTOR = 1 << 30
 """Numbers from here on are no descriptors of the process."""
 

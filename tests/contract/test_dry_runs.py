@@ -22,14 +22,13 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "fetch": (["fetch", "wanify-aws8"], [f"{WILL}store/fetched/wanify-aws8/"]),
     "traces": (["traces", "synthetic-tri", "--drop"], ["would replace {tmp}/store/lake/committed.json"]),
     "synth": (["synth", "{tmp}/t"], [f"{WILL}t/synthetic-tri/synthetic-tri.csv"]),
-    "init": (["init", "{tmp}/my.yaml", "--no-ask"], [f"{WILL}my.yaml", "scenario.schema.json"]),
     "replay": (["replay", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a run of static"]),
     "replay --run": (
         ["replay", "--run", STATIC, "-p", "single", "--until", "900"], [f"{WILL}store/runs/", "what-if"]
     ),
     "bench": (["bench", "-p", "static", "-p", "mpc"], ["log of a run of static", "log of a run of mpc"]),
     "bench --seeds": (["bench", "-p", "static", "--seeds", "3"], ["logs of 3 runs"]),
-    "audit": (["audit", STATIC, "--quarantine"], ["would move {tmp}/store/runs/"]),
+    "audit": (["audit", SINGLE, "--quarantine"], ["would move {tmp}/store/runs/"]),
     "compact": (["compact", STATIC], ["few files in place of"]),
     "report": (["report", STATIC, "--out", "{tmp}/page.html"], [f"{WILL}page.html ("]),
     "trace": (["trace", STATIC, "--to", "5", "--out", "{tmp}/t.json"], [f"{WILL}t.json"]),
@@ -38,12 +37,12 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "rm": (["rm", SINGLE], [SINGLE]),
     "gc": (["gc"], [""]),
     "calibrate": (["calibrate"], [f"{WILL}store/"]),
-    "retrain": (["retrain", "--once"], ["weights of the challenger", "log of the retraining"]),
+    "retrain": (["retrain", "--every", "6h"], ["times of retrainings, until Ctrl-C"]),
     "train": (["train", "--algorithm", "toy"], [f"{WILL}store/checkpoints (weights of a training"]),
     "doctor": (["doctor", "--compile"], ["compiled kernels of a first decision"]),
     "profile": (["profile", "{tmp}/measured"], [f"{WILL}measured (layer times"]),
 }  # fmt: skip
-WRITE_ONE_FILE = {"plan", "compare", "policies"}
+WRITE_ONE_FILE = {"init", "plan", "compare", "policies"}
 """Commands without a case here: they take seconds, or a store with two checkpoints."""
 
 
