@@ -90,7 +90,8 @@ class Command(click.Command):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, context_settings=HELP, **kwargs)
+        kwargs["context_settings"] = HELP
+        super().__init__(*args, **kwargs)
         for name, option in settings(str(self.name), self.params).items():
             option.envvar = variable(str(self.name), name)
         self.params += shared_options()
