@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
 SHIPPED = Path("shipped")
 """In place of a path to ingest: the traces that come with the program."""
 
 
-@command
+@writing_command
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @click.option(
@@ -36,6 +36,8 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bo
     from ingest.pipeline.ingest import ingest as read
 
     paths = tuple(shipped(path) for path in paths)
+    if out.dry_run:
+        foretell(out, paths, following)
     if explaining:
         explain(out, paths, following)
         return
@@ -58,6 +60,28 @@ def shipped(path: Path) -> Path:
     from ingest.core import resources
 
     return resources.traces() if path == SHIPPED and not path.exists() else path
+
+
+def foretell(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+    """`twin ingest --dry-run`: each file with the reader that would take it, and the command ends.
+
+    Raises:
+        InputError: no file would be read.
+    """
+    from ingest.core.durable import DISK
+    from ingest.lake import lake
+    from ingest.pipeline.ingest import preview
+
+    found = preview(paths, out.store)
+    for file in found:
+        if file.skipped_reason or file.already:
+            out.console.note(f"{file.path}: {file.skipped_reason or 'is in the lake already'}")
+    if all(file.skipped_reason for file in found):
+        raise InputError("no file could be read")
+    place = lake.folder(out.store)
+    then = ", and what is added until Ctrl-C" if following else ""
+    taken = [file for file in found if not file.already and not file.skipped_reason]
+    DISK.foretell(*((place, f"{one.dataset}: {one.path}, by reader {one.reader}{then}") for one in taken))
 
 
 def explain(out: Output, paths: tuple[Path, ...], following: bool) -> None:
@@ -86,7 +110,7 @@ def follow(out: Output, paths: tuple[Path, ...]) -> None:
     out.show(done.to_json(), lambda console: data.followed(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False)
 @click.option("--mirror", type=PATH, metavar="DIR", help="Copy from here, laid out as NAME/ or wan/NAME/.")
 @click.option("--list", "listed", is_flag=True, help="List what can be had.")
@@ -100,6 +124,7 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
       twin fetch skyplane-grids
     """
     from commands.show import data
+    from ingest.core.durable import DISK
     from ingest.public import catalogue
     from ingest.public import fetch as fetching
 
@@ -109,12 +134,14 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
         found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
         out.show(found, lambda console: data.catalogue(console, found))
         return
+    if out.dry_run:
+        DISK.foretell(*fetching.missing(out.store, name))
     with out.console.progress() as progress:
         done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
     out.show(done.to_json(), lambda console: data.fetched(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False, shell_complete=known.datasets)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
 @click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
@@ -147,19 +174,22 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         from ingest.core import durable
         from ingest.lake.plot import picture
 
-        stored = durable.replace(plot, picture(out.store, name, plot))
-        drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
-        out.show(drawn, lambda console: console.line(str(plot)))
+        with out.console.working("picture"):
+            drawn = picture(out.store, name, plot)
+        stored = durable.replace(plot, drawn)
+        body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
+        out.show(body, lambda console: console.line(str(plot)))
         return
     if name is not None:
         known_of = details.details(out.store, name)
         out.show(known_of.to_json(), lambda console: data.details(console, known_of))
         return
-    found = summary.summarise(out.store).to_json()
+    with out.console.working("summary"):
+        found = summary.summarise(out.store).to_json()
     out.show(found, lambda console: data.traces(console, found))
 
 
-@command
+@writing_command
 @click.argument("directory", type=PATH)
 @with_output
 def synth(out: Output, directory: Path) -> None:
@@ -170,5 +200,6 @@ def synth(out: Output, directory: Path) -> None:
     """
     from ingest.public.synthesise import write
 
-    written = [str(path) for path in write(directory)]
+    with out.console.working("traces"):
+        written = [str(path) for path in write(directory)]
     out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))

@@ -10,7 +10,7 @@ import click
 
 from commands import completion as known
 from commands.options import Seconds
-from commands.output import PATH, Output, command, with_output, write
+from commands.output import PATH, Output, command, with_output, write, writing_command
 from ingest.core import extras
 from ingest.core.terminal import visible
 
@@ -48,7 +48,8 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
         click.echo(query.describe())
         return
     limits = Limits(timeout, memory)
-    answer = query.query(out.store, statement, note=out.console.note, limits=limits)
+    with out.console.working("query"):
+        answer = query.query(out.store, statement, note=out.console.note, limits=limits)
     if out.as_json:
         rows = json.loads(formats.render(answer, "json"))
         result = {"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}
@@ -61,7 +62,7 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
     write(found)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
 @click.option(
@@ -102,7 +103,8 @@ def audit(
     if public is not None:
         chain_head = signing.verified(out.store, run_id, public).chain_head
     if number is not None:
-        found = auditor.decision(out.store, run_id, number)
+        with out.console.progress() as progress:
+            found = auditor.decision(out.store, run_id, number, progress=progress)
 
         def render(console: "Console") -> None:
             decision.decision(console, found)
@@ -118,7 +120,7 @@ def audit(
     sys.exit(0 if report.ok else 3)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @with_output
 def compact(out: Output, run: str) -> None:
@@ -135,13 +137,14 @@ def compact(out: Output, run: str) -> None:
     from replay.store import run_index
 
     run_id = run_index.find(out.store, run)
-    done = compaction.compact(run_index.folder(out.store, run_id))
-    query.keep(out.store, run_id)
+    with out.console.working("compaction"):
+        done = compaction.compact(run_index.folder(out.store, run_id))
+        query.keep(out.store, run_id)
     result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
     out.show(result, lambda console: show.compacted(console, run_id, done))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
@@ -180,12 +183,13 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
             from replay.run.whatif import pair
 
             versus = pair(out.store, run_index.find(out.store, other), run_id)
+        progress.start(None, "page")
         path = writer.write(out.store, run_id, page, comparison, versus)
     result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
     out.show(result, lambda console: console.line(str(path)))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option(
     "--from",
@@ -229,5 +233,6 @@ def status(out: Output) -> None:
     from commands.show import status as show
     from replay.metrics import store_status
 
-    found = store_status.status(out.store).to_json()
+    with out.console.working("status"):
+        found = store_status.status(out.store).to_json()
     out.show(found, lambda console: show.status(console, found))

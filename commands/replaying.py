@@ -27,7 +27,7 @@ from commands.options import (
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, PATH, Output, command, goes_on, with_output
+from commands.output import FOLDER, PATH, Output, command, goes_on, with_output, writing_command
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Render = Callable[["Console"], None]
 Watching = Callable[[], AbstractContextManager["tuple[Progress, Fold | None]"]]
 
 
-@command
+@writing_command
 @click.option(
     "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
 )
@@ -113,6 +113,10 @@ def replay(
     from replay.store import run_index
 
     refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
+    if not given("policy") and (logged or plan_path):
+        policy = (
+            None  # a policy of files and variables is for new runs: it asks no what-if and changes no plan
+        )
     refuse_checkpoint(policy, checkpoint)
     if logged is not None:
         view = partial(live_view.run, out, live, metrics_port)
@@ -248,7 +252,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     out.show(found.to_json(), lambda console: show.offpolicy(console, found))
 
 
-@command
+@writing_command
 @click.option(
     "--policy",
     "-p",

@@ -15,7 +15,7 @@ from commands.options import (
     seed_option,
     weights_option,
 )
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core import extras
 from ingest.core.errors import Interrupted, UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replay.training.retrain import RetrainResult
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option(
@@ -108,7 +108,7 @@ def train(
         raise Interrupted("`twin train --resume` with the same options goes on")
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option("--once", is_flag=True, help="Retrain now and return.")
@@ -167,7 +167,7 @@ def retrain(
     )
 
 
-@command
+@writing_command
 @click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
 @with_output
 def policies(out: Output, rollback: bool) -> None:

@@ -294,7 +294,7 @@ def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str
             continue
     replaced = {old for manifest in manifests for old in manifest.replaces}
     used = [(m, part) for m in manifests if m.id not in replaced for part in m.parts]
-    progress.start(len(used), "lake")
+    progress.start(len(used), "lake", "parts")
     for manifest, part in used:
         try:
             _content(store, manifest, part)

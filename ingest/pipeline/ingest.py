@@ -50,6 +50,17 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
     return report
 
 
+def preview(paths: Sequence[Path], store: Path) -> list[FileResult]:
+    """Returns the reader that would take each file, or why none does; no row is read, nothing is stored.
+
+    Raises:
+        UsageError: a path does not exist, or a dataset.toml is wrong.
+    """
+    sets = discover.data_sets(paths)
+    with _Lake(store) as target:
+        return [result for item in sets for result in _Preview(target, item.options).run(item, SILENT)]
+
+
 def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Path) -> list[FileResult]:
     """Reads sources of one data set into the lake; returns the result of each.
 
@@ -132,7 +143,7 @@ class _Ingest:
 
     def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
         """Reads every file; returns the results in the order of the files."""
-        progress.start(len(item.files), item.options.name)
+        progress.start(len(item.files), item.options.name, "files")
         self._paths = {item.name_of(path): path for path in item.files}
         for name, path in self._paths.items():
             for source in self._sources(path, name):
@@ -275,3 +286,12 @@ class _Ingest:
             examples=tuple(taken.examples),
             undated=taken.undated,
         )
+
+
+class _Preview(_Ingest):
+    """An ingest that finds readers and reads no row."""
+
+    def _store(self, source: Source, reader: Reader) -> None:
+        key = source.sha256, reader.name, reader.version, self.options_digest
+        held = self._held(key, source)
+        self.results.append(FileResult(source.shown, self.options.name, reader.name, already=held))

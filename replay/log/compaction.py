@@ -57,6 +57,8 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
         if not before.final:
             raise UsageError(f"{run_dir}: is not finished; only a finished run is compacted")
         _refuse(run_dir, verification.verify(run_dir))
+        if not before.compacted:
+            disk.foretell((run_dir, f"few files in place of {len(before.pieces):,}"))
         after = before if before.compacted else _merge(run_dir, before, piece_events, disk)
         return Compaction(len(before.pieces), len(after.pieces), _size(before), _size(after))
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ingest.core.durable import DISK
 from ingest.core.errors import Interrupted, NotFoundError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.baselines.kept import Kept
@@ -123,6 +124,7 @@ def run(
         return resume(store, known, progress=progress, watch=watch)
     prepared = prepare_run(header, setup, lambda: load_policy(store, header))
     run_id = run_index.new_id(store, scenario.name, policy, header.seed, header.config_digest)
+    DISK.foretell((run_index.folder(store, run_id), f"log of a run of {policy} in {scenario.name}"))
     log = LogSink(run_index.folder(store, run_id))
     with resumable(store, run_id):
         try:
@@ -174,6 +176,7 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold
         raise TwinError(
             f"{run_id} cannot be resumed: {differences[0]}; start it again, or restore what it was made with"
         )
+    DISK.foretell((reader.run_dir, "the rest of its log"))
     with resumable(store, run_id), RunWriter.open(reader.run_dir) as writer:
         simulate(prepared, writer, progress, watch)
     _compact(store, run_id)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ingest.core.durable import DISK
 from ingest.core.errors import InputError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
@@ -136,6 +137,7 @@ def what_if(
         header = branching.with_links(store, header, links)
     prepared, notes = branching.prepare_branch(store, base_header, header, reader.events())
     name = run_index.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
+    DISK.foretell((run_index.folder(store, name), f"log of a what-if of {run_id}"))
     log = LogSink(run_index.folder(store, name))
     with runner.resumable(store, name):
         try:

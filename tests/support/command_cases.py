@@ -52,7 +52,8 @@ COMMANDS: dict[str, list[str]] = {
     "verify": ["verify"],
     "doctor": ["doctor"],
     "policies": ["policies"],
-    "config": ["config"],
+    "config": ["config", "--show-origin"],
+    "config --scenario": ["config", "--scenario", "quad-70b"],
     "estimate": ["estimate", "{cases}"],
     "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
     "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
@@ -74,7 +75,8 @@ SCHEMAS = {
     "report": "twin.report/1",
     "status": "twin.status/2",
     "policies": "twin.policies/1",
-    "config": "twin.config/1",
+    "config": "twin.settings/1",
+    "config --scenario": "twin.config/1",
 }
 
 MISTAKES: dict[str, list[str]] = {
