@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import UsageError
-from ingest.readers.clusters import swf_log
+from ingest.readers import job_logs
+from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
 from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
@@ -49,19 +50,19 @@ class QueueComparison:
 
 
 def compare(
-    path: Path, policies: Sequence[str] = (), *, processors: int | None = None,
+    source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log.
 
     Raises:
-        InputError: the log cannot be read or has no job. UsageError: an unknown scheduler, or one that cannot
-        be played on this log.
+        InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
+        UsageError: an unknown scheduler, or one that cannot be played on this log.
     """
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
-    log = select(swf_log.read(path), rules, processors)
+    log = select(job_logs.read(source), rules, processors)
     found = {
         one.name: figures(simulate(log.jobs, log.processors, one, prediction=prediction, rules=rules))
         for one in recipes

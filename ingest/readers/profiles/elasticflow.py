@@ -41,12 +41,12 @@ class ElasticFlow:
             raise InputError(f"{source.shown}: not throughputs by global batch size and GPUs")
         gpu_model = options.gpu_model or folder(source, options)
         rows = RowBuilder(_TABLE, ("job", "gpus", "time_s", "kind"), gpu_model=gpu_model)
-        for line, content in text_lines.numbered(source):
+        for row, (_, content) in enumerate(text_lines.numbered(source)):
             cells = content.split(",")
-            if line == 1:
+            if not row:
                 continue
             for at, gpus in enumerate(names[1:], 1):
-                rows.take(line - 1, gpus, content, _row, source.path.stem, cells, at, int(gpus))
+                rows.take(row, gpus, content, _row, source.path.stem, cells, at, int(gpus))
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:

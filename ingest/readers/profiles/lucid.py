@@ -43,11 +43,11 @@ class Lucid:
         if names not in (_ALONE, _PAIR):
             raise InputError(f"{source.shown}: not the header of a table of Lucid")
         rows = RowBuilder(_TABLE, _COLUMNS)
-        for line, content in text_lines.numbered(source):
-            if line == 1:
+        for row, (_, content) in enumerate(text_lines.numbered(source)):
+            if not row:
                 continue
             for k in ("1", "2") if names == _PAIR else ("",):
-                rows.take(line - 1, "line", content, _row, names, content.split(","), k)
+                rows.take(row, "line", content, _row, names, content.split(","), k)
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:

@@ -49,10 +49,10 @@ class Pollux:
             raise InputError(f"{source.shown}: not placements-<gpu>.csv or scalability-<gpu>.csv of Pollux")
         rows = RowBuilder(_TABLE, _COLUMNS, gpu_model=options.gpu_model or named[1] or _DEFAULT)
         application = folder(source, options) or source.path.stem
-        for line, content in text_lines.numbered(source):
-            if line > 1:
+        for row, (_, content) in enumerate(text_lines.numbered(source)):
+            if row:
                 for kind in _KINDS:
-                    rows.take(line - 1, "line", content, _row, names, content.split(","), application, kind)
+                    rows.take(row, "line", content, _row, names, content.split(","), application, kind)
         yield rows.batch()
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
