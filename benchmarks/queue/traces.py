@@ -129,9 +129,9 @@ def _optimum(trace: Trace) -> str:
     )
     text = table(("scheduler", "optimal", "sum of waits over the least"), lines)
     return f"""{optimum.INSTANCES} queues of {optimum.JOBS} jobs drawn from {trace.name} (runs up to 4 h, in
-slots of 10 minutes; submitted within 2 h) on {optimum.POOL} processors. A mixed-integer programme (HiGHS) gives
-the least sum of waits; it knows the future, the schedulers know run times but no later submissions. Intervals
-over queues.
+slots of 10 minutes; submitted within 2 h) on {optimum.POOL} processors. A mixed-integer programme (HiGHS)
+gives the least sum of waits; it knows the future, the schedulers know run times but no later submissions.
+Intervals over queues.
 
 {text}"""
 

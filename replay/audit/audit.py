@@ -22,7 +22,7 @@ from replay.run import runner
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
 from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
-from replay.store.run_header import from_payload
+from replay.store.run_header import QUEUE, from_payload
 from twin.scenario.prepare import PreparedScenario
 from twin.traces.wan_trace import LinkSeries, WanTrace
 
@@ -106,8 +106,8 @@ def audit(
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
     count = sum(1 for _ in reader.events())
     if header.policy in registry.OPERATIONS:
-        findings += _of_queue(store, run_id) if header.policy == run_index.QUEUE else []
-        if header.policy != run_index.QUEUE:
+        findings += _of_queue(store, run_id) if header.policy == QUEUE else []
+        if header.policy != QUEUE:
             notes.append(f"a log of {header.policy}: it is checked, not executed again")
     else:
         findings += [AuditFinding("conservation", problem) for problem in Accounts().check(reader.events())]

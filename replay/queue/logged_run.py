@@ -17,8 +17,7 @@ from replay.queue import run_events
 from replay.queue.run_events import JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
-from replay.store.run_header import Header, from_payload
-from replay.store.run_index import QUEUE
+from replay.store.run_header import QUEUE, Header, from_payload
 from twin.queue.jobs import UNKNOWN, Int, QueueJobs
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate

@@ -18,8 +18,7 @@ from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
 from replay.store import run_index
 from replay.store.event_sinks import Sink
-from replay.store.run_header import Header, opening
-from replay.store.run_index import QUEUE
+from replay.store.run_header import QUEUE, Header, opening
 from twin.queue.jobs import UNKNOWN, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.rules import QueueRules

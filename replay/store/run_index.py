@@ -17,8 +17,6 @@ from replay.store.run_header import MADE_BY, STARTED
 CHECKPOINTS = "checkpoints"
 RUNS = "runs"
 LATEST = "latest"
-QUEUE = "queue"
-"""Policy named in the header of a queue run; its scheduler stands in the scenario."""
 BENCH = "bench"
 """Policy named in the header of a benchmark's log, and what its members say that they were made by."""
 
