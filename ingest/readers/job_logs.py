@@ -122,7 +122,7 @@ def _of_lake(source: LakeJobs) -> SwfLog:
                 f"{name} has the jobs of {len(files)} files, each a queue of its own: take {name}/FILE, "
                 f"FILE one of {_some(files)}"
             )
-        rows = connection.execute(_SQL, {"dataset": name, "file": files[0]}).to_arrow_table()
+        rows = connection.sql(_SQL, params={"dataset": name, "file": files[0]}).to_arrow_table()
     return job_rows.log_of(f"{name}/{files[0]}" if file else name, rows, [], len(rows))
 
 

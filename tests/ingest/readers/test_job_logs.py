@@ -84,7 +84,8 @@ def test_a_log_in_the_standard_format_keeps_all_fields(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.txt", b"hello\n", "no reader knows this format"),
-        ("a.csv", lines("ts,src,dst,bandwidth_bps", "2024-01-01T00:00:00Z,a,b,1e9"), "no jobs"),
+        ("a.csv", lines("ts,src,dst,bandwidth_bps", "2024-01-01T00:00:00Z,a,b,1e9"), "no job among 1 rows"),
+        ("a.json", b'{"v100": {"(\'A3C\', 1)": {"null": 20.0}}}', "holds step_times .gavel., no jobs"),
         ("n.csv", lines("time,active,total", "2017-10-03 00:00:00,312,420"), "no job among 1 rows"),
         ("i.csv", lines(ITP, "a,1,60,x"), "no job among 1 rows .*; row 1: not a whole number"),
     ],
