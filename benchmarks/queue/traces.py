@@ -44,7 +44,11 @@ minutes.
 
 def windowed(trace: Trace) -> dict[str, Windowed]:
     """Returns the schedule of each scheduler."""
-    return {name: Windowed(simulate(trace.jobs, trace.processors, recipe(name))) for name in POLICIES}
+    return {
+        name: Windowed(simulate(trace.jobs, trace.processors, recipe(name)))
+        for name in POLICIES
+        if name != SLOW or len(trace.jobs) <= MOST_SLOW
+    }
 
 
 def rows(found: dict[str, Windowed]) -> Iterator[tuple[object, ...]]:
