@@ -24,7 +24,7 @@ from replay.queue.go_random import GoRandom
 from twin.placement.cluster import MILLI, Cluster
 from twin.placement.demands import Demands
 from twin.placement.filling import Filling, fill
-from twin.queue.pods import cluster_of, demands_of
+from twin.queue.node_selection import cluster_of, demands_of
 
 PLACED = {
     "01-Random": "random", "02-DotProd": "dot-product", "03-GpuClustering": "clustering",
