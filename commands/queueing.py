@@ -17,6 +17,14 @@ from commands.output import PATH, Output, command, with_output
     "--processors", type=click.IntRange(1, 10**9), metavar="N", help="Size of the machine [the log's header]."
 )
 @click.option(
+    "--nodes", metavar="NODES",
+    help='Nodes x GPUs and their model, as "8 x 8 A100-80, 4 x 8 V100", or a CSV file of nodes.',
+)  # fmt: skip
+@click.option(
+    "--placement", "placements", multiple=True, metavar="NAME",
+    help="On --nodes, where jobs lie, as best-fit, fgd or spread; repeatable [best-fit].",
+)  # fmt: skip
+@click.option(
     "--prediction",
     type=click.Choice(["estimate", "actual", "twice-estimate"]),
     default="estimate",
@@ -34,6 +42,8 @@ def queue(
     source: Path,
     policies: tuple[str, ...],
     processors: int | None,
+    nodes: str | None,
+    placements: tuple[str, ...],
     prediction: str,
     rules: str,
 ) -> None:
@@ -46,13 +56,33 @@ def queue(
     Examples:
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
+      twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
     """
     from typing import cast
 
     from commands.show import queue as show
-    from replay.queue.comparison import compare
+    from ingest.core.errors import UsageError
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
+
+    if nodes is not None and processors is not None:
+        raise UsageError("--nodes and --processors: the machine is one or the other")
+    if nodes is None and placements:
+        raise UsageError("--placement: one pool of processors has no places; add --nodes")
+    if nodes is not None:
+        from replay.queue.on_nodes import compare_on_nodes
+
+        placed = compare_on_nodes(
+            source,
+            nodes,
+            policies,
+            placements,
+            prediction=cast(Prediction, prediction),
+            rules=rule_set(rules),
+        )
+        out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
+        return
+    from replay.queue.comparison import compare
 
     found = compare(
         source,

@@ -1,8 +1,7 @@
 """Best fit: the node on which the least stays free, the mean of CPU and GPUs.
 
-Score: 100 (1 - mean of (free - asked) / most of the largest nodes), a whole number, as in the comparison of FGD
-(Weng et al., ATC 2023), where it is BestFit.
-"""
+Score: 100 (1 - mean of (free - asked) / most of the largest nodes), a whole number, as in the comparison of
+FGD (Weng et al., ATC 2023), where it is BestFit."""
 
 from twin.placement.recipe import PlacementRecipe
 

@@ -1,8 +1,7 @@
 """Scattered: GPUs one by one from the first nodes that have any, all of one GPU model.
 
-A job starts as soon as enough GPUs are free anywhere: on nodes of one model the queue moves as on one pool. What
-it costs is locality, which is not charged here.
-"""
+A job starts as soon as enough GPUs are free anywhere: on nodes of one model the queue moves as on one pool.
+What it costs is locality, which is not charged here."""
 
 from twin.placement.recipe import PlacementRecipe
 

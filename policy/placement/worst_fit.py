@@ -1,5 +1,5 @@
-"""Worst fit: the node on which the most stays free; and `spread`, which puts the GPUs of a gang one by one on such
-nodes, all of one GPU model, as Kubernetes spreads by LeastAllocated.
+"""Worst fit: the node on which the most stays free; and `spread`, which puts the GPUs of a gang one by one
+on such nodes, all of one GPU model, as Kubernetes spreads by LeastAllocated.
 
 The score is that of best fit, turned round.
 """

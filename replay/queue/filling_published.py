@@ -1,12 +1,11 @@
 """How full FGD's cluster gets under six placements, published percent by percent, beside ours.
 
-Weng et al., USENIX ATC 2023; hkust-adsl/kubernetes-scheduler-simulator @ 8f3d6417353c. The pods of a list, sorted by
-name, are shuffled, and drawn ones follow until 130 % of the GPUs are asked for; nodes get a random order, which
-decides between equal scores. Their random numbers are those of Go from a seed, so pods and nodes come out in the
-published order. Between both, ten numbers are drawn by the simulator's watches of its own cluster (found by trying
-0 to 24: with ten all figures come out, with another number hardly any). Random places by numbers that several
-threads draw: of it only the means can be compared.
-"""
+Weng et al., USENIX ATC 2023; hkust-adsl/kubernetes-scheduler-simulator @ 8f3d6417353c. The pods of a list,
+sorted by name, are shuffled, and drawn ones follow until 130 % of the GPUs are asked for; nodes get a random
+order, which decides between equal scores. Their random numbers are those of Go from a seed, so pods and
+nodes come out in the published order. Between both, ten numbers are drawn by the simulator's watches of its
+own cluster (found by trying 0 to 24: with ten all figures come out, with another number hardly any). Random
+places by numbers that several threads draw: of it only the means can be compared."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -37,15 +36,18 @@ LISTS = {
 }
 NODES = "traces/gpu/jobs-alibaba-openb-2023/openb_node_list_gpu_node.csv"
 DEMAND_PCT, WATCHES = 130, 10
-FIGURES = {"gpu_allocation_pct": "fgd_allocation_by_arrival.csv", "gpu_fragmentation_pct": "fgd_fragmentation_by_arrival.csv"}
+FIGURES = {
+    "gpu_allocation_pct": "fgd_allocation_by_arrival.csv",
+    "gpu_fragmentation_pct": "fgd_fragmentation_by_arrival.csv",
+}
 SEEDS = range(42, 52)
 Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class FilledRun:
-    """One published run and ours: allocation and fragmentation, percent of all GPUs, at each percent of arrived
-    demand (131,)."""
+    """One published run and ours: allocation and fragmentation, percent of all GPUs, at each percent of
+    arrived demand (131,)."""
 
     workload: str
     policy: str
@@ -58,7 +60,9 @@ class FilledRun:
         return int((self.published[figure] == self.ours[figure]).sum())
 
 
-def filled_runs(shared: Path, policies: Sequence[str] = tuple(PLACED), seeds: Sequence[int] = SEEDS) -> Iterator[FilledRun]:
+def filled_runs(
+    shared: Path, policies: Sequence[str] = tuple(PLACED), seeds: Sequence[int] = SEEDS
+) -> Iterator[FilledRun]:
     """Yields published runs beside ours.
 
     Raises:
@@ -112,8 +116,8 @@ def arrivals(pods: PodList, nodes: NodeList, seed: int) -> Arrival:
 
 
 def by_percent(arrival: Arrival, filling: Filling) -> dict[str, Float]:
-    """Returns the figures at each percent of arrived demand: means over the arrivals that round to it, or to its
-    neighbours if none does, of figures rounded as the published scripts do."""
+    """Returns the figures at each percent of arrived demand: means over the arrivals that round to it, or to
+    its neighbours if none does, of figures rounded as the published scripts do."""
     wants, class_of = arrival.demands.wants, arrival.demands.class_of
     per_pct = arrival.cluster.total_gpus * MILLI / 100
     arrived = np.round(np.cumsum((wants.gpus * wants.milli)[class_of]) / per_pct)

@@ -1,10 +1,9 @@
 """Random numbers as `math/rand` of Go draws them, for schedules that were published with its seeds.
 
-An additive lagged Fibonacci generator, x[k] = x[k - 607] + x[k - 273] modulo 2^64 (Mitchell and Moore 1958; Knuth,
-TAOCP 2, 3.2.2). Its state is that of a first generator after 7.8 x 10^12 steps, mixed with a seed of the minimal
-standard generator (Park and Miller, CACM 1988). The steps are not made one by one: as the recurrence is linear, x^N
-modulo its characteristic polynomial says how state N follows from state 0.
-"""
+An additive lagged Fibonacci generator, x[k] = x[k - 607] + x[k - 273] modulo 2^64 (Mitchell and Moore 1958;
+Knuth, TAOCP 2, 3.2.2). Its state is that of a first generator after 7.8 x 10^12 steps, mixed with a seed of
+the minimal standard generator (Park and Miller, CACM 1988). The steps are not made one by one: as the
+recurrence is linear, x^N modulo its characteristic polynomial says how state N follows from state 0."""
 
 from collections.abc import MutableSequence
 from functools import cache
@@ -55,8 +54,8 @@ class GoRandom:
         return found
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
-        """Puts items into random order, as `Shuffle`, which draws below a number in another way (Lemire, TOMACS
-        2019)."""
+        """Puts items into random order, as `Shuffle`, which draws below a number in another way (Lemire,
+        TOMACS 2019)."""
         for last in range(len(items) - 1, 0, -1):
             product = (self.int63() >> 31) * (last + 1)
             while product & 0xFFFFFFFF < (2**32 - last - 1) % (last + 1):

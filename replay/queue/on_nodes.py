@@ -65,9 +65,8 @@ def compare_on_nodes(
 
     `nodes` are words, as `8 x 8 A100-80, 4 x 8 V100`, or the name of a CSV file of nodes.
 
-    Raises:
-        InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement, no nodes, or
-        a scheduler that cannot be played on nodes.
+    Raises: InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement,
+        no nodes, or a scheduler that cannot be played on nodes.
     """
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     places = [placement(name) for name in dict.fromkeys(placements or (USUAL_PLACEMENT,))]
@@ -75,9 +74,7 @@ def compare_on_nodes(
     log = _jobs_of(path, cluster, rules, [one.gang for one in places])
     found = {
         (one.name, place.name): node_figures(
-            simulate_on_nodes(
-                log.jobs, log.demands, cluster, one, place, prediction=prediction, rules=rules
-            )
+            simulate_on_nodes(log.jobs, log.demands, cluster, one, place, prediction=prediction, rules=rules)
         )
         for one in recipes
         for place in places
@@ -93,7 +90,7 @@ def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
         InputError: the file cannot be read. UsageError: the words describe no cluster.
     """
     path = Path(nodes)
-    if not path.suffix and not path.exists():
+    if not nodes.strip() or (not path.suffix and not path.exists()):
         return Cluster.parse(nodes), ()
     found = openb_lists.node_list(path)
     notes = []
@@ -101,7 +98,10 @@ def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
         notes.append(f"{found.without_gpus:,} nodes of {found.name} have no GPUs and are left out")
     if found.rejects:
         first = found.rejects[0]
-        notes.append(f"{len(found.rejects):,} rows of {found.name} are no nodes (first: row {first.row}, {first.reason})")
+        notes.append(
+            f"{len(found.rejects):,} rows of {found.name} are no nodes "
+            f"(first: row {first.row}, {first.reason})"
+        )
     return cluster_of(found), tuple(notes)
 
 
@@ -110,6 +110,8 @@ def _jobs_of(path: Path, cluster: Cluster, rules: QueueRules, gangs: Sequence[An
     opened = openb_lists.opened(path)
     if openb_lists.is_pods(csv_blocks.header(opened.head)):
         if not rules.cuts:
-            raise UsageError(f"{path}: rules {rules.name} read a log in the Standard Workload Format; take others")
+            raise UsageError(
+                f"{path}: rules {rules.name} read a log in the Standard Workload Format; take others"
+            )
         return select_pods(openb_lists.pod_list(path), cluster, gangs)
     return select_log(swf_log.read(path), cluster, rules, gangs)

@@ -9,7 +9,6 @@ from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
 from twin.placement.cluster import Cluster
 from twin.placement.demands import Demands, possible
-from twin.placement.recipe import PlacementRecipe
 from twin.queue import node_kernel, node_referee
 from twin.queue.jobs import PREDICTIONS, QueueJobs
 
@@ -38,7 +37,9 @@ def demands(draw: st.DrawFn, cluster: Cluster, count: int) -> Demands:
     milli = [one if size == 1 else 1000 for one, size in zip(share, gpus, strict=True)]
     cpu = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
     models = draw(st.lists(st.sampled_from(known), min_size=count, max_size=count))
-    return Demands.of_jobs(cluster, gpus, milli, [700 * one for one in cpu], [40 * one for one in cpu], models)
+    return Demands.of_jobs(
+        cluster, gpus, milli, [700 * one for one in cpu], [40 * one for one in cpu], models
+    )
 
 
 @st.composite

@@ -17,8 +17,8 @@ _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.ui
 
 
 class Chooser(NamedTuple):
-    """Score and gang as numbers, and the scores found before with their GPUs (classes, nodes): they hold while
-    the node has the version that is `seen`. Empty where they would be too many."""
+    """Score and gang as numbers, and the scores found before with their GPUs (classes, nodes): they hold
+    while the node has the version that is `seen`. Empty where they would be too many."""
 
     code: int
     scattered: bool
@@ -101,7 +101,15 @@ def _put_piece(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _best(
-    nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, model: int, gpus: int, at: int
+    nodes: Nodes,
+    wants: Wants,
+    kind: int,
+    mix: Mix,
+    chosen: Chooser,
+    ticket: int,
+    model: int,
+    gpus: int,
+    at: int,
 ) -> tuple[int, int]:
     """The node with the highest score among those that fit, and the GPU that its score is for."""
     first = chosen.code == FIRST

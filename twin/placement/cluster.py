@@ -22,8 +22,8 @@ _GROUP = re.compile(r"(\d{1,7})\s*[xX]\s*(\d{1,3})\s+([A-Za-z][\w.+-]{0,40})")
 class Cluster:
     """Nodes in their order, one element a node; `model` is the place in `models`.
 
-    `cpu_milli` and `memory_mib` are 0 in a cluster of which they are not known: there nobody is asked for them.
-    """
+    `cpu_milli` and `memory_mib` are 0 in a cluster of which they are not known: there nobody is asked for
+    them."""
 
     models: tuple[str, ...]
     model: Int

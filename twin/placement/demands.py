@@ -17,8 +17,8 @@ POPULAR = 0.95
 
 
 class Wants(NamedTuple):
-    """One element a class: GPUs, thousandths of each, CPU and memory for each GPU (for the job, if it has none),
-    which models it accepts (classes, models), and its task.
+    """One element a class: GPUs, thousandths of each, CPU and memory for each GPU (for the job, if it has
+    none), which models it accepts (classes, models), and its task.
 
     A task is what counts for fragmentation: GPUs, share, CPU and models, without memory.
     """
@@ -81,19 +81,23 @@ class Demands:
         )  # fmt: skip
         kinds, class_of = np.unique(rows, axis=0, return_inverse=True)
         names = sorted(masks)
-        allowed = np.array([masks[names[one]] for one in kinds[:, 4]], np.bool_).reshape(-1, len(cluster.models))
+        allowed = np.array([masks[names[one]] for one in kinds[:, 4]], np.bool_).reshape(
+            -1, len(cluster.models)
+        )
         tasks, task = _tasks(kinds, allowed)
         wants = Wants(*(np.ascontiguousarray(kinds[:, at]) for at in range(4)), allowed, task)
         return cls(np.ascontiguousarray(class_of.reshape(-1), np.int64), wants, tasks)
 
     def counted(self) -> Mix:
         """Returns the tasks with the counts of all jobs: the mix of a workload known in advance."""
-        return popular(self.tasks, np.bincount(self.wants.task[self.class_of], minlength=len(self.tasks.gpus)))
+        return popular(
+            self.tasks, np.bincount(self.wants.task[self.class_of], minlength=len(self.tasks.gpus))
+        )
 
 
 def popular(tasks: Mix, counts: Int) -> Mix:
-    """Returns the mix of the most frequent tasks that `POPULAR` of the jobs have; of equal counts the later task
-    goes first."""
+    """Returns the mix of the most frequent tasks that `POPULAR` of the jobs have; of equal counts the later
+    task goes first."""
     weight, cut, reached = np.zeros(len(counts), np.int64), POPULAR * counts.sum(), 0
     for task in sorted(range(len(counts)), key=lambda one: (counts[one], one), reverse=True):
         if reached >= cut:

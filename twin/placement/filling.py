@@ -16,7 +16,8 @@ from twin.placement.recipe import Int, PlacementRecipe
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """After each arrival (n,): thousandths of a GPU that are given, fragments, and if the job found a place."""
+    """After each arrival (n,): thousandths of a GPU that are given, fragments, and if the job found a
+    place."""
 
     allocated_milli: Int
     fragments_milli: NDArray[np.float64]

@@ -1,11 +1,10 @@
 """How much of the free GPUs the tasks of a workload cannot use: the fragmentation of FGD.
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC 2023, section 3. For one task all that is free on a node is a fragment if the task does not fit there
-(or needs no GPU); else what is left of the GPUs that have less than its share. The fragmentation of a node is the
-mean over the tasks, weighted by how many jobs have each. Here it is the sum, an integer: thousandths of a GPU
-times jobs; the mean is that over the jobs of the mix.
-"""
+USENIX ATC 2023, section 3. For one task all that is free on a node is a fragment if the task does not fit
+there (or needs no GPU); else what is left of the GPUs that have less than its share. The fragmentation of a
+node is the mean over the tasks, weighted by how many jobs have each. Here it is the sum, an integer:
+thousandths of a GPU times jobs; the mean is that over the jobs of the mix."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
 """The compiled state of nodes: what is free, and whether a class of jobs could be placed there.
 
-A job holds slots: slot = node x width + GPU, one for each GPU; a job without GPUs has the slot node x width. CPU
-and memory go with the slots, each the same part of the job.
-"""
+A job holds slots: slot = node x width + GPU, one for each GPU; a job without GPUs has the slot node x width.
+CPU and memory go with the slots, each the same part of the job."""
 
 from typing import NamedTuple
 
@@ -15,14 +14,13 @@ from twin.placement.recipe import Int
 
 
 class Nodes(NamedTuple):
-    """One element a node: GPUs, model, thousandths left of each GPU (nodes, width), of all GPUs, whole GPUs left,
-    CPU and memory left, how many GPUs hold jobs of each size (nodes, width + 1; 0: shares), and a number that
-    changes with the node.
+    """One element a node: GPUs, model, thousandths left of each GPU (nodes, width), of all GPUs, whole GPUs
+    left, CPU and memory left, how many GPUs hold jobs of each size (nodes, width + 1; 0: shares), and a
+    number that changes with the node.
 
-    `whole_of` counts nodes of a model by whole GPUs left (models, width + 1); `largest` is the largest node of a
-    model; `most` are the CPU and the GPUs of the largest nodes, by which scores are normalised; `able` is where nodes
-    are listed that fit (nodes,).
-    """
+    `whole_of` counts nodes of a model by whole GPUs left (models, width + 1); `largest` is the largest node
+    of a model; `most` are the CPU and the GPUs of the largest nodes, by which scores are normalised; `able`
+    is where nodes are listed that fit (nodes,)."""
 
     gpus: Int
     model: Int
@@ -78,8 +76,8 @@ def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, most: int) -> int:
-    """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns how
-    many. `model` -1 is any that the job accepts."""
+    """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns
+    how many. `model` -1 is any that the job accepts."""
     share, units = wants.milli[kind], max(gpus, 1)
     cpu, memory, allowed = wants.cpu[kind] * units, wants.memory[kind] * units, wants.allowed[kind]
     node_cpu, node_memory, node_model, able = nodes.cpu, nodes.memory, nodes.model, nodes.able
@@ -125,7 +123,8 @@ def rooms(nodes: Nodes, wants: Wants, kind: int, model: int, first: int, last: i
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
-    """Returns True if a job of a class lies on one node: it is not larger than a node of a model that it accepts."""
+    """Returns True if a job of a class lies on one node: it is not larger than a node of a model that it
+    accepts."""
     for model in range(len(nodes.largest)):
         if wants.allowed[kind, model] and wants.gpus[kind] <= nodes.largest[model]:
             return True

@@ -1,4 +1,5 @@
-"""The same placements in plain Python, which tests hold the compiled code equal to: lists, and no counts kept."""
+"""The same placements in plain Python, which tests hold the compiled code equal to: lists, and no counts
+kept."""
 
 from collections import Counter
 from copy import deepcopy
@@ -42,7 +43,8 @@ class PlainNodes:
         )  # fmt: skip
         self.nodes = [PlainNode(model, [MILLI] * gpus, cpu, memory) for model, gpus, cpu, memory in columns]
         self.largest = [
-            max(len(node.left) for node in self.nodes if node.model == model) for model in range(len(cluster.models))
+            max(len(node.left) for node in self.nodes if node.model == model)
+            for model in range(len(cluster.models))
         ]
         self.most_cpu, self.width = int(cluster.cpu_milli.max()), int(cluster.gpus.max())
         self.wants: Wants = demands.wants
@@ -70,8 +72,11 @@ class PlainNodes:
         ]
 
     def could(self, kind: int) -> bool:
-        """Returns True if a job of a class can be placed now: tries it on a copy, each piece on the first node."""
-        return any(self.copy().lay(kind, model, cut, first=True) is not None for model, cut in self.pieces(kind))
+        """Returns True if a job of a class can be placed now: tries it on a copy, each piece on the first
+        node."""
+        return any(
+            self.copy().lay(kind, model, cut, first=True) is not None for model, cut in self.pieces(kind)
+        )
 
     def put(self, kind: int, ticket: int) -> list[Piece]:
         """Places a job; returns its GPUs."""

@@ -14,8 +14,8 @@ Score = Literal[
 """What a node is scored by; the formulas are in `scores.py`."""
 SCORES: tuple[Score, ...] = get_args(Score)
 Gang = Literal["consolidated", "scattered"]
-"""consolidated: a job takes as few nodes as its size allows: one, or whole nodes of one model and the rest on one
-more. scattered: its GPUs are placed one by one, on nodes of one model."""
+"""consolidated: a job takes as few nodes as its size allows: one, or whole nodes of one model and the rest
+on one more. scattered: its GPUs are placed one by one, on nodes of one model."""
 GANGS: tuple[Gang, ...] = get_args(Gang)
 
 
@@ -23,9 +23,8 @@ GANGS: tuple[Gang, ...] = get_args(Gang)
 class PlacementRecipe:
     """One placement: its name, the score of nodes, how gangs are cut, what it is and who published it.
 
-    Of nodes with the same score the first one of the cluster is taken; of GPUs of a node that can be shared the
-    fullest that has room, and of those alike the first.
-    """
+    Of nodes with the same score the first one of the cluster is taken; of GPUs of a node that can be shared
+    the fullest that has room, and of those alike the first."""
 
     name: str
     score: Score

@@ -14,7 +14,9 @@ from twin.placement.fragmentation import fragments
 from twin.placement.nodes import Nodes
 from twin.placement.recipe import SCORES
 
-(FIRST, LEFTOVER_LEAST, LEFTOVER_MOST, DOT_LEAST, DOT_MOST, AFFINITY, PACKING, FRAGMENTS, RANDOM) = range(len(SCORES))
+(FIRST, LEFTOVER_LEAST, LEFTOVER_MOST, DOT_LEAST, DOT_MOST, AFFINITY, PACKING, FRAGMENTS, RANDOM) = range(
+    len(SCORES)
+)
 BEST = 100
 """The highest score."""
 
@@ -64,8 +66,8 @@ def _dot(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _affinity(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
-    """75 points for a node with jobs of this size alone, 50 if others are there too, 25 for an idle one; and up
-    to 25 for how full it is."""
+    """75 points for a node with jobs of this size alone, 50 if others are there too, 25 for an idle one; and
+    up to 25 for how full it is."""
     if gpus == 0:
         return 0
     width = nodes.left.shape[1]
@@ -82,8 +84,8 @@ def _affinity(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _packing(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
-    """From high to low: GPUs that are shared already, whole GPUs of a node in use, an idle node; the fewer free
-    GPUs it takes the better."""
+    """From high to low: GPUs that are shared already, whole GPUs of a node in use, an idle node; the fewer
+    free GPUs it takes the better."""
     if gpus == 0:
         return 0
     whole, milli = nodes.whole[n], wants.milli[kind]
@@ -101,9 +103,7 @@ def _packing(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _least_fragments(
-    nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, mix: Mix
-) -> tuple[int, int]:
+def _least_fragments(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, mix: Mix) -> tuple[int, int]:
     """100 x sigmoid of the GPUs by which fragmentation falls; of a share on the GPU where it falls most."""
     row, cpu, model, milli = nodes.left[n].copy(), nodes.cpu[n], nodes.model[n], wants.milli[kind]
     count, rest = nodes.gpus[n], cpu - wants.cpu[kind] * max(gpus, 1)

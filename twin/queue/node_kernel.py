@@ -1,9 +1,8 @@
 """The compiled event loop of a cluster of nodes: as `kernel.py` for one pool, but a job needs a place.
 
-Whether a job fits is asked once for each class of jobs until resources become free. A reservation is found on a
-copy of the nodes from which running jobs are taken by their predicted ends; a job that overtakes the head and ends
-later must leave room for the head there. `node_referee.py` has the same meaning in SimPy.
-"""
+Whether a job fits is asked once for each class of jobs until resources become free. A reservation is found
+on a copy of the nodes from which running jobs are taken by their predicted ends; a job that overtakes the
+head and ends later must leave room for the head there. `node_referee.py` has the same meaning in SimPy."""
 
 from typing import NamedTuple
 
@@ -23,7 +22,20 @@ from twin.placement.scores import FRAGMENTS
 from twin.queue.jobs import LATEST_NS, QueueJobs
 from twin.queue.kernel import forget, insert, place_of, sort, submit, take_out
 from twin.queue.pool import (
-    CHOSEN, ENDED, FIRST, LATEST, NONE, PREDICTED, RUNNING, SETTLED, SJBF, WAITING, Flags, Inputs, Pool, flags_of,
+    CHOSEN,
+    ENDED,
+    FIRST,
+    LATEST,
+    NONE,
+    PREDICTED,
+    RUNNING,
+    SETTLED,
+    SJBF,
+    WAITING,
+    Flags,
+    Inputs,
+    Pool,
+    flags_of,
     inputs_of,
 )  # fmt: skip
 from twin.queue.pool import idle as idle_queue
@@ -32,14 +44,14 @@ from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
 GIVEN, CHANGED, SUBMITTED, RECOUNT = range(4)
-"""Places of `Site.tally`: how often resources became free, how often nodes changed, jobs submitted, and at how many
-the mix of tasks is counted anew."""
+"""Places of `Site.tally`: how often resources became free, how often nodes changed, jobs submitted, and at
+how many the mix of tasks is counted anew."""
 
 
 class Site(NamedTuple):
-    """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the rule
-    of placement; the class of each job, its slots from `first` on; the states in which a class did not fit, and
-    would have delayed the head; jobs submitted of each task."""
+    """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the
+    rule of placement; the class of each job, its slots from `first` on; the states in which a class did not
+    fit, and would have delayed the head; jobs submitted of each task."""
 
     nodes: Nodes
     future: Nodes
@@ -164,7 +176,8 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: Site) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fits(site: Site, kind: int) -> bool:
-    """Returns True if a class can be placed now; what did not fit is not asked again until something is free."""
+    """Returns True if a class can be placed now; what did not fit is not asked again until something is
+    free."""
     if site.unfit[kind] == site.tally[GIVEN]:
         return False
     if could(site.nodes, site.wants, kind, site.rule.scattered):
@@ -227,8 +240,8 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int, new: in
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int) -> bool:
-    """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True if one
-    started."""
+    """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
+    if one started."""
     now = pool.now
     if now[CHOSEN] < 0:
         if flags.backfill != NONE:

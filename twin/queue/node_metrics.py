@@ -1,6 +1,6 @@
 """Figures of a schedule on nodes: those of a pool, and what placement makes of the cluster."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from twin.queue.on_nodes import NodeSchedule
 class NodeFigures:
     """The figures of a pool, where utilisation counts shares of GPUs, and:
 
-    fragmentation: share of all GPUs that is free but that the mix of all jobs cannot use (FGD's measure), the mean
-        over the makespan. The mix is that of the whole log: a measure in hindsight, unknown to placements.
-    nodes_per_gang: mean nodes of jobs of several GPUs; None if there are none.
-    """
+    fragmentation: share of all GPUs that is free but that the mix of all jobs cannot use (FGD's measure),
+        the mean over the makespan. The mix is that of the whole log: a measure in hindsight, unknown to
+        placements.
+    nodes_per_gang: mean nodes of jobs of several GPUs; None if there are none."""
 
     of_pool: QueueFigures
     fragmentation: float

@@ -1,8 +1,7 @@
 """Reference simulator of a cluster of nodes in SimPy: slow and plain; tests hold the kernel equal to it.
 
-The pool's referee with places: every pass asks every job anew, and a reservation is found by emptying a copy of the
-nodes end by end.
-"""
+The pool's referee with places: every pass asks every job anew, and a reservation is found by emptying a copy
+of the nodes end by end."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -114,8 +113,8 @@ def play(
     jobs: QueueJobs, predicted: Int, cluster: Cluster, demands: Demands, placement: PlacementRecipe,
     keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0,
 ) -> tuple[list[int], list[bool], list[list[Piece]]]:  # fmt: skip
-    """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of its
-    pieces."""
+    """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of
+    its pieces."""
     nodes = PlainNodes(cluster, demands, placement, seed)
     referee = _NodeReferee(
         jobs, predicted, 1, keys, backfill, rules, lambda time, job, start: None, nodes=nodes,

@@ -25,8 +25,8 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class NodeJobs:
-    """The jobs of a log on the nodes of a cluster, the rows left out with their reasons, and what else is to be
-    known."""
+    """The jobs of a log on the nodes of a cluster, the rows left out with their reasons, and what else is to
+    be known."""
 
     name: str
     cluster: Cluster
@@ -42,7 +42,8 @@ class NodeJobs:
 
 
 def select_log(log: SwfLog, cluster: Cluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:
-    """Returns the jobs of a log on nodes: a processor is a GPU of any model; CPU and memory are not asked for.
+    """Returns the jobs of a log on nodes: a processor is a GPU of any model; CPU and memory are not asked
+    for.
 
     Raises:
         InputError: no job is left.
@@ -67,7 +68,9 @@ def select_pods(pods: PodList, cluster: Cluster, gangs: Sequence[Gang]) -> NodeJ
     """
     created, started, deleted = pods.times.T
     if not np.isfinite(created).any():
-        raise UsageError(f"{pods.name}: pods without times are an order of arrival, no queue; name a list with times")
+        raise UsageError(
+            f"{pods.name}: pods without times are an order of arrival, no queue; name a list with times"
+        )
     run = deleted - started
     strange = {one: _unknown_model(cluster, one) for one in dict.fromkeys(pods.models)}
     rejects, sound = list(pods.rejects), np.ones(len(pods), np.bool_)
@@ -77,7 +80,9 @@ def select_pods(pods: PodList, cluster: Cluster, gangs: Sequence[Gang]) -> NodeJ
         "submit time negative or not known": ~(created >= 0),
     }
     for reason, mask in faults.items():
-        rejects += [Reject(int(pods.row[at]), "pod", pods.names[at], reason) for at in np.flatnonzero(sound & mask)]
+        rejects += [
+            Reject(int(pods.row[at]), "pod", pods.names[at], reason) for at in np.flatnonzero(sound & mask)
+        ]
         sound &= ~mask
     for at in np.flatnonzero(sound):
         if reason := strange[pods.models[at]]:

@@ -18,8 +18,8 @@ from twin.queue.simulation import QueueSchedule
 
 @dataclass(frozen=True, eq=False)
 class NodeSchedule:
-    """The jobs as they ran with their starts (n,), nanoseconds, who overtook the head (n,), and the slots of job j:
-    `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU."""
+    """The jobs as they ran with their starts (n,), nanoseconds, who overtook the head (n,), and the slots of
+    job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU."""
 
     jobs: QueueJobs
     cluster: Cluster
@@ -78,8 +78,12 @@ def check_on_nodes(
     if recipe.backfill == "easy-sjbf" and rules.backfills_by_submission:
         raise UsageError(f"{recipe.name} backfills the shortest job first, rules {rules.name} by submission")
     if rules.cuts and len(jobs) and jobs.estimate_ns.min() < 0:
-        raise UsageError(f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out")
+        raise UsageError(
+            f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out"
+        )
     fit = possible(cluster, demands.wants, placement.gang)[demands.class_of]
     if not fit.all():
         job = int(jobs.number[int(np.flatnonzero(~fit)[0])])
-        raise UsageError(f"{int((~fit).sum()):,} jobs, job {job} the first, fit on no nodes: take them out first")
+        raise UsageError(
+            f"{int((~fit).sum()):,} jobs, job {job} the first, fit on no nodes: take them out first"
+        )

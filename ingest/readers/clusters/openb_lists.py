@@ -1,9 +1,9 @@
 """Lists of nodes and pods of Alibaba's openb cluster as columns, for the simulator of queues.
 
-Nodes: `sn,cpu_milli,memory_mib,gpu,model`; those without GPUs are counted and left out. Pods: `name,cpu_milli,
-memory_mib,num_gpu,gpu_milli`, with or without `gpu_spec` (models with bars between) and times; `openb.py` reads them
-into the lake. `gpu_milli` is for each GPU, and below 1000 only where there is one (Weng et al., USENIX ATC 2023).
-"""
+Nodes: `sn,cpu_milli,memory_mib,gpu,model`; those without GPUs are counted and left out. Pods:
+`name,cpu_milli, memory_mib,num_gpu,gpu_milli`, with or without `gpu_spec` (models with bars between) and
+times; `openb.py` reads them into the lake. `gpu_milli` is for each GPU, and below 1000 only where there is
+one (Weng et al., USENIX ATC 2023)."""
 
 import csv
 import math
@@ -45,8 +45,8 @@ class NodeList:
 
 @dataclass(frozen=True, eq=False)
 class PodList:
-    """Pods in the order of the file (n,): what each asks for, its models ("" is any), and seconds of creation,
-    start and deletion, nan where the file does not know."""
+    """Pods in the order of the file (n,): what each asks for, its models ("" is any), and seconds of
+    creation, start and deletion, nan where the file does not know."""
 
     name: str
     row: Int
@@ -128,7 +128,9 @@ def _rows(
     lines = [text for _, text in text_lines.numbered(opened(path))]
     head = next(csv.reader(lines[:1]), [])
     if missing := [name for name in needed if name not in head]:
-        raise InputError(f"{path}: no list of {what}: its header has no {missing[0]}; it needs {', '.join(needed)}")
+        raise InputError(
+            f"{path}: no list of {what}: its header has no {missing[0]}; it needs {', '.join(needed)}"
+        )
     rows, rejects = [], []
     for row, cells in enumerate(csv.reader(lines[1:]), 1):
         try:
