@@ -76,8 +76,8 @@ class Demands:
         coded = {one: at for at, one in enumerate(sorted(masks))}
         unit = np.maximum(held, 1)
         rows = np.column_stack(
-            [held, share, _each(cpu_milli, unit, cluster.cpu_milli), _each(memory_mib, unit, cluster.memory_mib),
-             np.array([coded[one] for one in said], np.int64)]
+            [held, share, _each(cpu_milli, unit, cluster.cpu_milli),
+             _each(memory_mib, unit, cluster.memory_mib), np.array([coded[one] for one in said], np.int64)]
         )  # fmt: skip
         kinds, class_of = np.unique(rows, axis=0, return_inverse=True)
         names = sorted(masks)
@@ -85,7 +85,8 @@ class Demands:
             -1, len(cluster.models)
         )
         tasks, task = _tasks(kinds, allowed)
-        wants = Wants(*(np.ascontiguousarray(kinds[:, at]) for at in range(4)), allowed, task)
+        size, part, cpu, memory = (np.ascontiguousarray(kinds[:, at]) for at in range(4))
+        wants = Wants(size, part, cpu, memory, allowed, task)
         return cls(np.ascontiguousarray(class_of.reshape(-1), np.int64), wants, tasks)
 
     def counted(self) -> Mix:

@@ -136,9 +136,9 @@ def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
     """Returns True if a job of a class can be placed now."""
     gpus = wants.gpus[kind]
     if scattered and gpus > 1:
-        return _on_some_model(nodes, wants, kind, True)
+        return bool(_on_some_model(nodes, wants, kind, True))
     if not single(nodes, wants, kind):
-        return _on_some_model(nodes, wants, kind, False)
+        return bool(_on_some_model(nodes, wants, kind, False))
     if gpus and wants.milli[kind] == MILLI:
         roomy = False
         for model in range(len(nodes.largest)):

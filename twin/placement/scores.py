@@ -37,7 +37,8 @@ def score(code: int, nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, m
     if code == PACKING:
         return _packing(nodes, wants, kind, n, gpus), -1
     if code == FRAGMENTS:
-        return _least_fragments(nodes, wants, kind, n, gpus, mix)
+        points, gpu = _least_fragments(nodes, wants, kind, n, gpus, mix)
+        return points, gpu
     return 0, -1
 
 
@@ -49,8 +50,8 @@ def _leftover(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float
     """
     of_gpus = (nodes.total[n] - gpus * wants.milli[kind]) / (nodes.most[1] * MILLI)
     if nodes.most[0] == 0:
-        return of_gpus
-    return (nodes.cpu[n] - wants.cpu[kind] * max(gpus, 1)) / nodes.most[0] * 0.5 + of_gpus * 0.5
+        return float(of_gpus)
+    return float((nodes.cpu[n] - wants.cpu[kind] * max(gpus, 1)) / nodes.most[0] * 0.5 + of_gpus * 0.5)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -59,9 +60,9 @@ def _dot(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float:
     most_gpus = nodes.most[1] * MILLI
     dot = nodes.total[n] / most_gpus * (gpus * wants.milli[kind] / most_gpus)
     if nodes.most[0] == 0:
-        return dot * 2
+        return float(dot * 2)
     asked = wants.cpu[kind] * max(gpus, 1)
-    return nodes.cpu[n] / nodes.most[0] * (asked / nodes.most[0]) + dot
+    return float(nodes.cpu[n] / nodes.most[0] * (asked / nodes.most[0]) + dot)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

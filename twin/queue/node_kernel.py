@@ -73,8 +73,9 @@ def site_of(cluster: Cluster, demands: Demands, placement: PlacementRecipe, seed
     sizes = np.maximum(wants.gpus, 1)[demands.class_of]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     tasks = demands.tasks
+    mix = tasks._replace(weight=tasks.weight.copy(), total=tasks.total.copy())
     return Site(
-        idle(cluster), idle(cluster), wants, tasks._replace(weight=tasks.weight.copy(), total=tasks.total.copy()),
+        idle(cluster), idle(cluster), wants, mix,
         chooser(placement, demands, len(cluster), seed), demands.class_of, first,
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
         np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1], np.int64),

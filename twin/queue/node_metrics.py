@@ -31,7 +31,8 @@ class NodeFigures:
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
         return {
-            **self.of_pool.to_json(), "fragmentation": self.fragmentation, "nodes_per_gang": self.nodes_per_gang,
+            **self.of_pool.to_json(), "fragmentation": self.fragmentation,
+            "nodes_per_gang": self.nodes_per_gang,
         }  # fmt: skip
 
 
@@ -71,8 +72,8 @@ def nodes_per_gang(done: NodeSchedule) -> float | None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _integral(
-    nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, first: Int, slots: Int, times: Int, jobs: Int, signs: Int,
-    begin: int,
+    nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, first: Int, slots: Int, times: Int, jobs: Int,
+    signs: Int, begin: int,
 ) -> float:  # fmt: skip
     """The fragments of all nodes over time: thousandths of a GPU times jobs of the mix times nanoseconds."""
     width = nodes.left.shape[1]

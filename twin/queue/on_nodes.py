@@ -72,8 +72,8 @@ def check_on_nodes(
     jobs.check()
     if recipe.backfill == "conservative":
         raise UsageError(
-            f"{recipe.name} is not played on nodes: it reserves for every job, and nodes have no profile of free "
-            "places over time; take easy or easy-sjbf"
+            f"{recipe.name} is not played on nodes: it reserves for every job, and nodes have no profile "
+            "of free places over time; take easy or easy-sjbf"
         )
     if recipe.backfill == "easy-sjbf" and rules.backfills_by_submission:
         raise UsageError(f"{recipe.name} backfills the shortest job first, rules {rules.name} by submission")
