@@ -16,13 +16,13 @@ from replay.queue.filling_published import FIGURES, PLACED, FilledRun, filled_ru
 
 HEAD = """# Placement on nodes: published results
 
-Written by `python -m benchmarks.queue.filling ../shared --page docs/measured/placement.md`. The pods, the nodes
-and the published figures lie beside the repository. [Queues of jobs](../guides/queue.md) says how to use the
-placements, `replay/queue/filling_published.py` which rules give the figures.
+Written by `python -m benchmarks.queue.filling ../shared --page docs/measured/placement.md`. The pods, the
+nodes and the published figures lie beside the repository. [Queues of jobs](../guides/queue.md) says how to
+use the placements, `replay/queue/filling_published.py` which rules give the figures.
 
-Weng et al., "Beware of Fragmentation", USENIX ATC 2023: pods arrive one by one at 1,213 nodes with 6,212 GPUs,
-in the order of a seed, and none leaves; one that fits nowhere is dropped. Allocation and fragmentation, percent
-of all GPUs, at each percent of arrived demand from 0 to 130, ten seeds, two lists of pods.
+Weng et al., "Beware of Fragmentation", USENIX ATC 2023: pods arrive one by one at 1,213 nodes with 6,212
+GPUs, in the order of a seed, and none leaves; one that fits nowhere is dropped. Allocation and fragmentation,
+percent of all GPUs, at each percent of arrived demand from 0 to 130, ten seeds, two lists of pods.
 """
 RANDOM = "01-Random"
 
@@ -48,7 +48,8 @@ def equal(runs: list[FilledRun]) -> str:
 
 
 def summary(runs: list[FilledRun], path: Path) -> tuple[str, int, int]:
-    """Returns the published summary with our means beside it, the equal rows, and all that are not Random's."""
+    """Returns the published summary with our means beside it, and how many rows are equal, Random's aside,
+    of how many."""
     groups, shown, same, count = grouped(runs), [], 0, 0
     with path.open(encoding="utf-8", newline="") as lines:
         published = list(csv.DictReader(lines))
@@ -63,9 +64,8 @@ def summary(runs: list[FilledRun], path: Path) -> tuple[str, int, int]:
             same, count = same + alike, count + 1
         if at == 130 or policy == RANDOM:
             band = f"{row['mean']} ({row['min']} to {row['max']})"
-            shown.append(
-                (row["workload"], PLACED[policy], row["metric"], at, band, "{} ({} to {})".format(*printed))
-            )
+            found = "{} ({} to {})".format(*printed)
+            shown.append((row["workload"], PLACED[policy], row["metric"], at, band, found))
     heads = ("pods", "placement", "figure", "arrived %", "published: mean (range)", "ours")
     return table(heads, iter(shown)), same, count
 
@@ -90,9 +90,9 @@ Pods are shuffled and nodes ordered by the published seeds, with the random numb
 
 ## Summary
 Of the {count} rows of the published summary that are not Random's, {same} are equal: mean, least and most of
-ten seeds at 80, 90, 100, 110, 120 and 130 % of arrived demand. Random draws from numbers that several threads of
-the published simulator share, so its runs cannot be repeated: of it all rows are shown, of the others those at
-130 %.
+ten seeds at 80, 90, 100, 110, 120 and 130 % of arrived demand. Random draws from numbers that several threads
+of the published simulator share, so its runs cannot be repeated: of it all rows are shown, of the others those
+at 130 %.
 
 {text}
 """

@@ -7,7 +7,7 @@ import numpy as np
 from ingest.core.compiled import njit
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Demands, Mix, Wants
-from twin.placement.nodes import Nodes, find_able, model_could, single, take
+from twin.placement.nodes import ANY, NONE, ONE, TAKE, Nodes, find_able, model_for, single, take
 from twin.placement.recipe import GANGS, SCORES, Int, PlacementRecipe
 from twin.placement.scores import FIRST, RANDOM, score
 
@@ -49,29 +49,15 @@ def drawn(seed: int, ticket: int, turn: int, count: int) -> int:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def put(nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, slots: Int) -> None:
     """Takes the slots of a job that could be placed, and writes them down; `ticket` is its number."""
-    gpus = wants.gpus[kind]
-    if chosen.scattered and gpus > 1:
-        model = _model(nodes, wants, kind, True)
-        for at in range(gpus):
-            _put_piece(nodes, wants, kind, mix, chosen, ticket, model, 1, slots, at)
-    elif single(nodes, wants, kind):
-        _put_piece(nodes, wants, kind, mix, chosen, ticket, -1, gpus, slots, 0)
-    else:
-        model = _model(nodes, wants, kind, False)
-        at = 0
-        while at < gpus:
-            piece = min(gpus - at, nodes.largest[model])
-            _put_piece(nodes, wants, kind, mix, chosen, ticket, model, piece, slots, at)
-            at += piece
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _model(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> int:
-    """The first model of the cluster whose nodes can hold a gang."""
-    for model in range(len(nodes.largest)):
-        if wants.allowed[kind, model] and model_could(nodes, wants, kind, model, scattered):
-            return model
-    return -1
+    gpus, spread = wants.gpus[kind], chosen.scattered and wants.gpus[kind] > 1
+    if not spread and single(nodes, wants, kind):
+        _put_piece(nodes, wants, kind, mix, chosen, ticket, ANY, gpus, slots, NONE)
+        return
+    model, at = model_for(nodes, wants, kind, spread), NONE
+    while at < gpus:
+        piece = ONE if spread else min(gpus - at, nodes.largest[model])
+        _put_piece(nodes, wants, kind, mix, chosen, ticket, model, piece, slots, at)
+        at += piece
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -84,17 +70,17 @@ def _put_piece(
     n, gpu = _best(nodes, wants, kind, mix, chosen, ticket, model, gpus, at)
     if gpus == 0:
         slots[at] = n * width
-        take(nodes, wants, kind, n * width, -1)
+        take(nodes, wants, kind, n * width, TAKE)
     elif wants.milli[kind] < MILLI:
         if gpu < 0:
             gpu = _shared(nodes, wants.milli[kind], n, chosen, ticket)
         slots[at] = n * width + gpu
-        take(nodes, wants, kind, n * width + gpu, -1)
+        take(nodes, wants, kind, n * width + gpu, TAKE)
     else:
         for one in range(nodes.gpus[n]):
             if gpus and nodes.left[n, one] == MILLI:
                 slots[at] = n * width + one
-                take(nodes, wants, kind, n * width + one, -1)
+                take(nodes, wants, kind, n * width + one, TAKE)
                 gpus -= 1
                 at += 1
 
@@ -113,7 +99,7 @@ def _best(
 ) -> tuple[int, int]:
     """The node with the highest score among those that fit, and the GPU that its score is for."""
     first = chosen.code == FIRST
-    able = find_able(nodes, wants, kind, gpus, model, 1 if first else len(nodes.gpus))
+    able = find_able(nodes, wants, kind, gpus, model, ONE if first else len(nodes.gpus))
     if first:
         return nodes.able[0], -1
     if chosen.code == RANDOM:
@@ -144,7 +130,7 @@ def _shared(nodes: Nodes, milli: int, n: int, chosen: Chooser, ticket: int) -> i
                 best = gpu
     if chosen.code != RANDOM:
         return best
-    place = drawn(chosen.seed, ticket, -1, able)
+    place = drawn(chosen.seed, ticket, ANY, able)
     for gpu in range(nodes.gpus[n]):
         if nodes.left[n, gpu] >= milli:
             if place == 0:

@@ -99,7 +99,7 @@ class Cluster:
     def nearest(self, model: str) -> str:
         """Returns a hint at the models that the cluster has, for the message about one it has not."""
         by_fold = {one.lower(): one for one in self.models}
-        close = get_close_matches(model.lower(), by_fold, n=2, cutoff=0.5)
+        close = get_close_matches(model.lower(), by_fold, n=2)
         named = " or ".join(by_fold[one] for one in close) if close else ", ".join(self.models[:8])
         return f"did you mean {named}?" if close else f"it has {named}"
 

@@ -12,6 +12,11 @@ from twin.placement.cluster import MILLI, Cluster
 from twin.placement.demands import Wants
 from twin.placement.recipe import Int
 
+TAKE, GIVE = np.int64(-1), np.int64(1)
+"""Signs of `take`."""
+ANY, ONE, NONE = np.int64(-1), np.int64(1), np.int64(0)
+"""Any model, one GPU or node, none. Not plain numbers: numba compiles a function anew for each literal."""
+
 
 class Nodes(NamedTuple):
     """One element a node: GPUs, model, thousandths left of each GPU (nodes, width), of all GPUs, whole GPUs
@@ -107,10 +112,10 @@ def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, most
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def rooms(nodes: Nodes, wants: Wants, kind: int, model: int, first: int, last: int) -> int:
-    """Returns how many whole GPUs of a job the nodes first to last - 1 of a model can hold, one by one."""
+def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
+    """Returns how many whole GPUs of a job the nodes of a model can hold, one by one."""
     cpu, memory, found = wants.cpu[kind], wants.memory[kind], 0
-    for n in range(first, last):
+    for n in range(len(nodes.gpus)):
         if nodes.model[n] == model:
             most = nodes.whole[n]
             if cpu:
@@ -135,10 +140,9 @@ def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
 def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
     """Returns True if a job of a class can be placed now."""
     gpus = wants.gpus[kind]
-    if scattered and gpus > 1:
-        return bool(_on_some_model(nodes, wants, kind, True))
-    if not single(nodes, wants, kind):
-        return bool(_on_some_model(nodes, wants, kind, False))
+    spread = scattered and gpus > 1
+    if spread or not single(nodes, wants, kind):
+        return bool(model_for(nodes, wants, kind, spread) >= 0)
     if gpus and wants.milli[kind] == MILLI:
         roomy = False
         for model in range(len(nodes.largest)):
@@ -147,25 +151,25 @@ def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
                     roomy = roomy or nodes.whole_of[model, whole] > 0
         if not roomy or (wants.cpu[kind] == 0 and wants.memory[kind] == 0):
             return roomy
-    return bool(find_able(nodes, wants, kind, gpus, -1, 1) == 1)
+    return bool(find_able(nodes, wants, kind, gpus, ANY, ONE) == 1)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _on_some_model(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
-    """Returns True if the nodes of one model can hold a gang."""
+def model_for(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> int:
+    """Returns the first model of the cluster whose nodes can hold a gang; -1 if there is none."""
     for model in range(len(nodes.largest)):
-        if wants.allowed[kind, model] and model_could(nodes, wants, kind, model, scattered):
-            return True
-    return False
+        if wants.allowed[kind, model] and _model_could(nodes, wants, kind, model, scattered):
+            return model
+    return -1
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: bool) -> bool:
+def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: bool) -> bool:
     """Returns True if the nodes of a model can hold a gang: whole nodes and one with the rest, or GPUs one by
     one."""
-    gpus, large, nodes_all = wants.gpus[kind], nodes.largest[model], len(nodes.gpus)
+    gpus, large = wants.gpus[kind], nodes.largest[model]
     if scattered:
-        return bool(rooms(nodes, wants, kind, model, 0, nodes_all) >= gpus)
+        return bool(rooms(nodes, wants, kind, model) >= gpus)
     full, rest = gpus // large, gpus % large
     if find_able(nodes, wants, kind, large, model, full) < full:
         return False

@@ -16,7 +16,7 @@ from twin.placement.choosing import Chooser, chooser, put
 from twin.placement.cluster import Cluster
 from twin.placement.demands import POPULAR, Demands, Mix, Wants
 from twin.placement.fragmentation import share_popular
-from twin.placement.nodes import Nodes, could, idle, take
+from twin.placement.nodes import GIVE, TAKE, Nodes, could, idle, take
 from twin.placement.recipe import Int, PlacementRecipe
 from twin.placement.scores import FRAGMENTS
 from twin.queue.jobs import LATEST_NS, QueueJobs
@@ -153,7 +153,7 @@ def _move(nodes: Nodes, site: Site, job: int, sign: int) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _free(site: Site, job: int) -> None:
     """Gives back what a job holds."""
-    _move(site.nodes, site, job, 1)
+    _move(site.nodes, site, job, GIVE)
     site.tally[GIVEN] += 1
     site.tally[CHANGED] += 1
 
@@ -274,11 +274,11 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: Site, job: int, tim
         return False
     _put(site, job)
     if late:
-        _move(site.future, site, job, -1)
+        _move(site.future, site, job, TAKE)
         head = now[CHOSEN] if now[CHOSEN] >= 0 else pool.queue[now[FIRST]]
         if not could(site.future, site.wants, site.class_of[head], site.rule.scattered):
-            _move(site.future, site, job, 1)
-            _move(site.nodes, site, job, 1)
+            _move(site.future, site, job, GIVE)
+            _move(site.nodes, site, job, GIVE)
             site.delaying[kind] = tally[CHANGED]
             return False
     _start(jobs, flags, pool, job, time)
@@ -295,7 +295,7 @@ def _reserve_head(flags: Flags, pool: Pool, site: Site) -> None:
     kind, i = site.class_of[pool.queue[now[FIRST]]], now[PREDICTED]
     while True:
         i -= 1
-        _move(future, site, pool.predicted_of[i], 1)
+        _move(future, site, pool.predicted_of[i], GIVE)
         if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.scattered):
             break
     now[LATEST] = at[i] - 1 if flags.strict else at[i]

@@ -1,4 +1,4 @@
-"""Points by hand, in plain Python, to which tests/twin/queue/test_node_kernel.py holds the compiled scores."""
+"""Points by hand, in plain Python; tests/twin/queue/test_node_kernel.py holds the compiled scores to it."""
 
 from math import exp
 
@@ -54,8 +54,8 @@ def test_packing_likes_shared_gpus_then_nodes_in_use() -> None:
 
 def test_fragmentation_is_what_tasks_cannot_use() -> None:
     made = nodes("fgd")
-    # Tasks: a share, a pair, a whole GPU, no GPU, one job each. Left 500 and 1000 of two GPUs: nothing is lost to the
-    # share, all to the pair (it fits nowhere), 500 to the whole GPU, all to the job without GPUs.
+    # Tasks: a share, a pair, a whole GPU, no GPU, one job each. Left are 500 and 1000 of two GPUs: nothing is
+    # lost to the share, all to the pair (it does not fit), 500 to the whole GPU, all to the job without GPUs.
     assert made.fragments([500, 1000], 8000, 0) == 0 + 1500 + 500 + 1500
     assert made.fragments([500, 1000], 500, 0) == 4 * 1500  # no core is left for anybody
     assert made.fragments([0, 0], 8000, 0) == 0
