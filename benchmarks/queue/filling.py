@@ -91,7 +91,8 @@ Pods are shuffled and nodes ordered by the published seeds, with the random numb
 ## Summary
 Of the {count} rows of the published summary that are not Random's, {same} are equal: mean, least and most of
 ten seeds at 80, 90, 100, 110, 120 and 130 % of arrived demand. Random draws from numbers that threads of the
-published simulator share, so its runs cannot be repeated: of it all rows are shown, of the others those at 130 %.
+published simulator share, so its runs cannot be repeated: of it all rows are shown, of the others those at
+130 %.
 
 {text}
 """
