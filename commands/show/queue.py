@@ -7,6 +7,7 @@ from commands.show.console import Console
 if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queue.comparison import QueueComparison
     from replay.queue.on_nodes import NodeComparison
+    from replay.queue.waiting import JobAudit
     from twin.queue.metrics import QueueFigures
     from twin.queue.node_metrics import NodeFigures
     from twin.queue.node_selection import NodeJobs
@@ -30,6 +31,8 @@ def comparison(console: Console, found: "QueueComparison") -> None:
     )
     console.table(title, COLUMNS, [_row(name, one) for name, one in found.figures.items()])
     _left_out(console, log)
+    for name, run in found.runs.items():
+        console.line(f"{name}: run {run}")
 
 
 def on_nodes(console: Console, found: "NodeComparison") -> None:
@@ -54,6 +57,42 @@ def _left_out(console: Console, log: "LogJobs | NodeJobs") -> None:
             console.line(f"  {count:,}: {reason} (first: {log.name}:{first.row} {first.column} {first.raw})")
     for note in log.notes:
         console.line(f"note: {note}")
+
+
+def job(console: Console, found: "JobAudit") -> None:
+    """Prints why a job waited, when it would start, and what would start at once."""
+    console.fields(f"job {found.job} of {found.run_id}, scheduler {found.policy}", _said(found))
+    if found.holders:
+        rows = [(one.name, one.processors, one.processor_s / 3600) for one in found.holders]
+        console.table("who held processors meanwhile", ("user", "processors", "processor h"), rows)
+    if found.overtaken_by:
+        rows = [(one.name, one.processors, one.processor_s / 3600) for one in found.overtaken_by]
+        title = f"came later, started earlier: {found.overtaken:,}"
+        console.table(title, ("job", "processors", "processor h meanwhile"), rows)
+
+
+def _said(found: "JobAudit") -> dict[str, str]:
+    front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} processors"
+    first = f": {', '.join(found.first_in_front)}" if found.first_in_front else ""
+    told = {
+        "user": found.user or "unknown",
+        "asks for": f"{found.processors:,} processors, {found.estimate_s:,.0f} s",
+        "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} processors free",
+        "in front": front + first,
+        "waited": f"{found.waited_s:,.0f} s",
+        "of it": f"{found.busy_s:,.0f} s too few processors free, {found.held_back_s:,.0f} s enough, "
+        "but others had a claim on them",
+        "started": f"{found.started_s:,.0f} s{', before the head of the queue' if found.overtook else ''}",
+        "set free by": ", ".join(found.released_by) or "nobody",
+    }
+    if found.forecast is not None:
+        one = found.forecast
+        told[f"as known at {one.at_s:,.0f} s"] = (
+            f"starts at {one.median_s:,.0f} s, 90 % between {one.low_s:,.0f} and {one.high_s:,.0f} s"
+        )
+        would = [f"{size:,} processors for up to {length / 60:,.0f} min" for size, length in found.fits_now]
+        told["would start at once"] = "; ".join(would) or "nothing"
+    return told
 
 
 def _row(name: str, one: "QueueFigures") -> tuple[object, ...]:

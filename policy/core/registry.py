@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP = "twin.policies"
 """Group of the entry points of plugins."""
-OPERATIONS = ("train", "retrain", "bench")
+OPERATIONS = ("train", "retrain", "bench", "queue")
 """Logs in which no policy decided have one of these in place of a policy's name."""
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 UNCHUNKED: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe", "zb-h1")

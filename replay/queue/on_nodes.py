@@ -7,11 +7,14 @@ from typing import Any
 
 from ingest.core.errors import UsageError
 from ingest.parsing import csv_blocks
+from ingest.readers import job_logs
 from ingest.readers.clusters import openb_lists, swf_log
+from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
 from replay.queue.comparison import SHOWN_ROWS
 from twin.placement.cluster import Cluster
+from twin.placement.recipe import Gang
 from twin.queue.jobs import Prediction
 from twin.queue.node_metrics import NodeFigures, node_figures
 from twin.queue.node_selection import NodeJobs, cluster_of, select_log, select_pods
@@ -58,7 +61,7 @@ class NodeComparison:
 
 
 def compare_on_nodes(
-    path: Path, nodes: str, policies: Sequence[str] = (), placements: Sequence[str] = (), *,
+    source: Path | LakeJobs, nodes: str, policies: Sequence[str] = (), placements: Sequence[str] = (), *,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
 ) -> NodeComparison:  # fmt: skip
     """Returns what each scheduler with each placement makes of the jobs of a log.
@@ -71,7 +74,7 @@ def compare_on_nodes(
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     places = [placement(name) for name in dict.fromkeys(placements or (USUAL_PLACEMENT,))]
     cluster, note = cluster_named(nodes)
-    log = _jobs_of(path, cluster, rules, [one.gang for one in places])
+    log = _jobs_of(source, cluster, rules, [one.gang for one in places])
     found = {
         (one.name, place.name): node_figures(
             simulate_on_nodes(log.jobs, log.demands, cluster, one, place, prediction=prediction, rules=rules)
@@ -105,13 +108,10 @@ def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
     return cluster_of(found), tuple(notes)
 
 
-def _jobs_of(path: Path, cluster: Cluster, rules: QueueRules, gangs: Sequence[Any]) -> NodeJobs:
-    """Returns the jobs of a log, or of a list of pods."""
-    opened = openb_lists.opened(path)
-    if openb_lists.is_pods(csv_blocks.header(opened.head)):
+def _jobs_of(source: Path | LakeJobs, cluster: Cluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:
+    """Returns the jobs of a log or of the lake, or of a list of pods."""
+    if isinstance(source, Path) and openb_lists.is_pods(csv_blocks.header(swf_log.opened(source).head)):
         if not rules.cuts:
-            raise UsageError(
-                f"{path}: rules {rules.name} read a log in the Standard Workload Format; take others"
-            )
-        return select_pods(openb_lists.pod_list(path), cluster, gangs)
-    return select_log(swf_log.read(path), cluster, rules, gangs)
+            raise UsageError(f"{source}: rules {rules.name} read the Standard Workload Format; take others")
+        return select_pods(openb_lists.pod_list(source), cluster, gangs)
+    return select_log(job_logs.read(source), cluster, rules, gangs)

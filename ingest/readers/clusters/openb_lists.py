@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import InputError
-from ingest.parsing import archive, source, text_lines
+from ingest.parsing import text_lines
 from ingest.parsing.reader import Reject
-from ingest.parsing.source import Source
+from ingest.readers.clusters.swf_log import opened
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -101,24 +101,6 @@ def pod_list(path: Path) -> PodList:
         np.array(milli, np.int64), np.array(cpu, np.int64), np.array(memory, np.int64), models,
         np.array(times, np.float64), rejects, rows_in,
     )  # fmt: skip
-
-
-def opened(path: Path) -> Source:
-    """Returns the one file that lies there or in an archive.
-
-    Raises:
-        InputError: there is none.
-    """
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if path.is_dir():
-        raise InputError(f"{path}: a folder; name one file in it")
-    if not archive.is_archive(path):
-        return source.from_file(path, path.name)
-    index = archive.contents(path, path.name)
-    if index.count != 1:
-        raise InputError(f"{path}: holds {index.count} files; a list is one file")
-    return next(index.sources())
 
 
 def _rows(

@@ -39,7 +39,7 @@ def test_pods_that_cannot_run_are_named_and_the_others_go_on(tmp_path: Path) -> 
         "fits on no nodes of the cluster": 1,
         "never started, so its run time is not known": 1,
     }
-    with pytest.raises(UsageError, match="rules rlscheduler read a log"):
+    with pytest.raises(UsageError, match="rules rlscheduler read the Standard"):
         compare_on_nodes(tmp_path / "pods.csv", "1 x 8 V100M16", rules=RLSCHEDULER)
 
 
