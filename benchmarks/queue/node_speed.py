@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import Float, QueueJobs
 from twin.queue.kernel import submit
@@ -57,7 +57,7 @@ def written(done: NodeSchedule, path: Path) -> None:
 
 
 def large() -> None:
-    cluster, jobs = Cluster.parse("1250 x 8 A100-80"), workload(100_000, 10_000)
+    cluster, jobs = NodeCluster.parse("1250 x 8 A100-80"), workload(100_000, 10_000)
     demands = Demands.of_jobs(cluster, jobs.processors)
     print("| scheduler | placement | wall s | CPU s | peak memory GB |\n|---|---|---:|---:|---:|")
     with TemporaryDirectory() as folder:
@@ -84,7 +84,7 @@ def large() -> None:
 
 def pass_times(policy: str, place: str) -> Float:
     """CPU seconds of each pass while the wanted number of jobs waits."""
-    cluster, jobs = Cluster.parse("1000 x 8 A100-80"), workload(9_000, 8_000, at_once=True)
+    cluster, jobs = NodeCluster.parse("1000 x 8 A100-80"), workload(9_000, 8_000, at_once=True)
     chosen, predicted = recipe(policy), jobs.predicted_ns("estimate")
     keys = chosen.keys(jobs, predicted)
     inputs, flags = inputs_of(jobs, predicted, keys), flags_of(keys, chosen.backfill, PREDICTSIM)

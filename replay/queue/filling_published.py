@@ -20,7 +20,7 @@ from ingest.core.errors import InputError
 from ingest.readers.clusters.openb_lists import NodeList, PodList, node_list, pod_list
 from policy.placement.registry import placement
 from replay.queue.go_random import GoRandom
-from twin.placement.cluster import MILLI, Cluster
+from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands
 from twin.placement.filling import Filling, fill
 from twin.queue.node_selection import cluster_of, demands_of
@@ -86,7 +86,7 @@ def filled_runs(
 class Arrival:
     """The cluster with its nodes in the order of a seed, and the pods in the order in which they arrive."""
 
-    cluster: Cluster
+    cluster: NodeCluster
     demands: Demands
     known: Demands
     """Of each pod of the list once: the workload that FGD is told of."""

@@ -13,7 +13,7 @@ from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
 from replay.queue.comparison import SHOWN_ROWS
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.recipe import Gang
 from twin.queue.jobs import Prediction
 from twin.queue.node_metrics import NodeFigures, node_figures
@@ -86,7 +86,7 @@ def compare_on_nodes(
     return NodeComparison(made, prediction, rules, found)
 
 
-def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
+def cluster_named(nodes: str) -> tuple[NodeCluster, tuple[str, ...]]:
     """Returns the cluster that words or a file describe, and what is to be known of it.
 
     Raises:
@@ -94,7 +94,7 @@ def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
     """
     path = Path(nodes)
     if not nodes.strip() or (not path.suffix and not path.exists()):
-        return Cluster.parse(nodes), ()
+        return NodeCluster.parse(nodes), ()
     found = openb_lists.node_list(path)
     notes = []
     if found.without_gpus:
@@ -108,7 +108,9 @@ def cluster_named(nodes: str) -> tuple[Cluster, tuple[str, ...]]:
     return cluster_of(found), tuple(notes)
 
 
-def _jobs_of(source: Path | LakeJobs, cluster: Cluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:
+def _jobs_of(
+    source: Path | LakeJobs, cluster: NodeCluster, rules: QueueRules, gangs: Sequence[Gang]
+) -> NodeJobs:
     """Returns the jobs of a log or of the lake, or of a list of pods."""
     if isinstance(source, Path) and openb_lists.is_pods(csv_blocks.header(swf_log.opened(source).head)):
         if not rules.cuts:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue import node_kernel, node_referee
 from twin.queue.jobs import PREDICTIONS, QueueJobs
@@ -17,19 +17,19 @@ MODELS = ("A100", "V100", "T4")
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
+def clusters(draw: st.DrawFn) -> NodeCluster:
     """One to six nodes of one to four GPUs, of up to three models, with or without CPU and memory."""
     count = draw(st.integers(1, 6))
     gpus = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     models = draw(st.lists(st.sampled_from(MODELS), min_size=count, max_size=count))
     if not draw(st.booleans()):
-        return Cluster.of_nodes(gpus, models)
+        return NodeCluster.of_nodes(gpus, models)
     cpu = draw(st.lists(st.integers(2, 9), min_size=count, max_size=count))
-    return Cluster.of_nodes(gpus, models, [1000 * one for one in cpu], [64 * one for one in cpu])
+    return NodeCluster.of_nodes(gpus, models, [1000 * one for one in cpu], [64 * one for one in cpu])
 
 
 @st.composite
-def demands(draw: st.DrawFn, cluster: Cluster, count: int) -> Demands:
+def demands(draw: st.DrawFn, cluster: NodeCluster, count: int) -> Demands:
     """Jobs of zero to six GPUs, or a share of one, of any model or of some."""
     known = "|".join(cluster.models[:1]), "|".join(cluster.models[-2:]), ""
     gpus = draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))

@@ -19,7 +19,7 @@ _GROUP = re.compile(r"(\d{1,7})\s*[xX]\s*(\d{1,3})\s+([A-Za-z][\w.+-]{0,40})")
 
 
 @dataclass(frozen=True, eq=False)
-class Cluster:
+class NodeCluster:
     """Nodes in their order, one element a node; `model` is the place in `models`.
 
     `cpu_milli` and `memory_mib` are 0 in a cluster of which they are not known: there nobody is asked for

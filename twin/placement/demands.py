@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
-from twin.placement.cluster import MILLI, Cluster
+from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.recipe import Gang, Int
 
 Bools = NDArray[np.bool_]
@@ -55,7 +55,7 @@ class Demands:
 
     @classmethod
     def of_jobs(
-        cls, cluster: Cluster, gpus: Sequence[int] | Int, milli: Sequence[int] | Int | None = None,
+        cls, cluster: NodeCluster, gpus: Sequence[int] | Int, milli: Sequence[int] | Int | None = None,
         cpu_milli: Sequence[int] | Int | None = None, memory_mib: Sequence[int] | Int | None = None,
         models: Sequence[str] | None = None,
     ) -> Self:  # fmt: skip
@@ -108,7 +108,7 @@ def popular(tasks: Mix, counts: Int) -> Mix:
     return tasks._replace(weight=weight, total=np.array([reached], np.int64))
 
 
-def mask_of(cluster: Cluster, models: str) -> tuple[bool, ...]:
+def mask_of(cluster: NodeCluster, models: str) -> tuple[bool, ...]:
     """Returns which models of the cluster a job accepts that names some, with bars between.
 
     Raises:
@@ -120,7 +120,7 @@ def mask_of(cluster: Cluster, models: str) -> tuple[bool, ...]:
     return tuple(not named or one in named for one in cluster.models)
 
 
-def possible(cluster: Cluster, wants: Wants, gang: Gang) -> Bools:
+def possible(cluster: NodeCluster, wants: Wants, gang: Gang) -> Bools:
     """Returns which classes an empty cluster can run (classes,).
 
     Uses the plain count of pieces; CPU and memory count for nodes of their own.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ingest.core.compiled import njit
 from twin.placement import choosing, fragmentation
 from twin.placement.choosing import Chooser, chooser
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, Mix, Wants
 from twin.placement.nodes import Nodes, could, idle
 from twin.placement.recipe import Int, PlacementRecipe
@@ -24,7 +24,9 @@ class Filling:
     placed: NDArray[np.bool_]
 
 
-def fill(cluster: Cluster, demands: Demands, mix: Mix, placement: PlacementRecipe, seed: int = 0) -> Filling:
+def fill(
+    cluster: NodeCluster, demands: Demands, mix: Mix, placement: PlacementRecipe, seed: int = 0
+) -> Filling:
     """Returns how a cluster fills up with the jobs in their order; fragments are those of the mix."""
     nodes, count = idle(cluster), len(demands.class_of)
     allocated, left_over = np.zeros(count, np.int64), np.zeros(count, np.int64)

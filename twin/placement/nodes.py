@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ingest.core.compiled import njit
-from twin.placement.cluster import MILLI, Cluster
+from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Wants
 from twin.placement.recipe import Int
 
@@ -42,7 +42,7 @@ class Nodes(NamedTuple):
     able: Int
 
 
-def idle(cluster: Cluster) -> Nodes:
+def idle(cluster: NodeCluster) -> Nodes:
     """Returns the nodes of a cluster on which nothing runs."""
     width, models = int(cluster.gpus.max()), len(cluster.models)
     left = np.where(np.arange(width) < cluster.gpus[:, None], MILLI, 0).astype(np.int64)

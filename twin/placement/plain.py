@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import exp
 
-from twin.placement.cluster import MILLI, Cluster
+from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants
 from twin.placement.recipe import PlacementRecipe
 
@@ -36,7 +36,9 @@ Piece = tuple[int, int]
 class PlainNodes:
     """The nodes of a cluster, and where jobs lie."""
 
-    def __init__(self, cluster: Cluster, demands: Demands, placement: PlacementRecipe, seed: int = 0) -> None:
+    def __init__(
+        self, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
+    ) -> None:
         columns = zip(
             cluster.model.tolist(), cluster.gpus.tolist(), cluster.cpu_milli.tolist(),
             cluster.memory_mib.tolist(), strict=True,

@@ -13,7 +13,7 @@ from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.placement.choosing import Chooser, chooser, put
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import POPULAR, Demands, Mix, Wants
 from twin.placement.fragmentation import share_popular
 from twin.placement.nodes import GIVE, TAKE, Nodes, could, idle, take
@@ -44,11 +44,11 @@ from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
 GIVEN, CHANGED, SUBMITTED, RECOUNT = range(4)
-"""Places of `Site.tally`: how often resources became free, how often nodes changed, jobs submitted, and at
-how many the mix of tasks is counted anew."""
+"""Places of `ClusterState.tally`: how often resources became free, how often nodes changed, jobs submitted,
+and at how many the mix of tasks is counted anew."""
 
 
-class Site(NamedTuple):
+class ClusterState(NamedTuple):
     """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the
     rule of placement; the class of each job, its slots from `first` on; the states in which a class did not
     fit, and would have delayed the head; jobs submitted of each task."""
@@ -67,14 +67,16 @@ class Site(NamedTuple):
     tally: Int
 
 
-def site_of(cluster: Cluster, demands: Demands, placement: PlacementRecipe, seed: int = 0) -> Site:
+def site_of(
+    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
+) -> ClusterState:
     """Returns idle nodes, and jobs without places."""
     kinds, wants = len(demands.wants.gpus), demands.wants
     sizes = np.maximum(wants.gpus, 1)[demands.class_of]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     tasks = demands.tasks
     mix = tasks._replace(weight=tasks.weight.copy(), total=tasks.total.copy())
-    return Site(
+    return ClusterState(
         idle(cluster), idle(cluster), wants, mix,
         chooser(placement, demands, len(cluster), seed), demands.class_of, first,
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
@@ -83,7 +85,12 @@ def site_of(cluster: Cluster, demands: Demands, placement: PlacementRecipe, seed
 
 
 def play(
-    jobs: QueueJobs, predicted: Int, site: Site, keys: OrderKeys, backfill: Backfill, rules: QueueRules
+    jobs: QueueJobs,
+    predicted: Int,
+    site: ClusterState,
+    keys: OrderKeys,
+    backfill: Backfill,
+    rules: QueueRules,
 ) -> tuple[Int, NDArray[np.bool_]]:
     """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head; slots are in `site`.
 
@@ -101,7 +108,7 @@ def play(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _play(jobs: Inputs, flags: Flags, pool: Pool, site: Site) -> bool:
+def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now = len(jobs.submit), pool.now
     arrived = 0
@@ -129,7 +136,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: Site) -> bool:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _count_task(site: Site, job: int) -> None:
+def _count_task(site: ClusterState, job: int) -> None:
     """Counts the task of a job; the mix is made anew whenever the jobs have doubled."""
     tally = site.tally
     tally[SUBMITTED] += 1
@@ -143,7 +150,7 @@ def _count_task(site: Site, job: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _move(nodes: Nodes, site: Site, job: int, sign: int) -> None:
+def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
     kind = site.class_of[job]
     for place in range(site.first[job], site.first[job + 1]):
@@ -151,7 +158,7 @@ def _move(nodes: Nodes, site: Site, job: int, sign: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _free(site: Site, job: int) -> None:
+def _free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     _move(site.nodes, site, job, GIVE)
     site.tally[GIVEN] += 1
@@ -159,7 +166,7 @@ def _free(site: Site, job: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _end(jobs: Inputs, flags: Flags, pool: Pool, site: Site) -> None:
+def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
     now[RUNNING] -= 1
@@ -176,7 +183,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: Site) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _fits(site: Site, kind: int) -> bool:
+def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
     if site.unfit[kind] == site.tally[GIVEN]:
@@ -188,7 +195,7 @@ def _fits(site: Site, kind: int) -> bool:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _put(site: Site, job: int) -> None:
+def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
     slots = site.slots[site.first[job] : site.first[job + 1]]
     put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots)
@@ -211,7 +218,7 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int, new: int) -> None:
+def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
     if flags.frees_predicted:
@@ -240,7 +247,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int, new: in
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int) -> bool:
+def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> bool:
     """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
     if one started."""
     now = pool.now
@@ -266,7 +273,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: Site, time: int) -> 
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: Site, job: int, time: int) -> bool:
+def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
     late = time + jobs.predicted[job] > now[LATEST]
@@ -287,7 +294,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: Site, job: int, tim
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _reserve_head(flags: Flags, pool: Pool, site: Site) -> None:
+def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Finds when the head of the queue fits, by the predicted ends; leaves the nodes as they are then."""
     now, at, nodes, future = pool.now, pool.predicted_at, site.nodes, site.future
     future.left[:], future.total[:], future.whole[:] = nodes.left, nodes.total, nodes.whole

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, popular
 from twin.placement.plain import Piece, PlainNodes
 from twin.placement.recipe import PlacementRecipe
@@ -110,7 +110,7 @@ class _NodeReferee(Referee):
 
 
 def play(
-    jobs: QueueJobs, predicted: Int, cluster: Cluster, demands: Demands, placement: PlacementRecipe,
+    jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
     keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0,
 ) -> tuple[list[int], list[bool], list[list[Piece]]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of

@@ -11,7 +11,7 @@ from ingest.core.errors import InputError, UsageError
 from ingest.parsing.reader import Reject
 from ingest.readers.clusters.openb_lists import NodeList, PodList
 from ingest.readers.clusters.swf_log import SwfLog
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, mask_of, possible
 from twin.placement.recipe import Gang, Int
 from twin.queue.jobs import QueueJobs
@@ -29,7 +29,7 @@ class NodeJobs:
     be known."""
 
     name: str
-    cluster: Cluster
+    cluster: NodeCluster
     jobs: QueueJobs
     demands: Demands
     rejects: tuple[Reject, ...]
@@ -41,7 +41,7 @@ class NodeJobs:
         return dict(Counter(reject.reason for reject in self.rejects).most_common())
 
 
-def select_log(log: SwfLog, cluster: Cluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:
+def select_log(log: SwfLog, cluster: NodeCluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:
     """Returns the jobs of a log on nodes: a processor is a GPU of any model; CPU and memory are not asked
     for.
 
@@ -60,7 +60,7 @@ def select_log(log: SwfLog, cluster: Cluster, rules: QueueRules, gangs: Sequence
     return _kept(log.name, cluster, found.jobs, demands, fit, (*found.rejects, *nowhere), notes)
 
 
-def select_pods(pods: PodList, cluster: Cluster, gangs: Sequence[Gang]) -> NodeJobs:
+def select_pods(pods: PodList, cluster: NodeCluster, gangs: Sequence[Gang]) -> NodeJobs:
     """Returns the pods of a list with times: created, and run from their start to their deletion.
 
     Raises:
@@ -102,14 +102,14 @@ def select_pods(pods: PodList, cluster: Cluster, gangs: Sequence[Gang]) -> NodeJ
     return _kept(pods.name, cluster, jobs, demands, fit, rejects, notes)
 
 
-def cluster_of(nodes: NodeList, order: Int | None = None) -> Cluster:
+def cluster_of(nodes: NodeList, order: Int | None = None) -> NodeCluster:
     """Returns the cluster of a list of nodes, in the order of the list or in another one."""
     chosen = np.arange(len(nodes.gpus)) if order is None else order
     models = [nodes.models[one] for one in chosen]
-    return Cluster.of_nodes(nodes.gpus[chosen], models, nodes.cpu_milli[chosen], nodes.memory_mib[chosen])
+    return NodeCluster.of_nodes(nodes.gpus[chosen], models, nodes.cpu_milli[chosen], nodes.memory_mib[chosen])
 
 
-def demands_of(pods: PodList, cluster: Cluster, order: Sequence[int] | Int | None = None) -> Demands:
+def demands_of(pods: PodList, cluster: NodeCluster, order: Sequence[int] | Int | None = None) -> Demands:
     """Returns what pods ask for, in the order of the list or of indices."""
     chosen = np.arange(len(pods)) if order is None else np.asarray(order, np.int64)
     return Demands.of_jobs(
@@ -118,7 +118,7 @@ def demands_of(pods: PodList, cluster: Cluster, order: Sequence[int] | Int | Non
     )  # fmt: skip
 
 
-def _unknown_model(cluster: Cluster, models: str) -> str:
+def _unknown_model(cluster: NodeCluster, models: str) -> str:
     """Why no node has a model that is named; "" if some node has."""
     try:
         mask_of(cluster, models)
@@ -127,7 +127,7 @@ def _unknown_model(cluster: Cluster, models: str) -> str:
     return ""
 
 
-def _fit(cluster: Cluster, demands: Demands, gangs: Sequence[Gang]) -> Mask:
+def _fit(cluster: NodeCluster, demands: Demands, gangs: Sequence[Gang]) -> Mask:
     """Which jobs the empty cluster can run, however gangs are cut (n,)."""
     fit = np.ones(len(demands.class_of), np.bool_)
     for gang in dict.fromkeys(gangs):
@@ -136,7 +136,7 @@ def _fit(cluster: Cluster, demands: Demands, gangs: Sequence[Gang]) -> Mask:
 
 
 def _kept(
-    name: str, cluster: Cluster, jobs: QueueJobs, demands: Demands, fit: Mask, rejects: Sequence[Reject],
+    name: str, cluster: NodeCluster, jobs: QueueJobs, demands: Demands, fit: Mask, rejects: Sequence[Reject],
     notes: Sequence[str],
 ) -> NodeJobs:  # fmt: skip
     """The jobs that fit."""

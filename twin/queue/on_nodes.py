@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
-from twin.placement.cluster import MILLI, Cluster
+from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.placement.recipe import Int, PlacementRecipe
 from twin.queue import node_kernel
@@ -22,7 +22,7 @@ class NodeSchedule:
     job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU."""
 
     jobs: QueueJobs
-    cluster: Cluster
+    cluster: NodeCluster
     demands: Demands
     start_ns: Int
     backfilled: NDArray[np.bool_]
@@ -43,7 +43,7 @@ class NodeSchedule:
 
 
 def simulate_on_nodes(
-    jobs: QueueJobs, demands: Demands, cluster: Cluster, recipe: QueueRecipe, placement: PlacementRecipe, *,
+    jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe, placement: PlacementRecipe, *,
     prediction: Prediction = "estimate", rules: QueueRules = INSTANT, seed: int = 0,
 ) -> NodeSchedule:  # fmt: skip
     """Returns what a recipe and a placement make of the jobs on the nodes.
@@ -61,7 +61,7 @@ def simulate_on_nodes(
 
 
 def check_on_nodes(
-    jobs: QueueJobs, demands: Demands, cluster: Cluster, recipe: QueueRecipe, placement: PlacementRecipe,
+    jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe, placement: PlacementRecipe,
     rules: QueueRules,
 ) -> None:  # fmt: skip
     """Checks that the jobs can be played.

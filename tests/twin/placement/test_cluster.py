@@ -1,11 +1,11 @@
 import pytest
 
 from ingest.core.errors import UsageError
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 
 
 def test_groups_of_nodes_become_nodes_in_their_order() -> None:
-    cluster = Cluster.parse("2 x 8 A100-80, 1X4 V100,1 x 2 A100-80")
+    cluster = NodeCluster.parse("2 x 8 A100-80, 1X4 V100,1 x 2 A100-80")
     assert cluster.models == ("A100-80", "V100")
     assert (cluster.gpus.tolist(), cluster.model.tolist()) == ([8, 8, 4, 2], [0, 0, 1, 0])
     assert (len(cluster), cluster.total_gpus, cluster.largest().tolist()) == (4, 22, [8, 4])
@@ -26,11 +26,11 @@ def test_groups_of_nodes_become_nodes_in_their_order() -> None:
 )
 def test_what_describes_no_cluster_is_told(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Cluster.parse(text)
+        NodeCluster.parse(text)
 
 
 def test_the_nearest_models_are_named() -> None:
-    cluster = Cluster.parse("1 x 8 A100-80, 1 x 8 V100M32, 1 x 8 V100M16")
+    cluster = NodeCluster.parse("1 x 8 A100-80, 1 x 8 V100M32, 1 x 8 V100M16")
     assert cluster.nearest("a100") == "did you mean A100-80?"
     assert cluster.nearest("V100") == "did you mean V100M32 or V100M16?"
     assert cluster.nearest("xyz") == "it has A100-80, V100M32, V100M16"

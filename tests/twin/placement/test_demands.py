@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from ingest.core.errors import UsageError
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, mask_of, popular
 
-CLUSTER = Cluster.of_nodes([8, 4], ["A100", "V100"], [64_000, 32_000], [1024, 512])
+CLUSTER = NodeCluster.of_nodes([8, 4], ["A100", "V100"], [64_000, 32_000], [1024, 512])
 
 
 def test_jobs_that_ask_for_the_same_are_one_class() -> None:
@@ -26,7 +26,7 @@ def test_jobs_that_ask_for_the_same_are_one_class() -> None:
 
 
 def test_nobody_is_asked_for_what_nodes_do_not_say() -> None:
-    found = Demands.of_jobs(Cluster.parse("1 x 8 A100"), [1], [1000], [64_000], [9])
+    found = Demands.of_jobs(NodeCluster.parse("1 x 8 A100"), [1], [1000], [64_000], [9])
     assert (found.wants.cpu.tolist(), found.wants.memory.tolist()) == ([0], [0])
 
 

@@ -5,11 +5,11 @@ from math import exp
 import pytest
 
 from policy.placement.registry import placement
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.placement.plain import PlainNodes, drawn
 
-CLUSTER = Cluster.of_nodes([4, 4, 2], ["A100", "A100", "T4"], [8000, 8000, 8000], [100, 100, 100])
+CLUSTER = NodeCluster.of_nodes([4, 4, 2], ["A100", "A100", "T4"], [8000, 8000, 8000], [100, 100, 100])
 DEMANDS = Demands.of_jobs(CLUSTER, [1, 2, 1, 0], [500, 1000, 1000, 0], [1000, 2000, 1000, 1000], [1, 2, 1, 1])
 SHARE, PAIR, WHOLE, NONE = DEMANDS.class_of.tolist()
 

@@ -14,7 +14,7 @@ from ingest.core.errors import UsageError
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from tests.support.node_queues import both, cases
-from twin.placement.cluster import Cluster
+from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
 from twin.queue.node_metrics import node_figures, nodes_per_gang
@@ -23,11 +23,11 @@ from twin.queue.rules import PREDICTSIM
 from twin.queue.simulation import simulate
 
 EXAMPLES = int(os.environ.get("TWIN_FUZZ", "40"))
-TWO = Cluster.parse("2 x 4 A100")
+TWO = NodeCluster.parse("2 x 4 A100")
 
 
 def played(
-    rows: list[tuple[int, int, int]], policy: str, place: str, cluster: Cluster = TWO, **columns: Any
+    rows: list[tuple[int, int, int]], policy: str, place: str, cluster: NodeCluster = TWO, **columns: Any
 ) -> NodeSchedule:
     """Rows of submit, run and GPUs."""
     submit, run, gpus = zip(*rows, strict=True)
@@ -55,7 +55,7 @@ def test_free_gpus_wherever_they_are_make_one_pool(policy: str) -> None:
         random.integers(50, 80, 60),
     )  # fmt: skip
     pool = simulate(jobs, 12, recipe(policy), rules=PREDICTSIM)
-    nodes = Cluster.parse("3 x 4 A100")
+    nodes = NodeCluster.parse("3 x 4 A100")
     done = simulate_on_nodes(
         jobs, Demands.of_jobs(nodes, jobs.processors), nodes, recipe(policy), placement("scattered"),
         rules=PREDICTSIM,
@@ -84,7 +84,7 @@ def test_who_overtakes_leaves_room_for_the_head() -> None:
 
 
 def test_shares_lie_on_one_gpu_as_long_as_it_has_room() -> None:
-    one = Cluster.parse("1 x 2 T4")
+    one = NodeCluster.parse("1 x 2 T4")
     done = played([(0, 10, 1)] * 5, "fcfs", "best-fit", one, milli=[600, 400, 600, 600, 400])
     assert starts(done) == [0, 0, 0, 10, 10]
     assert done.slots.tolist()[:3] == [0, 0, 1]
@@ -94,16 +94,16 @@ def test_shares_lie_on_one_gpu_as_long_as_it_has_room() -> None:
 
 def test_a_gang_waits_for_whole_nodes_of_one_model() -> None:
     rows = [(0, 9, 1), (0, 5, 4), (1, 5, 6)]
-    done = played(rows, "fcfs", "first-fit", Cluster.parse("2 x 4 A100, 2 x 2 V100"))
+    done = played(rows, "fcfs", "first-fit", NodeCluster.parse("2 x 4 A100, 2 x 2 V100"))
     assert starts(done) == [0, 0, 5] and [done.nodes_of(job) for job in range(3)] == [[0], [1], [0, 1]]
     assert nodes_per_gang(done) == 1.5
     with pytest.raises(UsageError, match="1 jobs, job 1 the first, fit on no nodes"):
-        played([(0, 5, 6)], "fcfs", "best-fit", Cluster.parse("1 x 4 A100, 2 x 2 V100"))
+        played([(0, 5, 6)], "fcfs", "best-fit", NodeCluster.parse("1 x 4 A100, 2 x 2 V100"))
 
 
 def test_fragmentation_is_a_mean_over_time() -> None:
     # One job of half a GPU on a node of one: half of it is free, and of no use to a job of a whole GPU.
-    one = Cluster.parse("1 x 1 T4")
+    one = NodeCluster.parse("1 x 1 T4")
     done = played([(0, 10, 1), (0, 10, 1)], "fcfs", "best-fit", one, milli=[500, 1000])
     # 0 to 10: 500 are lost to the whole GPU, one job of two; 10 to 20: nothing is free.
     assert node_figures(done).fragmentation == pytest.approx(0.5 * 500 / 1000 / 2)
