@@ -144,7 +144,7 @@ def _rows(done: QueueSchedule, group: Int, name: Callable[[int], str]) -> list[t
     """Returns a row for each group of jobs."""
     wait, slow = waits_s(done) / 3600, bounded_slowdowns(done)
     hours = done.jobs.run_ns / (3600 * NS_PER_S) * done.jobs.processors
-    found = []
+    found: list[tuple[str, ...]] = []
     for one in np.unique(group).tolist():
         mine = group == one
         found.append((
