@@ -44,7 +44,8 @@ class NodeSchedule:
 
 def simulate_on_nodes(
     jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe,
-    placement: PlacementRecipe, *, prediction: Prediction = "estimate", rules: QueueRules = INSTANT, seed: int = 0,
+    placement: PlacementRecipe, *, prediction: Prediction = "estimate", rules: QueueRules = INSTANT,
+    seed: int = 0,
 ) -> NodeSchedule:  # fmt: skip
     """Returns what a recipe and a placement make of the jobs on the nodes.
 
