@@ -1,5 +1,6 @@
 """Writes the report of a run: one self-contained HTML page, computed from its events alone."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,17 +8,22 @@ from ingest.core.durable import replace
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.report import (
+    answer,
     charts,
     cost_model,
     decisions,
     identity,
     kpi_table,
+    provenance,
     run_comparison,
     time_breakdown,
+    topology,
     training_curves,
 )
-from replay.report.run_data import fold_run
-from replay.report.section import TEMPLATES, asset
+from replay.report.drawing.plot import embedded
+from replay.report.drawing.section import TEMPLATES, Section, asset
+from replay.report.run_data import RunData, fold_run
+from replay.report.traffic import traffic
 from replay.store import run_index
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
@@ -57,29 +63,42 @@ def render(
     reader.header()  # raises where nothing is stored
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))
+    points = cost_time_points.points(store, run_id)
+    savings = answer.savings(store, run_id, run, answer.runs_of_world(points, comparison))
     parts = (
         identity.head(run, run_id),
-        kpi_table.cards(kpis) if run.is_replay else None,
+        answer.answer(run, run_id, kpis, savings, comparison) if run.is_replay else None,
+        topology.topology(run),
+        charts.plan_over_time(run),
         *training_curves.curves(run),
         run_comparison.policies(comparison, run_id, kpi_table.saved(store, comparison)),
-        run_comparison.versus(versus, run.domains),
-        run_comparison.front(cost_time_points.points(store, run_id), run_id, _bound(comparison)),
-        charts.plan_over_time(run),
+        run_comparison.versus(versus, run.domains, run.origin_s),
+        run_comparison.front(points, run_id, _bound(comparison)),
         charts.iterations(run),
         time_breakdown.time_spent(run, readings),
         time_breakdown.binding(run, readings),
         charts.links(run),
-        charts.traffic(run),
+        traffic(run),
         charts.cost(run),
         kpi_table.table(store, run_id, run, kpis) if run.is_replay else None,
         decisions.decisions(run),
+        provenance.scenario(run, run_id),
         identity.verification(run, run_id, reader.digest(), reader.chain_head()),
     )
+    return assembled(run_id, [part for part in parts if part is not None], run)
+
+
+def assembled(title: str, sections: Iterable[Section], run: RunData, *, dated: bool = True) -> str:
+    """Returns the document of these sections; the first stands above the table of contents. `dated`: the axes
+    of time show dates of `run`, else time since the start."""
     return TEMPLATES.get_template("page.html.j2").render(
-        title=run_id,
-        style=asset("report.css"),
+        title=title,
+        style=asset("uplot/uPlot.min.css") + asset("report.css"),
+        library=asset("uplot/uPlot.iife.min.js"),
+        licence=asset("uplot/LICENSE"),
         script=asset("report.js"),
-        sections=[part for part in parts if part is not None],
+        clock=embedded({"origin": run.origin_s if dated else None}),
+        sections=list(sections),
     )
 
 

@@ -20,7 +20,7 @@ from replay.metrics.kpis import of_events
 from replay.report import charts, kpi_table, run_comparison, time_breakdown
 from replay.report import page as report
 from replay.report.decisions import OTHERS_SHOWN, decisions
-from replay.report.formatting import percent
+from replay.report.drawing.formatting import percent
 from replay.report.run_data import (
     LINK_POINTS,
     SERIES_POINTS,
@@ -30,8 +30,8 @@ from replay.report.run_data import (
     ShownDecision,
     fold_run,
 )
-from replay.report.section import Section
-from replay.report.svg import ticks
+from replay.report.drawing.section import Section
+from replay.report.drawing.svg import ticks
 from replay.run import runner, whatif
 from tests.support.histories import history, started, totals, write
 from tests.support.toys import toy_run, without_lake

@@ -1,6 +1,6 @@
 """Ticks and boxes of charts."""
 
-from replay.report.svg import Chart, ticks
+from replay.report.drawing.svg import Chart, ticks
 
 
 def test_ticks_are_round() -> None:

@@ -1,5 +1,6 @@
 """Sections of the page: data from Python, HTML from `templates/`, where every value is escaped."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from replay.report.svg import Chart, Legend
+from replay.report.drawing.plot import Colours, Plot
 
-FOLDER = Path(__file__).parent / "templates"
+FOLDER = Path(__file__).parents[1] / "templates"
 TEMPLATES = Environment(
     loader=FileSystemLoader(FOLDER),
     autoescape=True,
@@ -29,6 +30,11 @@ class Section:
     data: dict[str, Any]
 
     @property
+    def anchor(self) -> str:
+        """Name by which links of the page reach it."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or self.template
+
+    @property
     def html(self) -> Markup:
         """Body of the section, without its heading."""
         return Markup(TEMPLATES.get_template(f"{self.template}.html.j2").render(self.data))
@@ -40,7 +46,7 @@ def section(template: str, title: str = "", **data: Any) -> Section:
 
 
 def chart_section(
-    title: str, charts: Sequence[Chart], layout: str = "", *, colours: Legend = (), intro: str = ""
+    title: str, charts: Sequence[Plot], layout: str = "", *, colours: Colours = (), intro: str = ""
 ) -> Section:
     """Returns a section of charts alone, in a layout of the style sheet (`pair`, `many` or below each other);
     `colours` are those of all charts."""
