@@ -70,7 +70,7 @@ def answer(
         cards.append(Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future"))
     usd = scaled(kpis.usd_per_token, 1e9)
     cards.append(Card(f"${kpis.egress_usd:,.2f}", "egress", f"{usd} USD per 10⁹ tokens"))
-    cards.append(Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"{percent(kpis.utilisation)} of it in use"))
+    cards.append(Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}"))
     return section("answer", "The answer", sentence=_sentence(run, kpis, found, regret), cards=cards)
 
 
@@ -80,9 +80,9 @@ def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData)
         command = f"twin replay --policy {name} --scenario {scenario}"
         return Card("–", f"against {name}: no finished run of it in this world", "", command)
     css = "good" if saved.better else "bad" if saved.worse else ""
-    word = "more" if saved.mean < 0 else "less"
+    meaning = f"of the time a token of {name} saved" if css else f"saved against {name}: no different"
     interval = f"95 % interval {spread(saved, 100.0, '+')} %"
-    return Card(percent(saved.mean, sign="+"), f"{word} time a token than {name}", interval, css=css)
+    return Card(percent(saved.mean, sign="+"), meaning, interval, css=css)
 
 
 def _regret(result: "Comparison | None", run_id: str) -> float | None:

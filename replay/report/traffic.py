@@ -21,5 +21,5 @@ def traffic(run: RunData) -> Section | None:
 def _heat_map(sums: Mapping[Pair, int], domains: int) -> list[list[tuple[str, float]]]:
     """(GB, shade) of every cell, from row to column; shade 0 without traffic."""
     highest, count = max(sums.values()), range(domains)
-    cells = {pair: (f"{sent / GB:,.1f}", 0.08 + 0.42 * sent / highest) for pair, sent in sums.items() if sent}
+    cells = {pair: (f"{sent / GB:,.1f}", 0.08 + 0.36 * sent / highest) for pair, sent in sums.items() if sent}
     return [[cells.get((i, j), ("" if i == j else "0", 0.0)) for j in count] for i in count]
