@@ -179,7 +179,9 @@ def _several(out: Output, run_ids: list[str], page: Path | None, *, asks_more: b
     from replay.report import several_runs
 
     if asks_more:
-        raise UsageError("--compare and --vs are for the report of one run; several runs are compared as they are")
+        raise UsageError(
+            "--compare and --vs are for the report of one run; several runs are compared as they are"
+        )
     return several_runs.write(out.store, run_ids, page)
 
 

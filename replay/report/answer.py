@@ -31,19 +31,14 @@ class Card:
     css: str = ""
 
 
-def savings(
-    store: Path, run_id: str, run: RunData, runs: dict[str, str]
-) -> dict[str, PairedDifference]:
+def savings(store: Path, run_id: str, run: RunData, runs: dict[str, str]) -> dict[str, PairedDifference]:
     """Share of each rival's time per token that the run saves, paired over blocks of time; `runs`: the run of
     each policy in this world."""
     wanted = {policy: runs[policy] for policy in RIVALS if runs.get(policy, run_id) != run_id}
     if not wanted or not run.finished:
         return {}
     own, seed = blocks(store, run_id, run.end_s), run.header["seed"]
-    return {
-        policy: saving(blocks(store, other, run.end_s), own, seed)
-        for policy, other in wanted.items()
-    }
+    return {policy: saving(blocks(store, other, run.end_s), own, seed) for policy, other in wanted.items()}
 
 
 def runs_of_world(found: Sequence[CostTimePoint], result: "Comparison | None") -> dict[str, str]:
@@ -67,10 +62,14 @@ def answer(
             Card("–", "of the clairvoyant bound: not computed", "", f"twin report {run_id} --compare")
         )
     else:
-        cards.append(Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future"))
+        cards.append(
+            Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future")
+        )
     usd = scaled(kpis.usd_per_token, 1e9)
     cards.append(Card(f"${kpis.egress_usd:,.2f}", "egress", f"{usd} USD per 10⁹ tokens"))
-    cards.append(Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}"))
+    cards.append(
+        Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}")
+    )
     return section("answer", "The answer", sentence=_sentence(run, kpis, found, regret), cards=cards)
 
 
@@ -79,10 +78,13 @@ def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData)
         scenario = run.header["scenario"]["name"]
         command = f"twin replay --policy {name} --scenario {scenario}"
         return Card("–", f"against {name}: no finished run of it in this world", "", command)
-    css = "good" if saved.better else "bad" if saved.worse else ""
-    meaning = f"of the time a token of {name} saved" if css else f"saved against {name}: no different"
-    interval = f"95 % interval {spread(saved, 100.0, '+')} %"
-    return Card(percent(saved.mean, sign="+"), meaning, interval, css=css)
+    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %"
+    if not (saved.better or saved.worse):
+        return Card(
+            percent(saved.mean, sign="+"), f"time a token saved against {name}: no different", interval
+        )
+    word, css = ("less", "good") if saved.better else ("more", "bad")
+    return Card(percent(abs(saved.mean)), f"{word} time a token than {name}", interval, css=css)
 
 
 def _regret(result: "Comparison | None", run_id: str) -> float | None:
@@ -90,9 +92,7 @@ def _regret(result: "Comparison | None", run_id: str) -> float | None:
     return next((row.regret for row in rows if row.run_id == run_id and row.kpis), None)
 
 
-def _sentence(
-    run: RunData, kpis: Kpis, found: dict[str, PairedDifference], regret: float | None
-) -> str:
+def _sentence(run: RunData, kpis: Kpis, found: dict[str, PairedDifference], regret: float | None) -> str:
     """What was gained in words; a difference whose interval holds zero is none."""
     policy, parts = run.header["policy"], []
     for name, saved in found.items():

@@ -9,8 +9,8 @@ from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis
 from replay.metrics.paired_comparison import BLOCKS, RESAMPLES, STRETCH, PairedDifference, TimeBlocks
 from replay.report.drawing.formatting import plain, scaled
-from replay.report.run_data import RunData
 from replay.report.drawing.section import Section, section
+from replay.report.run_data import RunData
 from replay.store import run_index
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work

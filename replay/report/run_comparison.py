@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from replay.metrics.cost_time_points import CostTimePoint
 from replay.metrics.paired_comparison import PairedDifference
 from replay.report.drawing.formatting import NONE, date, named, percent, plain, scaled
-from replay.report.kpi_table import FIGURES, INTERVAL, spread
 from replay.report.drawing.section import Section, section
 from replay.report.drawing.svg import HEIGHT, WIDTH, Chart, PointLabel
+from replay.report.kpi_table import FIGURES, INTERVAL, spread
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison, ComparisonRow

@@ -59,7 +59,9 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
         _answer(store, shown),
         _overlaid(shown, colours),
         _plans(shown),
-        run_comparison.front(cost_time_points.points(store, run_ids[0]), run_ids[0]) if _one_world(shown) else None,
+        run_comparison.front(cost_time_points.points(store, run_ids[0]), run_ids[0])
+        if _one_world(shown)
+        else None,
         _figures(shown),
     )
     sections = [part for part in parts if part is not None]
@@ -74,7 +76,9 @@ def _shown(store: Path, run_ids: Sequence[str]) -> list[ShownRun]:
         header = from_payload(reader.header())
         run, kpis = fold_run(reader.events())
         if not run.is_replay:
-            raise UsageError(f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs")
+            raise UsageError(
+                f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs"
+            )
         found.append((run_id, run, kpis, canonical([dict(header.world), header.engine])))
     named = Counter(run.header["policy"] for _, run, *_ in found)
     return [
@@ -165,4 +169,6 @@ def _figures(shown: Sequence[ShownRun]) -> Section:
     rows = [
         (text, *(scaled(one[name], factor) for one in values)) for name, text, factor in kpi_table.FIGURES
     ]
-    return section("several_figures", "Key figures", titles=("figure", *(one.label for one in shown)), rows=rows)
+    return section(
+        "several_figures", "Key figures", titles=("figure", *(one.label for one in shown)), rows=rows
+    )

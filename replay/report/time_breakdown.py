@@ -7,8 +7,8 @@ from itertools import groupby
 
 from replay.report.cost_model import CostModelReading, waiting
 from replay.report.drawing.formatting import date, named, percent, plain
-from replay.report.run_data import RunData
 from replay.report.drawing.section import Section, section
+from replay.report.run_data import RunData
 
 BINDINGS = 6
 """Binding cycles that have a lane of their own."""

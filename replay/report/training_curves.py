@@ -3,9 +3,9 @@
 from itertools import groupby
 
 from replay.log.events import Json
-from replay.report.run_data import RunData
 from replay.report.drawing.plot import Plot
 from replay.report.drawing.section import Section, chart_section
+from replay.report.run_data import RunData
 
 FIGURES = (
     ("loss", "loss of imitation"),

@@ -18,7 +18,11 @@ from replay.report.drawing.formatting import plain
 STEPS = 20_000
 """Least number of steps of time along an axis; a screen has fewer pixels."""
 DIGITS = 5
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+PREFIXES = {
+    "bit/s": ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")),
+    "tokens": ((1e9, "billion "), (1e6, "million ")),
+}
+"""Unit -> (size, prefix) of its multiples, from the largest; others are shown as they are."""
 Colours = Sequence[tuple[str, str]]
 """(name, CSS variable of its colour)."""
 
@@ -45,7 +49,12 @@ class Plot:
     words: list[str] = field(default_factory=list)  # what a screen reader says of the marks
 
     def line(
-        self, points: Iterable[Sequence[float | None]], name: str, colour: str = "strong", *, step: bool = False
+        self,
+        points: Iterable[Sequence[float | None]],
+        name: str,
+        colour: str = "strong",
+        *,
+        step: bool = False,
     ) -> None:
         """Adds a line through (x, value) points; with `step` a value holds until the next, None is a gap."""
         self._series("step" if step else "line", points, name, colour)
@@ -70,9 +79,7 @@ class Plot:
             self.marks.append({"kind": "moments", "at": steps, "colour": colour, "name": title})
             self.words.append(f"{title}: {len(steps)} times")
 
-    def _series(
-        self, kind: str, points: Iterable[Sequence[float | None]], name: str, colour: str
-    ) -> None:
+    def _series(self, kind: str, points: Iterable[Sequence[float | None]], name: str, colour: str) -> None:
         columns = [list(column) for column in zip(*points, strict=True)]
         if not columns:
             return
@@ -95,9 +102,9 @@ class Plot:
         return self._prefix()[1] + self.unit
 
     def _prefix(self) -> tuple[float, str]:
-        if self.unit != "bit/s":
-            return 1.0, ""
-        return next((one for one in PREFIXES if abs(self.top) >= 0.9995 * one[0]), (1.0, ""))
+        return next(
+            (one for one in PREFIXES.get(self.unit, ()) if abs(self.top) >= 0.9995 * one[0]), (1.0, "")
+        )
 
     @property
     def quantum(self) -> float:

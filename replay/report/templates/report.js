@@ -114,7 +114,7 @@ function options(chart, parts) {
   const font = "11px system-ui, sans-serif", small = figure.classList.contains("small");
   return {
     width: chart.host.clientWidth, height: small ? 165 : 250, legend: { show: false }, series: parts.series, bands: parts.bands,
-    tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"), padding: [8, 10, 0, 0],
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"), padding: [8, 20, 0, 0],
     scales: { x: { time: axis.dated, min: ends[0], max: ends[1] }, y: { range: [data.low, data.top] } },
     axes: [
       { stroke, font, grid, ticks: grid, space: small ? 62 : 80, values: axis.dated ? dates : figures, size: axis.dated ? 40 : 34, label: axis.dated ? undefined : axis.name, labelSize: 16, labelFont: font },

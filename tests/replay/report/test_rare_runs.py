@@ -11,8 +11,8 @@ from replay.metrics.cost_time_points import CostTimePoint
 from replay.report import run_comparison, time_breakdown
 from replay.report.cost_model import CostModelReading
 from replay.report.drawing.formatting import plan_line
-from replay.report.run_data import RunData, fold_run
 from replay.report.drawing.section import Section
+from replay.report.run_data import RunData, fold_run
 from tests.support.histories import history, plan
 
 NAMES = ("oslo", "guizhou", "shanghai")
