@@ -104,6 +104,7 @@ def _sentence(run: RunData, kpis: Kpis, found: dict[str, PairedDifference], regr
     gained = f": {', '.join(parts)}" if parts else ""
     text = f"{policy} needs {scaled(kpis.time_per_token_s, 1e6)} µs a token{gained}."
     if regret is not None:
-        text += f" That is {percent(1 - regret)} of the tokens that a planner who knows the future reaches at most."
+        most = "of the tokens that a planner who knows the future reaches at most"
+        text += f" That is {percent(1 - regret)} {most}."
     moves = f"{kpis.moves} move" + ("" if kpis.moves == 1 else "s")
     return f"{text} {moves} in {kpis.decisions} decisions, {plain(kpis.paused_s)} s paused for them."

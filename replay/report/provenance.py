@@ -1,4 +1,4 @@
-"""Section of the scenario: what was simulated, on which links and when, and the command that makes it again."""
+"""Section of the scenario: what was simulated, on which links, when, and the command that makes it again."""
 
 import shlex
 from typing import Any
@@ -18,7 +18,8 @@ def scenario(run: RunData, run_id: str) -> Section | None:
     header = run.header
     file = f"{_file_name(header['scenario']['name'])}.yaml"
     return section(
-        "provenance", "Scenario, and how to make it again", facts=_facts(run), here=f"twin replay --run {run_id}",
+        "provenance", "Scenario, and how to make it again", facts=_facts(run),
+        here=f"twin replay --run {run_id}",
         elsewhere=command(header, file), file=file, run_id=run_id, dataset=run.dataset,
         text=yaml.safe_dump(header["scenario"], sort_keys=False, allow_unicode=True),
     )  # fmt: skip

@@ -112,8 +112,8 @@ def _answer(store: Path, shown: Sequence[ShownRun]) -> Section:
             saved = percent(found.mean, sign="+"), f"{kpi_table.spread(found, 100.0, '+')}\u202f%"
         kpis = one.kpis
         rows.append((
-            one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens), percent(kpis.utilisation),
-            f"{kpis.egress_usd:,.2f}", f"{kpis.moves}",
+            one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens),
+            percent(kpis.utilisation), f"{kpis.egress_usd:,.2f}", f"{kpis.moves}",
         ))  # fmt: skip
     return section("several_answer", "The answer", titles=TITLES, rows=rows, base=base.label)
 

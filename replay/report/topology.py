@@ -1,4 +1,4 @@
-"""Section of the picture of the sites: domains around a circle, links coloured by how much of them was used."""
+"""Section of the picture of the sites: domains around a circle, links coloured by how much was used."""
 
 from dataclasses import dataclass
 

@@ -38,8 +38,8 @@ def _curve(updates: list[Json], name: str, title: str) -> Plot | None:
     values = [value for _, value in points]
     room = 0.08 * (max(values) - min(values)) or 0.1 * abs(values[0]) or 1.0
     chart = Plot(
-        points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", min(values) - room, "updates",
-        size="small",
+        points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", min(values) - room,
+        axis="updates", size="small",
     )  # fmt: skip
     chart.line(points, name)
     return chart

@@ -1,4 +1,4 @@
-"""Still charts: marks as SVG stretched over a box, labels as HTML on top, so that text keeps its size on a phone.
+"""Still charts: marks as SVG stretched over a box, labels as HTML on top: text keeps its size on a phone.
 
 `templates/macros.html.j2` draws a `Chart`. Every string in the SVG is escaped by `Markup.format`.
 """

@@ -396,7 +396,8 @@ def test_every_job_has_its_own_plans_that_end_with_it(tmp_path: Path) -> None:
 
 def test_a_page_of_many_links_plans_and_decisions_stays_small() -> None:
     names = [f"region-{k}" for k in range(30)]
-    run = RunData(header={**started(), "scenario": {"cluster": {"domains": [{"name": n} for n in names]}}})
+    scenario = {"cluster": {"domains": [{"name": n} for n in names]}}
+    run = RunData(header={**started(), "dataset": "measured", "scenario": scenario})
     run.end_s = 1e6
     for pair in ((i, j) for i in range(30) for j in range(30) if i != j):
         for n in range(450 if pair[0] < 3 else 2):
