@@ -124,7 +124,8 @@ class Plot:
         """The data as JSON that may stand inside a script element."""
         data = {
             "right": self._step(self.right), "quantum": self.quantum, "axis": self.axis,
-            "unit": self.shown_unit, "low": _short(self.low / self.factor), "top": _short(self.top / self.factor), "marks": self.marks,
+            "unit": self.shown_unit, "low": _short(self.low / self.factor),
+            "top": _short(self.top / self.factor), "marks": self.marks,
         }  # fmt: skip
         return embedded(data)
 
