@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons test check docs pages fuzz results reliability soak lock release clean
+.PHONY: demo comparisons test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -42,11 +42,22 @@ comparisons:
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(READY) docs
+# Parts that need nothing of each other: `make --jobs 2 check`.
+check: style types imports docs
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
+
+imports: $(READY)
 	$(BIN)/lint-imports
+
+# Compiles what a first decision needs, once, instead of every process of the tests for itself.
+kernels: $(READY)
+	$(BIN)/twin doctor --compile --quiet
 
 # The documentation as a site; dead links and unknown references are errors.
 docs: $(READY)

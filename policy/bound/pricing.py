@@ -10,8 +10,9 @@ on them if for all a < b
     (its iterations from the start to b) <= most[b].
 
 If that holds for every plan of the space, no sequence of plans exceeds `most` at the end, the ceiling: each
-leg with the restart before it gains no more than `most` does. Plans for which it fails become candidates;
-`most` is computed anew and the space priced again, until none fails.
+leg with the restart before it gains no more than `most` does. Plans for which it fails become candidates,
+and `most` is computed anew with them. It has not become less, so a plan that did not fail does not now; one
+that did is among the known plans. The space is priced once.
 
 The ceiling exceeds the best path by the cost of migrations beyond a restart, by `SLACK`, which lets pruning
 remove more, and by links at their best: for each pair the faster of the direct link and an unshared relay,
@@ -20,7 +21,7 @@ The space is that of the static bound (`policy.bound.best_fixed_plan`): shared s
 job's schedule and point-to-point mode.
 
 Cost: the first pruning step looks at whole shapes (`policy.bound.pruning`), the next ones time the remaining
-plans in ever shorter parts of the window. The 91,296 plans of three domains of four GPUs take 2 to 3 s, the
+plans in ever shorter parts of the window. The 91,296 plans of three domains of four GPUs take 1 to 2 s, the
 157 million of four domains of 16 some minutes, and much longer on links that often fail.
 """
 
@@ -60,8 +61,6 @@ SLACK = 1e-3
 """Share by which a plan may exceed `most` and still not become a candidate; the ceiling includes it."""
 MOST_KNOWN = 2_000
 """Most plans that may fail in all."""
-ROUNDS = 8
-"""Most times that the space is priced."""
 AT_ONCE = 2**16
 """Plans times parts that one call times."""
 ROUNDING = 1e-12
@@ -144,19 +143,15 @@ def price(
     """Prices all plans of these shapes against known plans with `rate` (P, S) in the slots of the window."""
     count = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
     cells = Cells.of(window, restart_s)
-    space = _Space(estimator, window, cells, shapes)
-    columns, found = cells.best(rate), dict[Plan, None]()
-    for n in range(ROUNDS):
-        progress.start(len(shapes), f"pricing {count:,} plans" + (f", round {n + 1}" if n else ""))
-        most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
-        failed = space.failing(most, progress)
-        if failed is None or len(found) + len(failed[0]) > MOST_KNOWN:
-            break
-        if not failed[0]:
-            return Priced(tuple(found), float(most[-1]))
-        found |= dict.fromkeys(failed[0])
+    columns, space = cells.best(rate), _Space(estimator, window, cells, shapes)
+    progress.start(len(shapes), f"pricing {count:,} plans")
+    failed = space.failing((1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause), progress)
+    if failed is None or len(failed[0]) > MOST_KNOWN:
+        return Priced((), None)
+    if failed[0]:
         columns = np.concatenate([columns, failed[1]])
-    return Priced(tuple(found), None)
+    most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
+    return Priced(tuple(failed[0]), float(most[-1]))
 
 
 @njit(cache=True, nogil=True)

@@ -141,13 +141,13 @@ def test_store_comes_from_the_environment(store: Path) -> None:
 
 
 def test_interrupt_exits_with_130(store: Path) -> None:
-    long_run = ["replay", "-p", "mpc", "-s", "quad-70b", "--dataset", "synthetic-quad"]
+    long_run = ["replay", "-p", "mpc", "-s", "tri-7b", "--window", "all"]
     process = subprocess.Popen(
         [*TWIN, "--store", str(store), *long_run],
         cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     end = time.monotonic() + 60
-    while not list(store.glob("runs/quad-70b-mpc-*")) and time.monotonic() < end:
+    while not list(store.glob("runs/tri-7b-mpc-*")) and time.monotonic() < end:
         time.sleep(0.05)  # until it is under way: what comes while Python starts is Python's matter
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

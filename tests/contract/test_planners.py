@@ -14,6 +14,8 @@ from tests.support.views import context, view
 from twin.core.domain import LinkState
 from twin.estimation.estimator import DEAD, Estimator
 from twin.scenario import prepare
+from twin.settings.window import split
+from twin.traces import measured_links
 
 MEASURED = ("cloudpilot-iperf3", "wanify-aws8", "skyplane-grids", "geant-traffic-matrices")
 SCENARIOS = ("tri-7b", "quad-70b", "geant-70b", "storm", "octo-175b")
@@ -33,9 +35,10 @@ def store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(store: Path, name: str) -> tuple[Estimator, LinkState]:
-    """A scenario's estimator and the links that its test window begins with."""
-    setup = prepare.prepare(prepare.load(name), store, window="test", seed=0)
-    return Estimator(setup.cluster, setup.job, restart_s=11.35), setup.wan.at(0)
+    """A scenario's estimator and the links that its test window begins with; filters would take longer."""
+    scenario = prepare.load(name)
+    whole = measured_links.load(store, scenario.wan, scenario.domains)
+    return prepare.cost_models(scenario, store), whole.at(split(whole.end_ns, "test")[0])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -102,7 +102,7 @@ Made = list[tuple[int, Decision]]
 @pytest.fixture(scope="module")
 def played(name: str) -> tuple[Policy, PreparedScenario, Made]:
     """A policy that has played through a restless world, the world, and its decisions."""
-    setup = restless(1, 500.0)
+    setup = restless(1, 330.0)
     policy = created(name, setup)
     return policy, setup, decisions(policy, setup)
 
@@ -136,7 +136,7 @@ def test_a_decision_explains_itself_in_finite_numbers(played: tuple[Policy, Prep
 def test_the_future_decides_nothing(name: str, played: tuple[Policy, PreparedScenario, Made]) -> None:
     """Another policy object in a world whose later links are others: equal until then."""
     _, past, made = played
-    until_s, other = 300.0, restless(4, 500.0)
+    until_s, other = 200.0, restless(4, 330.0)
     series = {}
     for pair, link in past.wan.series.items():
         later = other.wan.series[pair]
@@ -157,19 +157,19 @@ def test_the_future_decides_nothing(name: str, played: tuple[Policy, PreparedSce
 def test_survives_outages_lost_gpus_and_slow_domains(name: str) -> None:
     setup = restless(
         5,
-        750.0,
-        outages=[{"src": "d0", "dst": "d1", "at_s": 200, "for_s": 200}],
+        375.0,
+        outages=[{"src": "d0", "dst": "d1", "at_s": 100, "for_s": 100}],
         gpu_faults=[
-            {"domain": "d2", "gpus": 4, "at_s": 100, "for_s": 300},
-            {"domain": "d0", "gpus": 2, "at_s": 500, "for_s": 200},
+            {"domain": "d2", "gpus": 4, "at_s": 50, "for_s": 150},
+            {"domain": "d0", "gpus": 2, "at_s": 250, "for_s": 100},
         ],
-        slowdowns=[{"domain": "d1", "factor": 2.0, "at_s": 300, "for_s": 300}],
+        slowdowns=[{"domain": "d1", "factor": 2.0, "at_s": 150, "for_s": 150}],
     )
     made = decisions(created(name, setup), setup)
-    assert len(made) > 5
+    assert len(made) > 3
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("size", [2, 4, 8])
 def test_any_number_of_domains(name: str, size: int) -> None:
     setup = toy_setup(size, bps=4e9)
     plan = created(name, setup).decide(first_view(setup)).plan
@@ -187,10 +187,10 @@ def test_a_model_that_fits_nowhere_is_said_with_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("schedule", registry.SCHEDULES)
 def test_a_schedule_is_planned_or_refused_in_words(name: str, schedule: Schedule) -> None:
-    job = toy_setup(3).scenario.job.model_copy(
+    job = toy_setup(2).scenario.job.model_copy(
         update={"schedule": schedule, "chunks": default_chunks(schedule)}
     )
-    setup = toy_setup(3, job=job.model_dump())
+    setup = toy_setup(2, job=job.model_dump())
     try:
         registry.check_schedule(name, schedule)
         plan = created(name, setup).decide(first_view(setup)).plan

@@ -232,7 +232,10 @@ def test_a_reader_is_not_disturbed(tmp_path: Path, finished: tuple[Path, str, st
     seen = []
 
     def look() -> Iterator[None]:
-        while True:
+        for number in count():
+            if number % 3:  # a look takes longer than what is looked at
+                yield
+                continue
             assert list(RunReader(run).events()) == expected
             assert RunReader(run).verify() == []
             seen.append(query.query(tmp_path, "SELECT count(*) AS n FROM events")["n"][0].as_py())
@@ -241,7 +244,7 @@ def test_a_reader_is_not_disturbed(tmp_path: Path, finished: tuple[Path, str, st
     compact(run, piece_events=PIECE, disk=Slow(look()))
     rows += [table.num_rows for table in started]
     assert sum(rows) == EVENTS + 1, "a reader that began before goes on in the merged files"
-    assert len(seen) > 30 and set(seen) == {EVENTS + 1}
+    assert len(seen) > 10 and set(seen) == {EVENTS + 1}
 
 
 def test_a_run_in_many_files_is_tidied(run: Path, finished: tuple[Path, str, str], tmp_path: Path) -> None:

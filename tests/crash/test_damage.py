@@ -64,7 +64,7 @@ def test_a_segment_cut_anywhere(run_dir: Path) -> None:
             assert_found(path, whole[:length])
 
 
-@pytest.mark.parametrize(("ending", "wanted"), [("json", 150), ("parquet", 150)])
+@pytest.mark.parametrize(("ending", "wanted"), [("json", 75), ("parquet", 75)])
 def test_any_flipped_bit(run_dir: Path, ending: str, wanted: int) -> None:
     for number, path in enumerate(files(run_dir, ending)):
         whole = path.read_bytes()

@@ -16,7 +16,7 @@ from tests.support import crash_workload as workload
 EVENTS, PER_FLUSH = 3, 2
 CALLS = ("mkdir", "openat", "write", "fsync", "link", "unlink")
 FAULTS = ("signal=KILL", "error=EIO", "error=ENOSPC")
-STRIDE = max(1, 7 // workload.EFFORT)
+STRIDE = max(1, 13 // workload.EFFORT)
 
 PROGRAM = """
 import sys

@@ -66,7 +66,7 @@ FIELD = st.recursive(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.dictionaries(st.sampled_from(["samples", "count", "e", "a"]), FIELD))
 def test_the_text_of_a_payload_is_its_canonical_text(payload: dict[str, object]) -> None:
     assert payload_text(payload) == canonical(payload)
