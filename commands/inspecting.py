@@ -12,6 +12,7 @@ from commands import completion as known
 from commands.options import Seconds
 from commands.output import PATH, Output, command, with_output, write, writing_command
 from ingest.core import extras
+from ingest.core.errors import UsageError
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def compact(out: Output, run: str) -> None:
 
 
 @writing_command
-@click.argument("run", shell_complete=known.runs)
+@click.argument("run", nargs=-1, required=True, shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
     "--compare/--alone",
@@ -176,18 +177,40 @@ def compact(out: Output, run: str) -> None:
     help="Set one other run beside it, figure by figure.",
 )
 @with_output
-def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:
-    """Write one self-contained HTML page about a run.
+def report(out: Output, run: tuple[str, ...], page: Path | None, compare: bool, other: str | None) -> None:
+    """Write one self-contained HTML page about a run, or several overlaid.
 
     \b
     Examples:
       twin report latest
       twin report latest --compare --vs tri-7b-static
+      twin report tri-7b-hippo tri-7b-static tri-7b-mpc
     """
+    from replay.store import run_index
+
+    run_ids = [run_index.find(out.store, one) for one in run]
+    if len(run_ids) > 1:
+        path = _several(out, run_ids, page, asks_more=compare or other is not None)
+    else:
+        path = _one(out, run_ids[0], page, compare, other)
+    result = {"schema": "twin.report/1", "run": run_ids[0], "runs": run_ids, "path": str(path)}
+    out.show(result, lambda console: console.line(str(path)))
+
+
+def _several(out: Output, run_ids: list[str], page: Path | None, *, asks_more: bool) -> Path:
+    from replay.report import several_runs
+
+    if asks_more:
+        raise UsageError(
+            "--compare and --vs are for the report of one run; several runs are compared as they are"
+        )
+    return several_runs.write(out.store, run_ids, page)
+
+
+def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str | None) -> Path:
     from replay.report import page as writer
     from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
     with out.console.progress() as progress:
         comparison = None
         if compare:
@@ -200,9 +223,7 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
 
             versus = pair(out.store, run_index.find(out.store, other), run_id)
         progress.start(None, "page")
-        path = writer.write(out.store, run_id, page, comparison, versus)
-    result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
-    out.show(result, lambda console: console.line(str(path)))
+        return writer.write(out.store, run_id, page, comparison, versus)
 
 
 @writing_command

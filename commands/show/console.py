@@ -40,7 +40,7 @@ class Bars:
             self._bars.update(self._task, advance=steps, note=in_line(note))
 
 
-class Pace(rich.progress.ProgressColumn):
+class PaceColumn(rich.progress.ProgressColumn):
     """Amount, rate, time that it took and time that is left."""
 
     def render(self, task: rich.progress.Task) -> rich.text.Text:
@@ -133,7 +133,7 @@ class Console:
         columns = (
             rich.progress.TextColumn("{task.description}", markup=False),
             rich.progress.BarColumn(bar_width=24),
-            Pace(),
+            PaceColumn(),
             rich.progress.TextColumn("{task.fields[note]}", style="dim", markup=False),
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:

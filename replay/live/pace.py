@@ -14,8 +14,8 @@ class Pace:
         self.done = 0
         self._began_s = clock()
 
-    def start(self, total: int | None, what: str) -> None:
-        """Begins a new task."""
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
+        """Begins a new task; the share is all that is shown, whatever the `unit`."""
         self.what, self.total, self.done, self.note = what, total, 0, ""
         self._began_s = self._clock()
 

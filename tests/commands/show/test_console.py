@@ -7,7 +7,7 @@ import pytest
 import rich.console
 import rich.progress
 
-from commands.show.console import Bars, Console, Pace, cell
+from commands.show.console import Bars, Console, PaceColumn, cell
 from ingest.core.progress import SILENT
 
 
@@ -54,7 +54,7 @@ def test_a_bar_has_amount_rate_unit_and_time_left(total: int | None, unit: str, 
     shown.start(total, "work", unit)
     for now[0] in (0.0, 1.0, 2.0):
         shown.advance(0 if now[0] == 0 else (total or 40) // 4)
-    assert str(Pace().render(bars.tasks[0])) == words
+    assert str(PaceColumn().render(bars.tasks[0])) == words
 
 
 def printed(capsys: pytest.CaptureFixture[str], width: int, *table: Any, **keys: int) -> str:
