@@ -17,6 +17,8 @@ JOB_COLOUR = 7
 """Colours of jobs count down from the last, those of domains up from the first."""
 Z80 = 1.2816
 """Standard deviations on either side that hold 80 % of a normal distribution."""
+Estimate = tuple[float, float | None, float | None, float | None]
+"""(time, value, low, high); of a dead link nothing is estimated."""
 
 
 def plan_over_time(run: RunData) -> Section | None:
@@ -108,7 +110,7 @@ def _link(run: RunData, pair: Pair) -> Plot:
     return chart
 
 
-def _estimate(time_s: float, value: float, sd_log: float) -> tuple[float, *tuple[float | None, ...]]:
+def _estimate(time_s: float, value: float, sd_log: float) -> Estimate:
     """(time, estimate, low, high) of a point of the filter; of a dead link nothing is estimated."""
     if value <= 0:
         return time_s, None, None, None
