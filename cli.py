@@ -73,7 +73,7 @@ def twin(ctx: click.Context) -> None:
 
     \b
     First steps:
-      twin ingest traces/
+      twin ingest shipped
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
 

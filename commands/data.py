@@ -10,6 +10,9 @@ from commands import completion as known
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
+SHIPPED = Path("shipped")
+"""In place of a path to ingest: the traces that come with the program."""
+
 
 @writing_command
 @click.argument("paths", nargs=-1, required=True, type=PATH)
@@ -21,15 +24,18 @@ from ingest.core.errors import InputError, UsageError
 def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bool) -> None:
     """Read measurements of any known format into the lake.
 
+    `shipped` in place of a path stands for the synthetic traces that come with the program.
+
     \b
     Examples:
-      twin ingest traces/
+      twin ingest shipped
       twin ingest --explain measured/links.csv
       twin ingest --follow measured/
     """
     from commands.show import data
     from ingest.pipeline.ingest import ingest as read
 
+    paths = tuple(shipped(path) for path in paths)
     if out.dry_run:
         foretell(out, paths, following)
     if explaining:
@@ -47,6 +53,13 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bo
         for name in report.rejected_sets:
             out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
         sys.exit(InputError.exit_code)
+
+
+def shipped(path: Path) -> Path:
+    """Returns the folder of the shipped traces for the word `shipped`, unless such a path is there."""
+    from ingest.core import resources
+
+    return resources.traces() if path == SHIPPED and not path.exists() else path
 
 
 def foretell(out: Output, paths: tuple[Path, ...], following: bool) -> None:
@@ -134,21 +147,25 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
 @click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
 @with_output
 def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None:
-    """List what is in the lake, draw one data set, or take one out.
+    """List what is in the lake; details of one data set; draw it, or take it out.
 
-    Links, span, gaps, variation and licence of each; `--plot` draws its series.
+    Links, span, gaps, variation and licence of each set, and whether its files are dated. NAME alone shows
+    source, assumptions and every series of that set; `--plot` draws them.
 
     \b
     Examples:
       twin traces
+      twin traces my-links
       twin traces my-links --drop
       twin traces cloudpilot-iperf3 --plot out.svg
     """
     from commands.show import data
-    from ingest.lake import lake, summary
+    from ingest.lake import details, lake, summary
 
-    if (plot is not None) + drop != (name is not None):
-        raise UsageError("NAME belongs to --plot FILE or to --drop, one of them")
+    if plot is not None and drop:
+        raise UsageError("--plot FILE and --drop do not go together: say one of them")
+    if name is None and (plot is not None or drop):
+        raise UsageError("--plot FILE and --drop need the NAME of a data set; `twin traces` lists them")
     if name is not None and drop:
         held = lake.drop(out.store, name)
         out.show(held.to_json(), lambda console: data.dropped(console, held))
@@ -162,6 +179,10 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         stored = durable.replace(plot, drawn)
         body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
         out.show(body, lambda console: console.line(str(plot)))
+        return
+    if name is not None:
+        known_of = details.details(out.store, name)
+        out.show(known_of.to_json(), lambda console: data.details(console, known_of))
         return
     with out.console.working("summary"):
         found = summary.summarise(out.store).to_json()

@@ -11,6 +11,7 @@ import click
 from commands import completion as known
 from commands.options import Seconds
 from commands.output import PATH, Output, command, with_output, write, writing_command
+from ingest.core import extras
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
 @writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
+@click.option("--job", metavar="J", help="Of a queue run: why this job waited, and when it would start.")
+@click.option(
+    "--at", "moment", type=Seconds(0), metavar="SECONDS", help="With --job: as known then [its submission]."
+)
 @click.option(
     "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
 )
@@ -73,10 +78,10 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
 @click.option("--verify-signature", "public", type=PATH, metavar="PUB", help="Check the signature too.")
 @with_output
 def audit(
-    out: Output, run: str, number: int | None, chain_head: str | None, since: int, aside: bool,
-    key: Path | None, public: Path | None,
+    out: Output, run: str, number: int | None, job: str | None, moment: float | None, chain_head: str | None,
+    since: int, aside: bool, key: Path | None, public: Path | None,
 ) -> None:  # fmt: skip
-    """Verify a run, or explain one decision of it.
+    """Verify a run, or explain one decision or one job of it.
 
     Chain, digests, re-execution, no look-ahead, conservation. With --decision: what set it off, what was
     compared, what static, single, greedy and mpc would have done had they watched the run so far, and which
@@ -92,10 +97,15 @@ def audit(
     from replay.log.quarantine import quarantine
     from replay.store import run_index
 
+    if key is not None or public is not None:
+        extras.require("sign", "a signature")
     run_id = run_index.find(out.store, run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))
         out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
+        return
+    if job is not None:
+        _explain_job(out, run_id, job, moment)
         return
     if public is not None:
         chain_head = signing.verified(out.store, run_id, public).chain_head
@@ -115,6 +125,15 @@ def audit(
         signing.sign(out.store, run_id, key)
     out.show(report.to_json(), lambda console: show.audit(console, report))
     sys.exit(0 if report.ok else 3)
+
+
+def _explain_job(out: Output, run_id: str, job: str, moment: float | None) -> None:
+    """Says why a job of a queue run waited."""
+    from commands.show import queue as show
+    from replay.queue import waiting
+
+    found = waiting.explain(out.store, run_id, job, moment)
+    out.show(found.to_json(), lambda console: show.job(console, found))
 
 
 @writing_command

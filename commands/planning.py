@@ -63,7 +63,9 @@ def plan(
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
     if front and click.get_current_context().get_parameter_source("top") is ParameterSource.COMMANDLINE:
-        raise UsageError("--top does not go with --front, which lists all plans that none beats")
+        raise UsageError(
+            "--top does not go with --front, which lists all plans that none beats; leave one out"
+        )
     from commands.show import plan as show
     from ingest.core import durable
     from replay.planning import plan_file

@@ -124,7 +124,7 @@ def note(out: Output, run: str, text: str | None, clear: bool) -> None:
 
     run_id = run_index.find(out.store, run)
     if clear and text is not None:
-        raise UsageError("--clear takes no TEXT")
+        raise UsageError("--clear takes no TEXT; leave one out")
     if clear or text is not None:
         run_labels.note(out.store, run_id, text or "")
     _show_labels(out, run_id)

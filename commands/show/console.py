@@ -1,12 +1,13 @@
 """Tables and lines on stdout, notes and progress bars on stderr."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import rich.console
+import rich.live
 import rich.progress
 import rich.table
 import rich.text
@@ -137,6 +138,22 @@ class Console:
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
             yield Bars(bars)
+
+    @property
+    def draws(self) -> bool:
+        """True if standard error is a terminal on which something may be drawn."""
+        return not self.silent and self._err.is_terminal
+
+    @contextmanager
+    def screen(self, draw: Callable[[int, int], rich.console.RenderableType]) -> Iterator[None]:
+        """Shows on stderr, in the body, what `draw(width, height)` returns, twice a second."""
+        size = self._err.size
+        live = rich.live.Live(
+            get_renderable=lambda: draw(size.width, size.height), console=self._err, refresh_per_second=2,
+            transient=True, vertical_overflow="crop",
+        )  # fmt: skip
+        with live:
+            yield
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:

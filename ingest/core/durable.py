@@ -373,7 +373,9 @@ class _Reported:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, FileExistsError):
-            raise ExistsError(f"{self.path}: exists already and is never overwritten") from error
+            raise ExistsError(
+                f"{self.path}: exists already and is never overwritten; choose another name"
+            ) from error
         if isinstance(error, OSError):
             why = error.strerror or str(error)
             what = (

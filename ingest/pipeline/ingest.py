@@ -12,6 +12,7 @@ from ingest.core import durable
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
 from ingest.lake import lake
+from ingest.lake.undated import UNDATED
 from ingest.parsing import archive
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, identified
@@ -19,7 +20,7 @@ from ingest.parsing.source import Source, file_of, from_file
 from ingest.pipeline import derived_datasets, discover, refusal
 from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest_report import FileResult, IngestReport
-from ingest.pipeline.transaction import UNDATED, Taken, Transaction
+from ingest.pipeline.transaction import Taken, Transaction
 from ingest.readers import registry
 
 

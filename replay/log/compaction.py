@@ -50,7 +50,7 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
         StorageError: the disk refused; the run stays readable, and a second call continues.
     """
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run")
+        raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
     with Lock(run_dir / recovery.LOCK):
         recovery.sweep(run_dir, disk)
         before = recovery.walk(run_dir)

@@ -7,8 +7,10 @@ from tests.support.commands import SINGLE, STATIC
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
+    "ingest shipped": ["ingest", "shipped"],
     "fetch --list": ["fetch", "--list"],
     "traces": ["traces"],
+    "traces NAME": ["traces", "synthetic-tri"],
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
     "init": ["init", "{tmp}/mine.yaml", "--force"],
@@ -21,6 +23,7 @@ COMMANDS: dict[str, list[str]] = {
         "--model", "llama2-7b", "--sites", "us: 4 x A100-80, eu: 8 x H100", "--links", "synthetic-tri",
     ],
     "queue": ["queue", "examples/queue.swf", "-p", "easy", "-p", "saf+easy"],
+    "queue --keep": ["queue", "examples/queue.swf", "-p", "easy", "--keep"],
     "replay": ["replay", "-p", "static"],
     "replay --run": ["replay", "--run", STATIC],
     "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
@@ -60,8 +63,10 @@ COMMANDS: dict[str, list[str]] = {
 SCHEMAS = {
     "ingest": "twin.ingest/1",
     "traces": "twin.traces/1",
+    "traces NAME": "twin.dataset/1",
     "plan": "twin.plan/1",
     "queue": "twin.queue/1",
+    "queue --keep": "twin.queue/1",
     "replay": "twin.replay/1",
     "bench": "twin.compare/1",
     "sql": "twin.sql/1",
@@ -79,7 +84,7 @@ SCHEMAS = {
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
-    "traces without --plot": ["traces", "synthetic-tri"],
+    "traces of nothing": ["traces", "synthetic-tir"],
     "traces --drop without a name": ["traces", "--drop"],
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],
@@ -104,6 +109,9 @@ MISTAKES: dict[str, list[str]] = {
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
     "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
     "queue --processors": ["queue", "examples/queue.swf", "--processors", "0"],
+    "queue of two": ["queue", "examples/queue.swf", "--dataset", "synthetic-tri"],
+    "queue --dataset": ["queue", "--dataset", "no-such-set"],
+    "audit --job": ["audit", STATIC, "--job", "1"],
     "replay --plan nothing": ["replay", "--plan", "{tmp}/no-plan.yaml"],
     "replay --plan of a table": ["replay", "--plan", str(REPOSITORY / "docs/guides/cases.csv")],
     "replay --plan --policy": ["replay", "-p", "static", "--plan", "{tmp}/no-plan.yaml"],

@@ -22,8 +22,8 @@ from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import shape_of
 from twin.core import gpu_models
 from twin.core.domain import Domain, GpuType
+from twin.core.model_presets import preset as known_model
 from twin.core.transformer import Transformer
-from twin.core.transformer import preset as known_model
 from twin.costs.collectives import Path as Link
 from twin.costs.collectives import all_reduce_s
 from twin.costs.gpu_rates import Host, built_in_rates, matmul_flops_s
@@ -103,7 +103,7 @@ def calibrate(store: Path, progress: Progress = SILENT) -> Calibration:
             layers[kind] = measured
     if not gpus:
         raise NotFoundError(
-            f"the lake in {store} has no profile to fit: run `twin ingest traces/` (H200) or ingest your "
+            f"the lake in {store} has no profile to fit: run `twin ingest shipped` (H200) or ingest your "
             "own, made with `twin profile`"
         )
     return Calibration(lake.digest(store), gpus, layers)
