@@ -72,7 +72,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         raise NotFoundError(
             f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
         )
-    close = get_close_matches(name[:LONGEST], [LATEST, *ids], n=1)
+    close = get_close_matches(name[:LONGEST], [LATEST, *ids] if ids else [], n=1)
     known = f"did you mean {close[0]}?" if close else f"there: {', '.join(ids[:5]) or 'none yet'}"
     raise NotFoundError(f"{name}: no such run in {store / RUNS} ({known}); see `twin runs`")
 

@@ -101,6 +101,8 @@ def test_a_mistyped_command_or_run_is_told_the_nearest(store: Path) -> None:
         cli.twin.main(["qqq"], standalone_mode=False)
     with pytest.raises(NotFoundError, match=r"did you mean tri-7b-mpc-s0-12345678\?"):
         run_index.find(store, "tri-7b-mcp-s0-12345678")
+    with pytest.raises(NotFoundError, match=r"latest: no such run in .* \(there: none yet\)"):
+        run_index.find(store / "empty", "latest")
 
 
 def examples(command: click.Command) -> list[str]:
