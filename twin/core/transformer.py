@@ -99,7 +99,7 @@ class Transformer:
         if not self.head_dim and self.hidden % self.heads:
             return f"hidden {self.hidden} is not divisible by {self.heads} heads; else give head_dim"
         if self.heads % self.kv_heads:
-            return f"{self.heads} heads cannot share {self.kv_heads} kv_heads evenly"
+            return f"{self.heads} heads cannot share {self.kv_heads} kv_heads evenly; change one of them"
         return None
 
     @property

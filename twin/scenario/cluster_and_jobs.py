@@ -31,7 +31,8 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
     fields = settings.hardware.model_dump() | own
     if fields["gpus"] % fields["gpus_per_node"]:
         raise UsageError(
-            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}"
+            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}; "
+            "change one of them"
         )
     own_model = settings.gpu_models.get(fields["gpu"])
     gpu = gpu_models.preset(fields["gpu"]) if own_model is None else _gpu_type(fields["gpu"], own_model)

@@ -83,7 +83,7 @@ class Seen:
             raise NotFoundError(f"{dataset}: no two sites with measured links in both directions{known}")
         if not usable:
             raise NotFoundError(
-                "the lake has no two sites with measured links in both directions; `twin ingest traces/` "
+                "the lake has no two sites with measured links in both directions; `twin ingest shipped` "
                 "reads synthetic ones, `twin ingest FOLDER` your own"
             )
         best = max(

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
 
 from ingest.core.config import Config, suggestion
-from ingest.core.names import STORED, Label, Name, Text
+from ingest.core.names import STORED
+from ingest.core.ranges import Label, Name, Text
 from ingest.core.terminal import shown
 from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
