@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.core.durable import replace
+from ingest.core.errors import UsageError
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.report import (
@@ -12,6 +13,7 @@ from replay.report import (
     decisions,
     identity,
     kpi_table,
+    queue_page,
     run_comparison,
     time_breakdown,
     training_curves,
@@ -19,6 +21,7 @@ from replay.report import (
 from replay.report.run_data import fold_run
 from replay.report.section import TEMPLATES, asset
 from replay.store import run_index
+from replay.store.run_header import NO_WORLD, QUEUE
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
@@ -54,7 +57,10 @@ def render(
 ) -> str:
     """Returns the page as one HTML document."""
     reader = RunReader(run_index.folder(store, run_id))
-    reader.header()  # raises where nothing is stored
+    if reader.header()["policy"] == QUEUE:  # raises where nothing is stored
+        if comparison is not None or versus is not None:
+            raise UsageError(NO_WORLD)
+        return queue_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))
     parts = (
