@@ -104,9 +104,9 @@ Pods are shuffled and nodes ordered by the published seeds, with the random numb
 
 {equal(runs)}
 
-The runs that differ, in how many figures, from which percent on, and by how many points at most. The published
-simulator adds shares of jobs as floating-point numbers, ours counts jobs; scores are cut to whole numbers, so
-that a last digit can move a pod. That this is the reason was not checked pod by pod.
+The runs that differ, in how many figures, from which percent on, and by how many points at most. The
+published simulator adds shares of jobs as floating-point numbers, ours counts jobs; scores are cut to whole
+numbers, so that a last digit can move a pod. That this is the reason was not checked pod by pod.
 
 {others(runs)}
 
