@@ -2,7 +2,7 @@
 
 import pytest
 
-from replay.report.formatting import named, number, plain, plan_line, size, time_unit
+from replay.report.drawing.formatting import named, number, plain, plan_line, size, time_unit
 from replay.store.decision_codec import plan_from_json
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from replay.log.events import Json
 
@@ -15,6 +16,12 @@ def time_unit(seconds: float) -> tuple[float, str]:
         if seconds >= 2 * scale:
             return scale, name
     return 1.0, "seconds"
+
+
+def date(epoch_s: float, *, seconds: bool = False) -> str:
+    """A moment in UTC, to the minute or the second: 2021-08-12 14:30."""
+    when = datetime.fromtimestamp(round(epoch_s), UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}" if seconds else f"{when:%Y-%m-%d %H:%M}"
 
 
 def number(value: float) -> str:
