@@ -3,8 +3,8 @@
 Needs chromium (Debian: apt-get install chromium). Prints for each page and width: bytes, charts drawn, errors
 of its scripts, requests that it wanted to make (a content policy forbids all of them), pixels that it is
 wider than the window, and with `--axe` (from `npm pack axe-core`) what the accessibility rules find, by
-severity.
-`--shots DIR` keeps a picture of each. Ends with 1 where there is an error, a request, or a serious finding.
+severity. `--shots DIR` keeps a picture of each. Ends with 1 where there is an error, a request, or a serious
+finding. Pages are looked at in light colours.
 """
 
 import argparse

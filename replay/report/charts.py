@@ -3,7 +3,7 @@
 import math
 
 from replay.report.drawing.formatting import plan_line, size
-from replay.report.drawing.plot import Plot, variable
+from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, section
 from replay.report.run_data import PlanSpan, RunData
 from twin.core.domain import Pair
@@ -33,7 +33,7 @@ def plan_over_time(run: RunData) -> Section | None:
     return section("plan_over_time", "Plan over time", colours=colours, jobs=jobs)
 
 
-def plans(run: RunData, job: str, title: str = "") -> tuple[Plot, str]:
+def plans(run: RunData, job: str, title: str = "") -> tuple[LiveChart, str]:
     """Returns the chart of one job, and its last plan in words."""
     every = [span for span in run.spans if span.job == job]
     spans = _drawn(every, run.end_s)
@@ -41,7 +41,7 @@ def plans(run: RunData, job: str, title: str = "") -> tuple[Plot, str]:
     replicas = spans[-1].plan.get("sync") is not None
     order = "each domain holds a replica of the model" if replicas else "first stage at the bottom"
     name = title or job
-    chart = Plot(
+    chart = LiveChart(
         run.end_s, layers, "layers", name or "Layers", f"{': layers' if name else ''} per domain, {order}"
     )
     for span in spans:
@@ -55,7 +55,7 @@ def plans(run: RunData, job: str, title: str = "") -> tuple[Plot, str]:
     return chart, last + thinned
 
 
-def _draw(chart: Plot, run: RunData, span: PlanSpan, layers: int) -> None:
+def _draw(chart: LiveChart, run: RunData, span: PlanSpan, layers: int) -> None:
     low = 0
     for share in span.plan["shares"]:
         split = f"tp {share['tp']}, pp {share['pp']}"
@@ -93,14 +93,14 @@ def links(run: RunData) -> Section | None:
     )  # fmt: skip
 
 
-def _link(run: RunData, pair: Pair) -> Plot:
+def _link(run: RunData, pair: Pair) -> LiveChart:
     observed = run.observed_bps[pair].points
     band = [_estimate(*point) for point in run.filtered_bps[pair].points]
     highest = max([v for _, v in observed] + [high for *_, high in band if high is not None] + [1.0])
     name = f"{run.domains[pair[0]]} → {run.domains[pair[1]]}"
     sent = run.sent_bytes(pair)
     load = f" · {size(sent)}" if sent else " · unused"
-    chart = Plot(run.end_s, highest * 1.05, "bit/s", name, load, size="small", synthetic=run.synthetic)
+    chart = LiveChart(run.end_s, highest * 1.05, "bit/s", name, load, size="small", synthetic=run.synthetic)
     for down, start_s, end_s in run.outages:
         if down == pair:
             chart.box(start_s, end_s, 0, chart.top, "bad", f"down for {end_s - start_s:.0f} s")
@@ -125,7 +125,7 @@ def iterations(run: RunData) -> Section | None:
     top = lengths[int(0.995 * (len(lengths) - 1))] * 1.1
     over = sum(value > top for value in lengths)
     note = f" ({over} longer ones above the upper edge)" if over else ""
-    time = Plot(run.end_s, top, "s", "Time per iteration", note)
+    time = LiveChart(run.end_s, top, "s", "Time per iteration", note)
     several = len(run.iteration_s) > 1
     for k, (job, series) in enumerate(run.iteration_s.items()):
         colour = variable(JOB_COLOUR - k) if several else "strong"
@@ -134,7 +134,7 @@ def iterations(run: RunData) -> Section | None:
         time.legend = [(job, variable(JOB_COLOUR - k)) for k, job in enumerate(run.iteration_s)]
     for time_s, text in run.faults:
         time.moments([time_s], "bad", text)
-    use = Plot(run.end_s, 1.0, "share", "Utilisation", " while in the plan")
+    use = LiveChart(run.end_s, 1.0, "share", "Utilisation", " while in the plan")
     colours = []
     for k, series in enumerate(run.utilisation):
         if series.points:
@@ -149,7 +149,7 @@ def cost(run: RunData) -> Section | None:
     for series, name in ((run.egress_usd, "Egress"), (run.gpu_usd, "GPU time held")):
         total = series.points[-1][1] if series.points else 0.0
         if total > 0:
-            chart = Plot(run.end_s, total * 1.05, "USD", name, f", cumulated: ${total:,.2f}")
+            chart = LiveChart(run.end_s, total * 1.05, "USD", name, f", cumulated: ${total:,.2f}")
             chart.line([(0.0, 0.0), *series.points], name, step=True)
             charts.append(chart)
     return chart_section("Cost", charts, "pair") if charts else None

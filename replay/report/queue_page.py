@@ -10,7 +10,7 @@ from replay.log.run_log import RunReader
 from replay.queue.logged_run import LoggedQueue, load, used_processors
 from replay.report.answer import Card
 from replay.report.drawing.formatting import percent, plain, time_unit
-from replay.report.drawing.plot import Plot
+from replay.report.drawing.plot import LiveChart
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
 from twin.queue.jobs import UNKNOWN, Float, Int
@@ -66,8 +66,8 @@ def _over_time(done: QueueSchedule) -> Section:
     waiting_times, waiting = _waiting(done)
     right = (end - begin) / NS_PER_S
     length = _highest(waiting_times, waiting, marks)
-    queue = Plot(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
-    busy = Plot(right, done.processors * 1.05, "processors", "In use", ": mean of a stretch")
+    queue = LiveChart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
+    busy = LiveChart(right, done.processors * 1.05, "processors", "In use", ": mean of a stretch")
     seconds = (marks[:-1] - begin) / NS_PER_S
     queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), "jobs that wait", step=True)
     mean = _mean(times, used, marks).tolist()

@@ -13,7 +13,7 @@ from replay.metrics import cost_time_points
 from replay.metrics.kpis import Kpis
 from replay.report import charts, kpi_table, run_comparison
 from replay.report.drawing.formatting import NONE, percent, plain, scaled
-from replay.report.drawing.plot import Plot, variable
+from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.report.page import REPORTS
 from replay.report.run_data import ChartSeries, RunData, fold_run
@@ -139,10 +139,10 @@ def _joined(run: RunData) -> ChartSeries:
 
 def _curves(
     shown: Sequence[ShownRun], series: Sequence[ChartSeries], unit: str, title: str, *, step: bool
-) -> Plot:
+) -> LiveChart:
     values = sorted(point[1] for one in series for point in one.points)
     top = (values[-1] if step else values[int(0.995 * (len(values) - 1))]) if values else 0.0
-    chart = Plot(max(one.run.end_s for one in shown), top * 1.05 or 1.0, unit, title)
+    chart = LiveChart(max(one.run.end_s for one in shown), top * 1.05 or 1.0, unit, title)
     for k, (one, points) in enumerate(zip(shown, series, strict=True)):
         if not step:
             chart.dots(points.points, one.label, variable(k))

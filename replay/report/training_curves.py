@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from replay.log.events import Json
-from replay.report.drawing.plot import Plot
+from replay.report.drawing.plot import LiveChart
 from replay.report.drawing.section import Section, chart_section
 from replay.report.run_data import RunData
 
@@ -31,13 +31,13 @@ def _stage(stage: str, updates: list[Json]) -> Section:
     return chart_section(f"Training: {stage}", charts, "many", intro=intro)
 
 
-def _curve(updates: list[Json], name: str, title: str) -> Plot | None:
+def _curve(updates: list[Json], name: str, title: str) -> LiveChart | None:
     points = [(one["update"], one["metrics"][name]) for one in updates if name in one["metrics"]]
     if not points:
         return None
     values = [value for _, value in points]
     room = 0.08 * (max(values) - min(values)) or 0.1 * abs(values[0]) or 1.0
-    chart = Plot(
+    chart = LiveChart(
         points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", min(values) - room,
         axis="updates", size="small",
     )  # fmt: skip

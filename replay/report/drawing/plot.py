@@ -28,7 +28,7 @@ Colours = Sequence[tuple[str, str]]
 
 
 @dataclass
-class Plot:
+class LiveChart:
     """A chart with its caption: x from 0 to `right`, y from `low` to `top` in `unit`.
 
     x is seconds after the start of the run unless `axis` names its unit. Colours are names of CSS variables.

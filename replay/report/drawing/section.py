@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from replay.report.drawing.plot import Colours, Plot, embedded
+from replay.report.drawing.plot import Colours, LiveChart, embedded
 
 FOLDER = Path(__file__).parents[1] / "templates"
 TEMPLATES = Environment(
@@ -46,7 +46,7 @@ def section(template: str, title: str = "", **data: Any) -> Section:
 
 
 def chart_section(
-    title: str, charts: Sequence[Plot], layout: str = "", *, colours: Colours = (), intro: str = ""
+    title: str, charts: Sequence[LiveChart], layout: str = "", *, colours: Colours = (), intro: str = ""
 ) -> Section:
     """Returns a section of charts alone, in a layout of the style sheet (`pair`, `many` or below each other);
     `colours` are those of all charts."""

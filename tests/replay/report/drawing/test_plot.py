@@ -6,16 +6,16 @@ from itertools import accumulate
 
 import pytest
 
-from replay.report.drawing.plot import Plot, embedded
+from replay.report.drawing.plot import LiveChart, embedded
 from replay.report.drawing.section import FOLDER
 
 
-def data(plot: Plot) -> dict:  # type: ignore[type-arg]
+def data(plot: LiveChart) -> dict:  # type: ignore[type-arg]
     return json.loads(str(plot.columns))
 
 
 def test_times_are_steps_less_the_one_before_and_values_have_five_digits() -> None:
-    plot = Plot(3600.0, 2.5e9, "bit/s", "a → b")
+    plot = LiveChart(3600.0, 2.5e9, "bit/s", "a → b")
     plot.dots([(0.0, 1.2345678e9), (30.04, 2e9), (3600.0, 5e8)], "telemetry", "soft")
     found = data(plot)
     assert (
@@ -27,13 +27,13 @@ def test_times_are_steps_less_the_one_before_and_values_have_five_digits() -> No
 
 
 def test_a_gap_is_null_and_a_band_has_three_columns() -> None:
-    plot = Plot(10.0, 4.0, "s")
+    plot = LiveChart(10.0, 4.0, "s")
     plot.band([(0.0, 2.0, 1.0, 3.0), (5.0, None, None, None)], "filter")
     assert data(plot)["marks"][0]["ys"] == [[2, None], [1, None], [3, None]]
 
 
 def test_boxes_and_moments_are_clipped_to_the_run_and_moments_on_a_step_are_one() -> None:
-    plot = Plot(10.0, 4.0, "layers")
+    plot = LiveChart(10.0, 4.0, "layers")
     plot.box(-1.0, 20.0, 0, 4, "c0", "oslo: 4 layers")
     plot.moments([5.0, 5.00001, 6.0], "bad", "filter alarm")
     plot.moments([], "bad", "nothing")
@@ -42,12 +42,18 @@ def test_boxes_and_moments_are_clipped_to_the_run_and_moments_on_a_step_are_one(
 
 
 def test_units_grow_with_the_values() -> None:
-    assert Plot(1.0, 3e7, "tokens").shown_unit == "million tokens" and Plot(1.0, 3e7, "USD").factor == 1.0
-    assert Plot(1.0, 9.9e5, "bit/s").shown_unit == "kbit/s" and Plot(1.0, 10.0, "bit/s").shown_unit == "bit/s"
+    assert (
+        LiveChart(1.0, 3e7, "tokens").shown_unit == "million tokens"
+        and LiveChart(1.0, 3e7, "USD").factor == 1.0
+    )
+    assert (
+        LiveChart(1.0, 9.9e5, "bit/s").shown_unit == "kbit/s"
+        and LiveChart(1.0, 10.0, "bit/s").shown_unit == "bit/s"
+    )
 
 
 def test_nothing_draws_nothing() -> None:
-    plot = Plot(0.0, 0.0, "s")
+    plot = LiveChart(0.0, 0.0, "s")
     plot.line([], "a")
     plot.dots([], "a")
     assert plot.marks == [] and data(plot)["right"] == 0
