@@ -25,7 +25,7 @@ LEAST_MEMORY = 3 * 2**29
 COMMANDS = {
     "ingest": ("data", "Read measurements of any known format into the lake."),
     "fetch": ("data", "Get a public data set, verified, without reading it in."),
-    "traces": ("data", "List what is in the lake, draw one data set, or take one out."),
+    "traces": ("data", "List what is in the lake; details of one data set; draw it, or take it out."),
     "synth": ("data", "Write the shipped synthetic traces again, byte for byte."),
     "init": ("starting", "Write a commented scenario file from what is in the lake."),
     "plan": ("planning", "Answer which plan, how fast and how much, from the recorded links."),
@@ -35,7 +35,7 @@ COMMANDS = {
     "offpolicy": ("replaying", "Estimate from logs alone what another policy would have earned."),
     "bench": ("replaying", "Compare policies in the same worlds, beside the bound."),
     "sql": ("inspecting", "Query lake and event logs in SQL."),
-    "audit": ("inspecting", "Verify a run, or explain one decision of it."),
+    "audit": ("inspecting", "Verify a run, or explain one decision or one job of it."),
     "compact": ("inspecting", "Merge the segments of a finished run into few files."),
     "report": ("inspecting", "Write one self-contained HTML page about a run."),
     "trace": ("inspecting", "Write a window of a run as a Chrome trace."),
