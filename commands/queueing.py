@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
 
-@command
+@writing_command
 @click.argument("source", metavar="[LOG]", type=PATH, required=False)
 @click.option(
     "--dataset", metavar="NAME", shell_complete=known.datasets,
@@ -67,6 +68,8 @@ def queue(
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
 
+    if source is not None and of_settings("dataset"):
+        dataset = None  # a LOG that is named wins over a file of settings
     if (source is None) == (dataset is None):
         raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
     if nodes is None and placements:
@@ -88,3 +91,8 @@ def queue(
         keep=out.store if keep else None,
     )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
+
+
+def of_settings(option: str) -> bool:
+    """Returns True if the value of an option is none that the command line says."""
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.COMMANDLINE

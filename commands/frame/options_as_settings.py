@@ -7,11 +7,13 @@ import click
 SAID = frozenset({
     # what is asked, and of what
     "batch", "beside", "chain-head", "checkpoint", "decision", "explain", "from", "from-decision", "front",
-    "lessons", "link", "links", "list", "load", "model", "name", "pareto", "perturb", "pick", "plan", "prove",
+    "lessons", "link", "links", "list", "load", "model", "name", "nodes", "pareto", "perturb",
+    "pick", "placement", "plan", "prove",
     "run", "runs", "schema", "show-origin", "since", "site", "sites", "solve", "start", "tag", "target", "to",
     "until", "verify-signature", "vs", "where",
     # what is done
-    "clear", "compile", "cron", "drop", "dry-run", "every", "follow", "force", "help", "on-drift", "once",
+    "clear", "compile", "cron", "drop", "dry-run", "every", "follow", "force", "help", "keep",
+    "on-drift", "once",
     "quarantine", "remove", "resume", "rollback", "sign", "version", "yes",
     # what is written
     "out", "plot", "plots", "tensorboard",

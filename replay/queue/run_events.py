@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
@@ -76,6 +77,7 @@ def record(
     header = header_of(choices, done.jobs, int(done.end_ns.max()), dataset)
     name = header.world["scenario"]["name"]
     run_id = run_index.new_id(store, name, policy.replace("+", "-"), 0, header.config_digest)
+    DISK.foretell((run_index.folder(store, run_id), f"log of the schedule of {policy}, and of each other"))
     with RunWriter.create(run_index.folder(store, run_id)) as writer:
         emit(writer, header, done, JobNames(log.ids, log.users), log.rejects)
     return run_id

@@ -13,7 +13,7 @@ from replay.store import run_index
 from tests.support.commands import SINGLE, STATIC, Call, caller
 
 READERS = {
-    "queue", "offpolicy", "sql", "runs", "status", "verify", "completion", "config", "estimate",
+    "offpolicy", "sql", "runs", "status", "verify", "completion", "config", "estimate",
 }  # fmt: skip
 """Commands that only answer; the caches that some of them keep can be made again."""
 WILL = "would write {tmp}/"
@@ -42,7 +42,7 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "doctor": (["doctor", "--compile"], ["compiled kernels of a first decision"]),
     "profile": (["profile", "{tmp}/measured"], [f"{WILL}measured (layer times"]),
 }  # fmt: skip
-WRITE_ONE_FILE = {"init", "plan", "compare", "policies"}
+WRITE_ONE_FILE = {"init", "queue", "plan", "compare", "policies"}
 """Commands without a case here: they take seconds, or a store with two checkpoints."""
 
 
