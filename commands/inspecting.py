@@ -10,7 +10,9 @@ import click
 
 from commands import completion as known
 from commands.options import Seconds
-from commands.output import PATH, Output, command, with_output, write
+from commands.output import PATH, Output, command, with_output, write, writing_command
+from ingest.core import extras
+from ingest.core.errors import UsageError
 from ingest.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
         click.echo(query.describe())
         return
     limits = Limits(timeout, memory)
-    answer = query.query(out.store, statement, note=out.console.note, limits=limits)
+    with out.console.working("query"):
+        answer = query.query(out.store, statement, note=out.console.note, limits=limits)
     if out.as_json:
         rows = json.loads(formats.render(answer, "json"))
         result = {"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}
@@ -60,7 +63,7 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
     write(found)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
 @click.option("--job", metavar="J", help="Of a queue run: why this job waited, and when it would start.")
@@ -95,6 +98,8 @@ def audit(
     from replay.log.quarantine import quarantine
     from replay.store import run_index
 
+    if key is not None or public is not None:
+        extras.require("sign", "a signature")
     run_id = run_index.find(out.store, run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))
@@ -106,7 +111,8 @@ def audit(
     if public is not None:
         chain_head = signing.verified(out.store, run_id, public).chain_head
     if number is not None:
-        found = auditor.decision(out.store, run_id, number)
+        with out.console.progress() as progress:
+            found = auditor.decision(out.store, run_id, number, progress=progress)
 
         def render(console: "Console") -> None:
             decision.decision(console, found)
@@ -131,7 +137,7 @@ def _explain_job(out: Output, run_id: str, job: str, moment: float | None) -> No
     out.show(found.to_json(), lambda console: show.job(console, found))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @with_output
 def compact(out: Output, run: str) -> None:
@@ -148,14 +154,15 @@ def compact(out: Output, run: str) -> None:
     from replay.store import run_index
 
     run_id = run_index.find(out.store, run)
-    done = compaction.compact(run_index.folder(out.store, run_id))
-    query.keep(out.store, run_id)
+    with out.console.working("compaction"):
+        done = compaction.compact(run_index.folder(out.store, run_id))
+        query.keep(out.store, run_id)
     result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
     out.show(result, lambda console: show.compacted(console, run_id, done))
 
 
-@command
-@click.argument("run", shell_complete=known.runs)
+@writing_command
+@click.argument("run", nargs=-1, required=True, shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
     "--compare/--alone",
@@ -170,18 +177,40 @@ def compact(out: Output, run: str) -> None:
     help="Set one other run beside it, figure by figure.",
 )
 @with_output
-def report(out: Output, run: str, page: Path | None, compare: bool, other: str | None) -> None:
-    """Write one self-contained HTML page about a run.
+def report(out: Output, run: tuple[str, ...], page: Path | None, compare: bool, other: str | None) -> None:
+    """Write one self-contained HTML page about a run, or several overlaid.
 
     \b
     Examples:
       twin report latest
       twin report latest --compare --vs tri-7b-static
+      twin report tri-7b-hippo tri-7b-static tri-7b-mpc
     """
+    from replay.store import run_index
+
+    run_ids = [run_index.find(out.store, one) for one in run]
+    if len(run_ids) > 1:
+        path = _several(out, run_ids, page, asks_more=compare or other is not None)
+    else:
+        path = _one(out, run_ids[0], page, compare, other)
+    result = {"schema": "twin.report/1", "run": run_ids[0], "runs": run_ids, "path": str(path)}
+    out.show(result, lambda console: console.line(str(path)))
+
+
+def _several(out: Output, run_ids: list[str], page: Path | None, *, asks_more: bool) -> Path:
+    from replay.report import several_runs
+
+    if asks_more:
+        raise UsageError(
+            "--compare and --vs are for the report of one run; several runs are compared as they are"
+        )
+    return several_runs.write(out.store, run_ids, page)
+
+
+def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str | None) -> Path:
     from replay.report import page as writer
     from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
     with out.console.progress() as progress:
         comparison = None
         if compare:
@@ -193,12 +222,11 @@ def report(out: Output, run: str, page: Path | None, compare: bool, other: str |
             from replay.run.whatif import pair
 
             versus = pair(out.store, run_index.find(out.store, other), run_id)
-        path = writer.write(out.store, run_id, page, comparison, versus)
-    result = {"schema": "twin.report/1", "run": run_id, "path": str(path)}
-    out.show(result, lambda console: console.line(str(path)))
+        progress.start(None, "page")
+        return writer.write(out.store, run_id, page, comparison, versus)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option(
     "--from",
@@ -242,5 +270,6 @@ def status(out: Output) -> None:
     from commands.show import status as show
     from replay.metrics import store_status
 
-    found = store_status.status(out.store).to_json()
+    with out.console.working("status"):
+        found = store_status.status(out.store).to_json()
     out.show(found, lambda console: show.status(console, found))

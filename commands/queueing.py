@@ -23,6 +23,14 @@ from ingest.core.errors import UsageError
     "--processors", type=click.IntRange(1, 10**9), metavar="N", help="Size of the machine [the log's header]."
 )
 @click.option(
+    "--nodes", metavar="NODES",
+    help='Nodes x GPUs and their model, as "8 x 8 A100-80, 4 x 8 V100", or a CSV file of nodes.',
+)  # fmt: skip
+@click.option(
+    "--placement", "placements", multiple=True, metavar="NAME",
+    help="On --nodes, where jobs lie, as best-fit, fgd or spread; repeatable [best-fit].",
+)  # fmt: skip
+@click.option(
     "--prediction",
     type=click.Choice(["estimate", "actual", "twice-estimate"]),
     default="estimate",
@@ -38,7 +46,7 @@ from ingest.core.errors import UsageError
 @with_output
 def queue(
     out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    prediction: str, rules: str, keep: bool,
+    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -50,19 +58,33 @@ def queue(
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
+      twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
     """
     from typing import cast
 
     from commands.show import queue as show
     from ingest.readers.job_logs import LakeJobs
-    from replay.queue.comparison import compare
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
 
     if (source is None) == (dataset is None):
         raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
+    if nodes is None and placements:
+        raise UsageError("--placement: one pool of processors has no places; add --nodes")
+    jobs = source if source is not None else LakeJobs(out.store, str(dataset))
+    predicted, held = cast(Prediction, prediction), rule_set(rules)
+    if nodes is not None:
+        from replay.queue.on_nodes import compare_on_nodes
+
+        if processors is not None or keep:
+            raise UsageError(f"--nodes goes without {'--keep' if keep else '--processors'}: take one of them")
+        placed = compare_on_nodes(jobs, nodes, policies, placements, prediction=predicted, rules=held)
+        out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
+        return
+    from replay.queue.comparison import compare
+
     found = compare(
-        source if source is not None else LakeJobs(out.store, str(dataset)), policies, processors=processors,
-        prediction=cast(Prediction, prediction), rules=rule_set(rules), keep=out.store if keep else None,
+        jobs, policies, processors=processors, prediction=predicted, rules=held,
+        keep=out.store if keep else None,
     )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))

@@ -38,6 +38,7 @@ from ingest.readers.links.latency_slices import LatencySlices
 from ingest.readers.links.latency_tables import LatencyTables
 from ingest.readers.links.owamp import Owamp
 from ingest.readers.links.ping import Ping
+from ingest.readers.links.pscheduler import PScheduler
 from ingest.readers.links.region_pairs import RegionPairs
 from ingest.readers.links.ripe_atlas import RipeAtlas
 from ingest.readers.links.rtt_matrix import RttMatrix
@@ -114,6 +115,7 @@ READERS: tuple[Reader, ...] = (
     Owamp(),
     Perseus(),
     Philly(),
+    PScheduler(),
     Ping(),
     PodSeries(),
     Pollux(),

@@ -1,14 +1,11 @@
-"""Sections of charts: plans, links, iterations, traffic and cost; None where there are no data."""
+"""Sections of charts over time: plans, links, iterations and cost; None where there are no data."""
 
 import math
-from collections.abc import Mapping
-from itertools import groupby
 
-from ingest.core.units import GB
-from replay.report.formatting import plan_line, size
+from replay.report.drawing.formatting import plan_line, size
+from replay.report.drawing.plot import Plot, variable
+from replay.report.drawing.section import Section, chart_section, section
 from replay.report.run_data import PlanSpan, RunData
-from replay.report.section import Section, chart_section, section
-from replay.report.svg import Chart, colour
 from twin.core.domain import Pair
 
 LINKS_SHOWN = 12
@@ -20,6 +17,8 @@ JOB_COLOUR = 7
 """Colours of jobs count down from the last, those of domains up from the first."""
 Z80 = 1.2816
 """Standard deviations on either side that hold 80 % of a normal distribution."""
+Estimate = tuple[float, float | None, float | None, float | None]
+"""(time, value, low, high); of a dead link nothing is estimated."""
 
 
 def plan_over_time(run: RunData) -> Section | None:
@@ -27,40 +26,46 @@ def plan_over_time(run: RunData) -> Section | None:
     if not run.spans:
         return None
     used = {share["domain"] for span in run.spans for share in span.plan["shares"]}
-    colours = [(name, colour(k)) for k, name in enumerate(run.domains) if k in used]
+    colours = [(name, variable(k)) for k, name in enumerate(run.domains) if k in used]
     if run.aborted_moves or any(span.pause_s for span in run.spans):
-        colours.append(("paused for a move", "still"))
-    return section(
-        "plan_over_time", "Plan over time", colours=colours, jobs=[_plans(run, job) for job in run.jobs]
-    )
+        colours.append(("paused for a move", "ink"))
+    jobs = [plans(run, job) for job in run.jobs]
+    return section("plan_over_time", "Plan over time", colours=colours, jobs=jobs)
 
 
-def _plans(run: RunData, job: str) -> tuple[Chart, str]:
-    """The chart of one job, and its last plan in words."""
+def plans(run: RunData, job: str, title: str = "") -> tuple[Plot, str]:
+    """Returns the chart of one job, and its last plan in words."""
     every = [span for span in run.spans if span.job == job]
     spans = _drawn(every, run.end_s)
     layers = max(sum(share["layers"] for share in span.plan["shares"]) for span in spans)
     replicas = spans[-1].plan.get("sync") is not None
     order = "each domain holds a replica of the model" if replicas else "first stage at the bottom"
-    note = f"{': layers' if job else ''} per domain, {order}"
-    chart = Chart(
-        run.end_s, layers, "layers", job or "Layers", note, f"layers per domain over time {job}".strip()
+    name = title or job
+    chart = Plot(
+        run.end_s, layers, "layers", name or "Layers", f"{': layers' if name else ''} per domain, {order}"
     )
     for span in spans:
-        low = 0
-        for share in span.plan["shares"]:
-            split = f"tp {share['tp']}, pp {share['pp']}"
-            title = f"{run.domains[share['domain']]}: {share['layers']} layers, {split}"
-            chart.box(span.start_s, span.end_s, low, low + share["layers"], colour(share["domain"]), title)
-            low += share["layers"]
-        if span.pause_s:
-            title = f"moved {size(span.moved_bytes)} in {span.pause_s:.1f} s"
-            chart.box(span.start_s - span.pause_s, span.start_s, 0, layers, "pause", title)
+        _draw(chart, run, span, layers)
     for moving_job, start_s, end_s in run.aborted_moves:
         if moving_job == job:
-            chart.box(start_s, end_s, 0, layers, "pause", "a move that was not completed")
+            chart.box(start_s, end_s, 0, layers, "ink", "a move that was not completed")
+    last = f"Last plan: {plan_line(every[-1].plan, run.domains)}."
+    chart.words = [f"{len(every)} plans", last.rstrip(".")]
     thinned = f" {len(spans):,} of {len(every):,} plans are drawn." if len(spans) < len(every) else ""
-    return chart, f"Last plan: {plan_line(every[-1].plan, run.domains)}.{thinned}"
+    return chart, last + thinned
+
+
+def _draw(chart: Plot, run: RunData, span: PlanSpan, layers: int) -> None:
+    low = 0
+    for share in span.plan["shares"]:
+        split = f"tp {share['tp']}, pp {share['pp']}"
+        title = f"{run.domains[share['domain']]}: {share['layers']} layers, {split}"
+        high = low + share["layers"]
+        chart.box(span.start_s, span.end_s, low, high, variable(share["domain"]), title)
+        low = high
+    if span.pause_s:
+        title = f"moved {size(span.moved_bytes)} in {span.pause_s:.1f} s"
+        chart.box(span.start_s - span.pause_s, span.start_s, 0, layers, "ink", title)
 
 
 def _drawn(spans: list[PlanSpan], end_s: float) -> list[PlanSpan]:
@@ -83,30 +88,33 @@ def links(run: RunData) -> Section | None:
     drawn = [_link(run, pair) for pair in pairs[:LINKS_MOST]]
     left_out = len(pairs) - len(drawn)
     return section(
-        "links", "Wide-area links", first=drawn[:LINKS_SHOWN], more=drawn[LINKS_SHOWN:], left_out=left_out
-    )
+        "links", "Wide-area links", first=drawn[:LINKS_SHOWN], more=drawn[LINKS_SHOWN:], left_out=left_out,
+        synthetic=run.synthetic,
+    )  # fmt: skip
 
 
-def _link(run: RunData, pair: Pair) -> Chart:
+def _link(run: RunData, pair: Pair) -> Plot:
     observed = run.observed_bps[pair].points
-    filtered = run.filtered_bps[pair].points
-    band = [(t, v * math.exp(-Z80 * sd), v * math.exp(Z80 * sd)) for t, v, sd in filtered]
-    highest = max([v for _, v in observed] + [high for *_, high in band] + [1.0])
+    band = [_estimate(*point) for point in run.filtered_bps[pair].points]
+    highest = max([v for _, v in observed] + [high for *_, high in band if high is not None] + [1.0])
     name = f"{run.domains[pair[0]]} → {run.domains[pair[1]]}"
-    sent = run.training_bytes.get(pair, 0) + run.moved_bytes.get(pair, 0)
+    sent = run.sent_bytes(pair)
     load = f" · {size(sent)}" if sent else " · unused"
-    chart = Chart(run.end_s, highest * 1.05, "bit/s", name, load, f"bandwidth {name}", size="small")
+    chart = Plot(run.end_s, highest * 1.05, "bit/s", name, load, size="small", synthetic=run.synthetic)
     for down, start_s, end_s in run.outages:
         if down == pair:
-            chart.box(start_s, end_s, 0, chart.top, "down", f"down for {end_s - start_s:.0f} s")
-    chart.dots(observed, "raw")
-    for alive, part in groupby(zip(filtered, band, strict=True), key=lambda both: both[0][1] > 0):
-        if alive:  # of a dead link nothing is estimated
-            estimates, areas = zip(*part, strict=True)
-            chart.band(areas)
-            chart.line(estimates)
-    chart.moments(run.alarms.get(pair, ()), "alarm", "filter alarm")
+            chart.box(start_s, end_s, 0, chart.top, "bad", f"down for {end_s - start_s:.0f} s")
+    chart.dots(observed, "telemetry", "soft")
+    chart.band(band, "filter")
+    chart.moments(run.alarms.get(pair, ()), "bad", "filter alarm")
     return chart
+
+
+def _estimate(time_s: float, value: float, sd_log: float) -> Estimate:
+    """(time, estimate, low, high) of a point of the filter; of a dead link nothing is estimated."""
+    if value <= 0:
+        return time_s, None, None, None
+    return time_s, value, value * math.exp(-Z80 * sd_log), value * math.exp(Z80 * sd_log)
 
 
 def iterations(run: RunData) -> Section | None:
@@ -116,20 +124,22 @@ def iterations(run: RunData) -> Section | None:
         return None
     top = lengths[int(0.995 * (len(lengths) - 1))] * 1.1
     over = sum(value > top for value in lengths)
-    note = f" ({over} longer ones at the upper edge)" if over else ""
-    time = Chart(run.end_s, top, "s", "Time per iteration", note, "time per iteration")
-    if len(run.iteration_s) > 1:
-        time.legend = [(job, colour(JOB_COLOUR - k)) for k, job in enumerate(run.iteration_s)]
-    for k, series in enumerate(run.iteration_s.values()):
-        time.dots(series.points, colour(JOB_COLOUR - k) if time.legend else "")
+    note = f" ({over} longer ones above the upper edge)" if over else ""
+    time = Plot(run.end_s, top, "s", "Time per iteration", note)
+    several = len(run.iteration_s) > 1
+    for k, (job, series) in enumerate(run.iteration_s.items()):
+        colour = variable(JOB_COLOUR - k) if several else "strong"
+        time.dots(series.points, job or "iteration", colour)
+    if several:
+        time.legend = [(job, variable(JOB_COLOUR - k)) for k, job in enumerate(run.iteration_s)]
     for time_s, text in run.faults:
-        time.moments([time_s], "fault", text)
-    use = Chart(run.end_s, 1.0, "share", "Utilisation", " while in the plan", "utilisation per domain")
+        time.moments([time_s], "bad", text)
+    use = Plot(run.end_s, 1.0, "share", "Utilisation", " while in the plan")
     colours = []
     for k, series in enumerate(run.utilisation):
         if series.points:
-            use.dots(series.points, colour(k))
-            colours.append((run.domains[k], colour(k)))
+            use.dots(series.points, run.domains[k], variable(k))
+            colours.append((run.domains[k], variable(k)))
     return chart_section("Iterations", [time, use], "pair", colours=colours)
 
 
@@ -139,26 +149,7 @@ def cost(run: RunData) -> Section | None:
     for series, name in ((run.egress_usd, "Egress"), (run.gpu_usd, "GPU time held")):
         total = series.points[-1][1] if series.points else 0.0
         if total > 0:
-            chart = Chart(
-                run.end_s, total * 1.05, "USD", name, f", cumulated: ${total:,.2f}", f"{name} in USD"
-            )
-            chart.line([(0.0, 0.0), *series.points], step=True)
+            chart = Plot(run.end_s, total * 1.05, "USD", name, f", cumulated: ${total:,.2f}")
+            chart.line([(0.0, 0.0), *series.points], name, step=True)
             charts.append(chart)
     return chart_section("Cost", charts, "pair") if charts else None
-
-
-def traffic(run: RunData) -> Section | None:
-    """Bytes between domains: a heat map of training and one of moves."""
-    maps = [
-        (name, _heat_map(sums, len(run.domains)))
-        for name, sums in (("Training", run.training_bytes), ("Moves", run.moved_bytes))
-        if any(sums.values())
-    ]
-    return section("traffic", "Traffic between domains", maps=maps, domains=run.domains) if maps else None
-
-
-def _heat_map(sums: Mapping[Pair, int], domains: int) -> list[list[tuple[str, float]]]:
-    """(GB, shade) of every cell, from row to column; shade 0 without traffic."""
-    highest, count = max(sums.values()), range(domains)
-    cells = {pair: (f"{sent / GB:,.1f}", 0.08 + 0.42 * sent / highest) for pair, sent in sums.items() if sent}
-    return [[cells.get((i, j), ("" if i == j else "0", 0.0)) for j in count] for i in count]

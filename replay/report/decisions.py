@@ -1,19 +1,22 @@
-"""Section of the decisions: one line each, with reason and candidates to open."""
+"""Section of the decisions: a table to filter, in which one row at a time opens.
+
+Rows are HTML, so that they print; what opens is JSON, in which every plan stands once.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from replay.log.events import Json
-from replay.report.formatting import named, percent, plain, plan_line, scaled, time_unit
+from replay.report.drawing.formatting import date, named, percent, plain, plan_line, scaled
+from replay.report.drawing.plot import embedded
+from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData, ShownDecision
-from replay.report.section import Section, section
 
 HOLDS_SHOWN = 150
 OTHERS_SHOWN = 300
 CANDIDATES_SHOWN = 6
-BUTTONS = {"move": "moves", "turn": "turns", "fell": "fallbacks"}
-"""CSS class of a decision -> its name on a button; holds have none."""
-UNITS = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
+KINDS = {"move": "moves", "turn": "turns", "hold": "holds", "fell": "fallbacks"}
+"""CSS class of a decision -> its name among the choices."""
 
 
 def decisions(run: RunData) -> Section | None:
@@ -25,11 +28,14 @@ def decisions(run: RunData) -> Section | None:
     shown = [*holds[:HOLDS_SHOWN], *others[:OTHERS_SHOWN]]
     shown.sort(key=lambda one: (one.time_s, one.job, one.number))
     counts = Counter(map(_css, shown))
-    buttons = [("all", f"all ({len(shown)})")]
-    buttons += [(css, f"{name} ({counts[css]})") for css, name in BUTTONS.items() if counts[css]]
-    left_out = len(run.decisions) - len(shown)
-    rows = [_row(one, run) for one in shown]
-    return section("decisions", "Decisions", buttons=buttons, rows=rows, left_out=left_out)
+    kinds = [(css, f"{name} ({counts[css]})") for css, name in KINDS.items() if counts[css]]
+    plans: dict[str, int] = {}
+    details = [_details(one, run, plans) for one in shown]
+    return section(
+        "decisions", "Decisions", kinds=kinds, rows=[_row(one, run) for one in shown],
+        jobs=len({one.job for one in shown}) > 1, left_out=len(run.decisions) - len(shown),
+        opened=embedded({"plans": list(plans), "rows": details}),
+    )  # fmt: skip
 
 
 def _css(decision: ShownDecision) -> str:
@@ -37,26 +43,28 @@ def _css(decision: ShownDecision) -> str:
 
 
 def _row(decision: ShownDecision, run: RunData) -> Json:
-    details, domains = decision.details, run.domains
-    scale, unit = time_unit(run.end_s)
     return {
         "css": _css(decision),
         "number": decision.number,
-        "time": f"{decision.time_s / scale:.2f} {UNITS[unit]}",
+        "time": date(run.origin_s + decision.time_s, seconds=True),
         "trigger": decision.trigger,
-        "action": details["action"],
+        "action": decision.details["action"],
         "job": decision.job,
-        "reason": named(details["reason"], domains),
-        "facts": list(_facts(decision, domains)),
-        "candidates": [
-            (
-                plan_line(one["plan"], domains), scaled(one["score"]), scaled(one["iter_s"]),
-                percent(one["utilisation"]), scaled(one["usd"]),
-            )
-            for one in details["candidates"][:CANDIDATES_SHOWN]
-        ],
-        "candidate_count": len(details["candidates"]),
-    }  # fmt: skip
+        "reason": named(decision.details["reason"], run.domains),
+    }
+
+
+def _details(decision: ShownDecision, run: RunData, plans: dict[str, int]) -> list[object]:
+    """What opens: facts (name, value), candidates (number of the plan, figures), number of candidates."""
+    compared = decision.details["candidates"]
+    rows = [
+        [
+            plans.setdefault(plan_line(one["plan"], run.domains), len(plans)), scaled(one["score"]),
+            scaled(one["iter_s"]), percent(one["utilisation"]), scaled(one["usd"]),
+        ]
+        for one in compared[:CANDIDATES_SHOWN]
+    ]  # fmt: skip
+    return [list(_facts(decision, run.domains)), rows, len(compared)]
 
 
 def _facts(decision: ShownDecision, domains: list[str]) -> Iterator[tuple[str, str]]:

@@ -1,30 +1,27 @@
-"""First and last section: what the run is, and how to check that the page shows it."""
+"""What the run is, above everything, and how to check that the page shows it, at the end."""
 
-from replay.report.formatting import time_unit
+from replay.report.drawing.formatting import date, time_unit
+from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
-from replay.report.section import Section, section
 
 
 def head(run: RunData, run_id: str) -> Section:
-    """Title, kind of data, and how the run was made."""
-    header, scale_unit = run.header, time_unit(run.end_s)
-    name, policy = header["scenario"]["name"], header["policy"]
+    """Title, kind of data, and when and where it ran."""
+    scale, unit = time_unit(run.end_s)
+    name, policy = run.header["scenario"]["name"], run.header["policy"]
     return section(
         "head",
         heading=f"{name} under {policy}" if run.is_replay else f"{name}: log of {policy}",
-        length=f"{run.end_s / scale_unit[0]:.3g} {scale_unit[1]}" if run.is_replay else None,
+        length=f"{run.end_s / scale:.3g} {unit}" if run.is_replay else None,
+        begin=date(run.origin_s),
+        run=run,
         run_id=run_id,
-        header=header,
-        model=header["scenario"]["model"],
-        domains=run.domains,
-        dataset=run.dataset,
-        synthetic=run.synthetic,
-        finished=run.finished,
+        model=run.header["scenario"]["model"],
     )
 
 
 def verification(run: RunData, run_id: str, digest: str, chain_head: str) -> Section:
-    """Digests of the run and its inputs, the modelling of its links, and the command that checks them."""
+    """Digests of the run and its inputs, and the command that checks them."""
     header = run.header
     facts = [
         ("digest of the events", digest),

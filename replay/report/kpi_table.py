@@ -1,4 +1,4 @@
-"""Key figures of the run: the cards at the top, and the table with intervals of the means over time."""
+"""Key figures of the run: the table with intervals of the means over time, and savings between runs."""
 
 import math
 from pathlib import Path
@@ -8,9 +8,9 @@ from replay.log.run_log import RunReader
 from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis
 from replay.metrics.paired_comparison import BLOCKS, RESAMPLES, STRETCH, PairedDifference, TimeBlocks
-from replay.report.formatting import number, percent, plain, scaled, size
+from replay.report.drawing.formatting import plain, scaled
+from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
-from replay.report.section import Section, section
 from replay.store import run_index
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
@@ -43,25 +43,6 @@ METHOD = (
     f"stretches of {STRETCH}. They show how much a figure depends on single hours of this window, not how it "
     "differs between worlds; twin bench shows that."
 )
-
-
-def cards(kpis: Kpis) -> Section:
-    """The main key figures, one a card."""
-    figures = (
-        (scaled(kpis.time_per_token_s, 1e6, " µs"), "time per token, moves and waits included"),
-        (number(kpis.tokens), f"tokens in {kpis.iterations:,} iterations"),
-        (percent(kpis.utilisation), "utilisation of the domains in the plan"),
-        (scaled(kpis.mean_iteration_s, 1, " s"), "mean iteration"),
-        (f"${kpis.egress_usd:,.2f}", "egress between domains"),
-        (size(kpis.wan_bytes + kpis.moved_bytes), "sent between domains"),
-        (f"{kpis.moves}", f"moves after the first plan, in {kpis.decisions} decisions"),
-        (f"{kpis.turns}", "changes of relays or warm-up depth, without a pause"),
-        (f"{plain(kpis.paused_s)} s", "training paused for moves"),
-        (scaled(kpis.decision_p99_s, 1e3, " ms", 3), "decision latency, 99th percentile"),
-        (percent(kpis.load_stability, 2), "of the time not lost to changes of plan (load stability)"),
-        (f"{plain(kpis.energy_j / 3.6e6)} kWh", "energy"),
-    )
-    return section("cards", figures=figures)
 
 
 def blocks(store: Path, run_id: str, end_s: float) -> TimeBlocks:
@@ -116,10 +97,10 @@ def saved(store: Path, result: "Comparison | None") -> dict[str, PairedDifferenc
     if static is None:
         return {}
     base = blocks(store, static, result.wall_s)
-    return {run: _saving(base, blocks(store, run, result.wall_s), result.seed) for run in run_ids.values()}
+    return {run: saving(base, blocks(store, run, result.wall_s), result.seed) for run in run_ids.values()}
 
 
-def _saving(base: TimeBlocks, other: TimeBlocks, seed: int) -> PairedDifference:
-    """1 - (time per token) / (static's): over equal times, 1 - (static's tokens) / (tokens)."""
+def saving(base: TimeBlocks, other: TimeBlocks, seed: int) -> PairedDifference:
+    """Returns 1 - (time per token) / (the base's): over equal times, 1 - (the base's tokens) / (tokens)."""
     kept = paired_comparison.ratio("saved", base.tokens, other.tokens, seed)
     return PairedDifference("saved", 1 - kept.mean, 1 - kept.high, 1 - kept.low)

@@ -8,18 +8,22 @@ from ingest.core.errors import UsageError
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.report import (
+    answer,
     charts,
     cost_model,
     decisions,
     identity,
     kpi_table,
+    provenance,
     queue_page,
     run_comparison,
     time_breakdown,
+    topology,
     training_curves,
 )
+from replay.report.drawing.section import document
 from replay.report.run_data import fold_run
-from replay.report.section import TEMPLATES, asset
+from replay.report.traffic import traffic
 from replay.store import run_index
 from replay.store.run_header import NO_WORLD, QUEUE
 
@@ -63,30 +67,29 @@ def render(
         return queue_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))
+    points = cost_time_points.points(store, run_id)
+    savings = answer.savings(store, run_id, run, answer.runs_of_world(points, comparison))
     parts = (
         identity.head(run, run_id),
-        kpi_table.cards(kpis) if run.is_replay else None,
+        answer.answer(run, run_id, kpis, savings, comparison) if run.is_replay else None,
+        topology.topology(run),
+        charts.plan_over_time(run),
         *training_curves.curves(run),
         run_comparison.policies(comparison, run_id, kpi_table.saved(store, comparison)),
-        run_comparison.versus(versus, run.domains),
-        run_comparison.front(cost_time_points.points(store, run_id), run_id, _bound(comparison)),
-        charts.plan_over_time(run),
+        run_comparison.versus(versus, run.domains, run.origin_s),
+        run_comparison.front(points, run_id, _bound(comparison)),
         charts.iterations(run),
         time_breakdown.time_spent(run, readings),
         time_breakdown.binding(run, readings),
         charts.links(run),
-        charts.traffic(run),
+        traffic(run),
         charts.cost(run),
         kpi_table.table(store, run_id, run, kpis) if run.is_replay else None,
         decisions.decisions(run),
+        provenance.scenario(run, run_id),
         identity.verification(run, run_id, reader.digest(), reader.chain_head()),
     )
-    return TEMPLATES.get_template("page.html.j2").render(
-        title=run_id,
-        style=asset("report.css"),
-        script=asset("report.js"),
-        sections=[part for part in parts if part is not None],
-    )
+    return document(run_id, parts, run.origin_s)
 
 
 def _bound(comparison: "Comparison | None") -> tuple[float, float] | None:

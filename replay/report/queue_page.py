@@ -8,9 +8,10 @@ import numpy as np
 from ingest.core.units import NS_PER_S
 from replay.log.run_log import RunReader
 from replay.queue.logged_run import LoggedQueue, load, used_processors
-from replay.report.formatting import percent, plain, time_unit
-from replay.report.section import TEMPLATES, Section, asset, chart_section, section
-from replay.report.svg import Chart
+from replay.report.answer import Card
+from replay.report.drawing.formatting import percent, plain, time_unit
+from replay.report.drawing.plot import Plot
+from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.queue.metrics import bounded_slowdowns, figures, waits_s
@@ -26,12 +27,9 @@ def render(store: Path, run_id: str) -> str:
     """Returns the page as one HTML document."""
     run = load(store, run_id)
     reader = RunReader(run_index.folder(store, run_id))
-    parts = (_head(run), _cards(run), _over_time(run.schedule), _by_size(run), _by_user(run),
+    parts = (_head(run), _answer(run), _over_time(run.schedule), _by_size(run), _by_user(run),
              _verification(run, reader))  # fmt: skip
-    return TEMPLATES.get_template("page.html.j2").render(
-        title=run_id, style=asset("report.css"), script=asset("report.js"),
-        sections=[part for part in parts if part is not None],
-    )  # fmt: skip
+    return document(run_id, parts, None)
 
 
 def _head(run: LoggedQueue) -> Section:
@@ -46,20 +44,18 @@ def _head(run: LoggedQueue) -> Section:
     )  # fmt: skip
 
 
-def _cards(run: LoggedQueue) -> Section:
+def _answer(run: LoggedQueue) -> Section:
     found = figures(run.schedule)
     fair = "–" if found.jain_users is None else plain(found.jain_users, 3)
-    return section(
-        "cards",
-        figures=(
-            (f"{plain(found.avg_wait_s / 3600)} h", "mean wait"),
-            (f"{plain(found.p95_wait_s / 3600)} h", "95 % of the jobs wait less"),
-            (plain(found.avg_bounded_slowdown), "mean bounded slowdown (10 s)"),
-            (percent(found.utilisation), "of the processor-time used"),
-            (fair, "Jain's index of the users' bounded slowdowns"),
-            (percent(found.backfilled), "of the jobs overtook the head of the queue"),
-        ),
+    shown = (
+        (f"{plain(found.p95_wait_s / 3600)} h", "95 % of the jobs wait less"),
+        (plain(found.avg_bounded_slowdown), "mean bounded slowdown (10 s)"),
+        (fair, "Jain's index of the users' bounded slowdowns"),
+        (percent(found.backfilled), "of the jobs overtook the head of the queue"),
     )
+    used, mean_h = percent(found.utilisation), plain(found.avg_wait_s / 3600)
+    sentence = f"A job waits {mean_h} h in the mean, and {used} of the processor-time is used."
+    return section("answer", "Answer", sentence=sentence, cards=[Card(*one) for one in shown])
 
 
 def _over_time(done: QueueSchedule) -> Section:
@@ -70,12 +66,12 @@ def _over_time(done: QueueSchedule) -> Section:
     waiting_times, waiting = _waiting(done)
     right = (end - begin) / NS_PER_S
     length = _highest(waiting_times, waiting, marks)
-    queue = Chart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait", "queue")
-    note = ": mean of a stretch"
-    busy = Chart(right, done.processors * 1.05, "processors", "In use", note, "processors in use")
+    queue = Plot(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
+    busy = Plot(right, done.processors * 1.05, "processors", "In use", ": mean of a stretch")
     seconds = (marks[:-1] - begin) / NS_PER_S
-    queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), step=True)
-    busy.line(list(zip(seconds.tolist(), _mean(times, used, marks).tolist(), strict=True)), step=True)
+    queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), "jobs that wait", step=True)
+    mean = _mean(times, used, marks).tolist()
+    busy.line(list(zip(seconds.tolist(), mean, strict=True)), "processors in use", step=True)
     return chart_section("Over time", [queue, busy], "pair")
 
 

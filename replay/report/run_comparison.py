@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from replay.metrics.cost_time_points import CostTimePoint
 from replay.metrics.paired_comparison import PairedDifference
-from replay.report.formatting import NONE, named, percent, plain, scaled
+from replay.report.drawing.formatting import NONE, date, named, percent, plain, scaled
+from replay.report.drawing.section import Section, section
+from replay.report.drawing.svg import HEIGHT, WIDTH, Chart, PointLabel
 from replay.report.kpi_table import FIGURES, INTERVAL, spread
-from replay.report.section import Section, chart_section, section
-from replay.report.svg import HEIGHT, WIDTH, Chart, PointLabel
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison, ComparisonRow
@@ -81,8 +81,9 @@ def _bound(result: "Comparison", columns: int) -> list[str]:
     ]
 
 
-def versus(found: "WhatIf | None", domains: Sequence[str]) -> Section | None:
-    """This run and another one: figures, differences, intervals, and the decision where their plans part."""
+def versus(found: "WhatIf | None", domains: Sequence[str], origin_s: float = 0.0) -> Section | None:
+    """This run and another one: figures, differences, intervals, and the decision where their plans part;
+    `origin_s`: begin of the run, seconds since 1970."""
     if found is None:
         return None
     base, other = found.base.to_json(), found.other.to_json()
@@ -93,6 +94,7 @@ def versus(found: "WhatIf | None", domains: Sequence[str]) -> Section | None:
         policy=found.policy,
         base_policy=found.base_policy,
         split=split,
+        split_at=split and date(origin_s + split.at_s, seconds=True),
         plans=split and [named(text, domains) or "no plan" for text in (split.base, split.other)],
         figures=[(text, *_difference(base[name], other[name], factor)) for name, text, factor in FIGURES],
         verdicts=[_verdict(one) for one in found.verdicts],
@@ -139,7 +141,7 @@ def front(
     for usd, seconds, _, css, title in points:
         chart.dots([(usd, seconds)], f"big {css}", title)
     chart.point_labels = _point_labels([(chart.x(p[0]), chart.y(p[1]), p[2], p[3]) for p in points])
-    return chart_section("Time and money", [chart])
+    return section("front", "Time and money", points=chart)
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:

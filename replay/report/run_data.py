@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from ingest.lake.undated import DEFAULT_START
 from replay.log.events import Event, Json
 from replay.log.fold import Fold, fold
 from replay.metrics.formatting import is_synthetic
@@ -12,6 +13,8 @@ from twin.core.domain import Pair
 
 SERIES_POINTS = 800
 """A series is halved when it has grown to twice this length; a chart is about as wide in pixels."""
+LAID_S = 366 * 86400.0
+"""How long after the arbitrary day of data without dates a run counts as undated."""
 LINK_POINTS = 200
 """The same for one link among many, whose chart is small."""
 
@@ -41,6 +44,11 @@ class ChartSeries:
         self._merged = 1
         if len(self.points) >= self._limit:
             self._halve()
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of all samples, also of those that were merged away; None without any."""
+        return self._sum / self._count if self._count else None
 
     def _further(self, *points: tuple[float, ...]) -> tuple[float, ...]:
         mean = self._sum / self._count
@@ -96,6 +104,7 @@ class RunData:
     )  # with the sd of its logarithm
     spans: list[PlanSpan] = field(default_factory=list)
     aborted_moves: list[tuple[str, float, float]] = field(default_factory=list)  # job, from, to
+    tokens: ChartSeries = field(default_factory=ChartSeries)  # of complete iterations, cumulated
     iteration_s: dict[str, ChartSeries] = field(default_factory=lambda: defaultdict(ChartSeries))  # by job
     utilisation: list[ChartSeries] = field(default_factory=list)  # per domain, of the time in the plan
     egress_usd: ChartSeries = field(default_factory=ChartSeries)
@@ -136,6 +145,22 @@ class RunData:
         return is_synthetic(self.dataset, self.header.get("note", ""))
 
     @property
+    def origin_s(self) -> float:
+        """Time of the begin of the run in the trace, seconds since 1970."""
+        return float(self.header.get("origin_epoch_ns", 0)) / 1e9
+
+    @property
+    def undated(self) -> bool:
+        """True where the files of the links have no dates, so that they were laid at an arbitrary day; no
+        link in the lake was measured in its year."""
+        since_s = self.origin_s - DEFAULT_START.timestamp()
+        return 0 <= since_s < LAID_S
+
+    def sent_bytes(self, pair: Pair) -> int:
+        """Bytes of training and moves over a link."""
+        return self.training_bytes.get(pair, 0) + self.moved_bytes.get(pair, 0)
+
+    @property
     def used_links(self) -> list[Pair]:
         """Links that carried bytes, the busiest first."""
         pairs = {*self.training_bytes, *self.moved_bytes}
@@ -159,6 +184,7 @@ class _RunFold(Fold):
         self._in_force: dict[str, int] = {}  # number of the span that a job is in
         self._last: dict[str, ShownDecision] = {}  # decision of each job
         self._egress_usd = self._gpu_usd = 0.0
+        self._tokens = 0
 
     def add(self, event: Event) -> None:
         """Adds an event; types that the page does not show only advance the clock."""
@@ -239,6 +265,8 @@ class _RunFold(Fold):
         ):
             if active_ns:
                 run.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns)
+        self._tokens += payload["tokens"]
+        run.tokens.add(event.sim_ns / 1e9, self._tokens)
         self._charge(event, payload)
 
     def _on_job_preempted(self, event: Event, payload: Json) -> None:

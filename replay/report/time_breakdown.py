@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from replay.report.cost_model import CostModelReading, waiting
-from replay.report.formatting import named, percent, plain, time_unit
+from replay.report.drawing.formatting import date, named, percent, plain
+from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
-from replay.report.section import Section, section
 
 BINDINGS = 6
 """Binding cycles that have a lane of their own."""
@@ -90,8 +90,7 @@ def binding(run: RunData, readings: Sequence[CostModelReading]) -> Section | Non
         rest = sorted(span for text in ranked[BINDINGS:] for span in held[text])
         rows.append((f"all others, {len(ranked) - BINDINGS}", rest))
     lanes = [_held(text, spans, run.end_s, total_s) for text, spans in rows if total_s > 0]
-    scale, unit = time_unit(run.end_s)
-    end = f"from 0 to {run.end_s / scale:.3g} {unit}"
+    end = f"from {date(run.origin_s)} to {date(run.origin_s + run.end_s)} UTC"
     return section("lanes", "Bottleneck over time", lanes=lanes, intro=BINDING_INTRO, end=end)
 
 

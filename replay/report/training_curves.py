@@ -3,9 +3,9 @@
 from itertools import groupby
 
 from replay.log.events import Json
+from replay.report.drawing.plot import Plot
+from replay.report.drawing.section import Section, chart_section
 from replay.report.run_data import RunData
-from replay.report.section import Section, chart_section
-from replay.report.svg import Chart
 
 FIGURES = (
     ("loss", "loss of imitation"),
@@ -31,16 +31,15 @@ def _stage(stage: str, updates: list[Json]) -> Section:
     return chart_section(f"Training: {stage}", charts, "many", intro=intro)
 
 
-def _curve(updates: list[Json], name: str, title: str) -> Chart | None:
+def _curve(updates: list[Json], name: str, title: str) -> Plot | None:
     points = [(one["update"], one["metrics"][name]) for one in updates if name in one["metrics"]]
     if not points:
         return None
     values = [value for _, value in points]
     room = 0.08 * (max(values) - min(values)) or 0.1 * abs(values[0]) or 1.0
-    chart = Chart(
-        points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", f"{name} over updates",
-        low=min(values) - room, axis="updates", size="small",
+    chart = Plot(
+        points[-1][0], max(values) + room, "", title, f", last {values[-1]:.4g}", min(values) - room,
+        axis="updates", size="small",
     )  # fmt: skip
-    chart.line(points)
-    chart.dots(points)
+    chart.line(points, name)
     return chart

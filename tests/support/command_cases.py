@@ -7,8 +7,10 @@ from tests.support.commands import SINGLE, STATIC
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
+    "ingest shipped": ["ingest", "shipped"],
     "fetch --list": ["fetch", "--list"],
     "traces": ["traces"],
+    "traces NAME": ["traces", "synthetic-tri"],
     "traces --plot": ["traces", "synthetic-tri", "--plot", "{tmp}/links.svg"],
     "synth": ["synth", "{tmp}/traces"],
     "init": ["init", "{tmp}/mine.yaml", "--force"],
@@ -51,7 +53,8 @@ COMMANDS: dict[str, list[str]] = {
     "verify": ["verify"],
     "doctor": ["doctor"],
     "policies": ["policies"],
-    "config": ["config"],
+    "config": ["config", "--show-origin"],
+    "config --scenario": ["config", "--scenario", "quad-70b"],
     "estimate": ["estimate", "{cases}"],
     "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
     "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
@@ -60,6 +63,7 @@ COMMANDS: dict[str, list[str]] = {
 SCHEMAS = {
     "ingest": "twin.ingest/1",
     "traces": "twin.traces/1",
+    "traces NAME": "twin.dataset/1",
     "plan": "twin.plan/1",
     "queue": "twin.queue/1",
     "queue --keep": "twin.queue/1",
@@ -73,13 +77,14 @@ SCHEMAS = {
     "report": "twin.report/1",
     "status": "twin.status/2",
     "policies": "twin.policies/1",
-    "config": "twin.config/1",
+    "config": "twin.settings/1",
+    "config --scenario": "twin.config/1",
 }
 
 MISTAKES: dict[str, list[str]] = {
     "fetch": ["fetch"],
     "fetch nothing": ["fetch", "no-such-set"],
-    "traces without --plot": ["traces", "synthetic-tri"],
+    "traces of nothing": ["traces", "synthetic-tir"],
     "traces --drop without a name": ["traces", "--drop"],
     "traces --drop --plot": ["traces", "synthetic-tri", "--drop", "--plot", "{tmp}/links.svg"],
     "traces --drop nothing": ["traces", "synthetic-tir", "--drop"],

@@ -10,9 +10,9 @@ from replay.log.run_log import RunReader, RunWriter
 from replay.metrics.cost_time_points import CostTimePoint
 from replay.report import run_comparison, time_breakdown
 from replay.report.cost_model import CostModelReading
-from replay.report.formatting import plan_line
+from replay.report.drawing.formatting import plan_line
+from replay.report.drawing.section import Section
 from replay.report.run_data import RunData, fold_run
-from replay.report.section import Section
 from tests.support.histories import history, plan
 
 NAMES = ("oslo", "guizhou", "shanghai")

@@ -1,0 +1,110 @@
+"""First section: what the run gained against the simple policies, how near the bound it is, what it cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replay.metrics.cost_time_points import CostTimePoint
+from replay.metrics.kpis import Kpis
+from replay.metrics.paired_comparison import PairedDifference
+from replay.report.drawing.formatting import percent, plain, scaled
+from replay.report.drawing.section import Section, section
+from replay.report.kpi_table import blocks, saving, spread
+from replay.report.run_data import RunData
+
+if TYPE_CHECKING:  # only named here: comparing is the caller's work
+    from replay.bench.comparison import Comparison
+
+RIVALS = ("static", "single", "mpc")
+"""Policies that a run is held against: never moving, one site alone, look-ahead control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A figure with its meaning, and a small line below; `css` is `good`, `bad` or neither."""
+
+    value: str
+    meaning: str
+    small: str = ""
+    command: str = ""
+    css: str = ""
+
+
+def savings(store: Path, run_id: str, run: RunData, runs: dict[str, str]) -> dict[str, PairedDifference]:
+    """Share of each rival's time per token that the run saves, paired over blocks of time; `runs`: the run of
+    each policy in this world."""
+    wanted = {policy: runs[policy] for policy in RIVALS if runs.get(policy, run_id) != run_id}
+    if not wanted or not run.finished:
+        return {}
+    own, seed = blocks(store, run_id, run.end_s), run.header["seed"]
+    return {policy: saving(blocks(store, other, run.end_s), own, seed) for policy, other in wanted.items()}
+
+
+def runs_of_world(found: Sequence[CostTimePoint], result: "Comparison | None") -> dict[str, str]:
+    """Returns the run that stands for each policy: that of the comparison, else the newest of this world."""
+    runs = {point.policy: point.run_id for point in found}
+    if result is not None:
+        runs |= {row.policy: row.run_id for row in result.rows if row.run_id is not None and row.kpis}
+    return runs
+
+
+def answer(
+    run: RunData, run_id: str, kpis: Kpis, found: dict[str, PairedDifference], result: "Comparison | None"
+) -> Section:
+    """The sentence and its figures, one a card."""
+    policy = run.header["policy"]
+    cards = [Card(scaled(kpis.time_per_token_s, 1e6, " µs"), "a token, moves and waits included")]
+    cards += [_rival(name, policy, found.get(name), run) for name in RIVALS if name != policy]
+    regret = _regret(result, run_id)
+    if regret is None:
+        cards.append(
+            Card("–", "of the clairvoyant bound: not computed", "", f"twin report {run_id} --compare")
+        )
+    else:
+        cards.append(
+            Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future")
+        )
+    usd = scaled(kpis.usd_per_token, 1e9)
+    cards.append(Card(f"${kpis.egress_usd:,.2f}", "egress", f"{usd} USD per 10⁹ tokens"))
+    cards.append(
+        Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}")
+    )
+    return section("answer", "The answer", sentence=_sentence(run, kpis, found, regret), cards=cards)
+
+
+def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData) -> Card:
+    if saved is None:
+        scenario = run.header["scenario"]["name"]
+        command = f"twin replay --policy {name} --scenario {scenario}"
+        return Card("–", f"against {name}: no finished run of it in this world", "", command)
+    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %"
+    if not (saved.better or saved.worse):
+        return Card(
+            percent(saved.mean, sign="+"), f"time a token saved against {name}: no different", interval
+        )
+    word, css = ("less", "good") if saved.better else ("more", "bad")
+    return Card(percent(abs(saved.mean)), f"{word} time a token than {name}", interval, css=css)
+
+
+def _regret(result: "Comparison | None", run_id: str) -> float | None:
+    rows = () if result is None else result.rows
+    return next((row.regret for row in rows if row.run_id == run_id and row.kpis), None)
+
+
+def _sentence(run: RunData, kpis: Kpis, found: dict[str, PairedDifference], regret: float | None) -> str:
+    """What was gained in words; a difference whose interval holds zero is none."""
+    policy, parts = run.header["policy"], []
+    for name, saved in found.items():
+        if not (saved.better or saved.worse):
+            parts.append(f"as much as {name}")
+        else:
+            word = "more" if saved.worse else "less"
+            parts.append(f"{percent(abs(saved.mean))} {word} than {name}")
+    gained = f": {', '.join(parts)}" if parts else ""
+    text = f"{policy} needs {scaled(kpis.time_per_token_s, 1e6)} µs a token{gained}."
+    if regret is not None:
+        most = "of the tokens that a planner who knows the future reaches at most"
+        text += f" That is {percent(1 - regret)} {most}."
+    moves = f"{kpis.moves} move" + ("" if kpis.moves == 1 else "s")
+    return f"{text} {moves} in {kpis.decisions} decisions, {plain(kpis.paused_s)} s paused for them."
