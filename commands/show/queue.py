@@ -74,7 +74,7 @@ def job(console: Console, found: "JobAudit") -> None:
 def _said(found: "JobAudit") -> dict[str, str]:
     front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} processors"
     first = f": {', '.join(found.first_in_front)}" if found.first_in_front else ""
-    told = {
+    fields = {
         "user": found.user or "unknown",
         "asks for": f"{found.processors:,} processors, {found.estimate_s:,.0f} s",
         "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} processors free",
@@ -87,12 +87,12 @@ def _said(found: "JobAudit") -> dict[str, str]:
     }
     if found.forecast is not None:
         one = found.forecast
-        told[f"as known at {one.at_s:,.0f} s"] = (
+        fields[f"as known at {one.at_s:,.0f} s"] = (
             f"starts at {one.median_s:,.0f} s, 90 % between {one.low_s:,.0f} and {one.high_s:,.0f} s"
         )
         would = [f"{size:,} processors for up to {length / 60:,.0f} min" for size, length in found.fits_now]
-        told["would start at once"] = "; ".join(would) or "nothing"
-    return told
+        fields["would start at once"] = "; ".join(would) or "nothing"
+    return fields
 
 
 def _row(name: str, one: "QueueFigures") -> tuple[object, ...]:

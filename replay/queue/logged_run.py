@@ -123,7 +123,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class QueueAudit:
-    """What an audit of a queue run found: faults as (check, problem), and how many events agree."""
+    """Findings of an audit of a queue run: faults as (check, problem), and how many events agree."""
 
     run_id: str
     findings: tuple[tuple[str, str], ...]

@@ -35,7 +35,7 @@ SUBMITTED, ENDED, STARTED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class QueueChoices:
-    """What a queue run was made with: source of the jobs, scheduler, pool, prediction and rules."""
+    """Choices with which a queue run was made: source of the jobs, scheduler, pool, prediction and rules."""
 
     log: str
     policy: str

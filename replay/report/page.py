@@ -23,7 +23,6 @@ from replay.report import (
 )
 from replay.report.drawing.section import document
 from replay.report.run_data import fold_run
-from replay.report.traffic import traffic
 from replay.store import run_index
 from replay.store.run_header import NO_WORLD, QUEUE
 
@@ -82,7 +81,7 @@ def render(
         time_breakdown.time_spent(run, readings),
         time_breakdown.binding(run, readings),
         charts.links(run),
-        traffic(run),
+        topology.traffic(run),
         charts.cost(run),
         kpi_table.table(store, run_id, run, kpis) if run.is_replay else None,
         decisions.decisions(run),
