@@ -25,10 +25,10 @@ class Both:
     def __init__(self, first: "Progress", second: "Progress") -> None:
         self._both = first, second
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Begins a task."""
         for one in self._both:
-            one.start(total, what)
+            one.start(total, what, unit)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Advances the task."""

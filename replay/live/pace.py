@@ -14,7 +14,7 @@ class Pace:
         self.done = 0
         self._began_s = clock()
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Begins a new task."""
         self.what, self.total, self.done, self.note = what, total, 0, ""
         self._began_s = self._clock()
