@@ -1,4 +1,4 @@
-"""Sections of the sites: domains around a circle, links coloured by how much was used, and heat maps of bytes."""
+"""Sections of the sites: domains around a circle, links coloured by their use, and heat maps of bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
