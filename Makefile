@@ -5,9 +5,12 @@ READY := .venv/.ready
 
 .PHONY: demo comparisons test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
+# On Linux pip takes the torch for CUDA, about 6 GB; TORCH_INDEX=https://download.pytorch.org/whl/cpu the one for CPUs.
+TORCH := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX)) torch
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
@@ -74,6 +77,7 @@ fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 	TWIN_FUZZ=2000 $(BIN)/python -m pytest tests/contract/test_random_mappings.py -v --durations=0
 	TWIN_FUZZ=20000 $(BIN)/python -m pytest tests/hostile/test_documents.py -v --durations=0
+	TWIN_FUZZ=1000 $(BIN)/python -m pytest tests/twin/queue/test_node_kernel.py -v --durations=0
 
 # Policies against each other and the bound, as docs/measured/results.md: an hour and three quarters the first time.
 results: $(READY)
@@ -98,7 +102,8 @@ release: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(PYTHON) -m venv dist/.venv
-	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch dist/*.whl
+	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(TORCH)
+	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/twin.cdx.json dist/.venv/bin/python
 	rm -rf dist/.venv
 	cd dist && sha256sum * > SHA256SUMS

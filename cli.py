@@ -1,34 +1,19 @@
 """The `twin` command: the group, and its exit codes; heavy imports wait until a command runs."""
 
 import atexit
-import json
 import os
 import resource
 import sys
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
-from commands import (
-    completion,
-    data,
-    doctor,
-    estimating,
-    inspecting,
-    planning,
-    queueing,
-    replaying,
-    runs,
-    starting,
-    training,
-    verifying,
-)
-from commands.output import Output, shared_options
+from commands.frame.lazy_group import LazyGroup
+from commands.output import HELP, Output, shared_options
 from commands.run_record import append
 from ingest.core.errors import Interrupted, TwinError
-from ingest.core.terminal import LONGEST, visible
+from ingest.core.terminal import visible
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -37,33 +22,50 @@ MORE_MEMORY = "raise the limit of the process or container (`ulimit -v`), or ask
 LEAST_MEMORY = 3 * 2**29
 """Bytes of address space below which LLVM, Arrow and DuckDB end a process instead of raising an error."""
 
+COMMANDS = {
+    "ingest": ("data", "Read measurements of any known format into the lake."),
+    "fetch": ("data", "Get a public data set, verified, without reading it in."),
+    "traces": ("data", "List what is in the lake, draw one data set, or take one out."),
+    "synth": ("data", "Write the shipped synthetic traces again, byte for byte."),
+    "init": ("starting", "Write a commented scenario file from what is in the lake."),
+    "plan": ("planning", "Answer which plan, how fast and how much, from the recorded links."),
+    "queue": ("queueing", "Compare schedulers on the jobs of LOG, in the Standard Workload Format."),
+    "train": ("training", "Train Hi-PPO on the first part of a trace."),
+    "replay": ("replaying", "Run the twin on traces under a policy and log everything."),
+    "offpolicy": ("replaying", "Estimate from logs alone what another policy would have earned."),
+    "bench": ("replaying", "Compare policies in the same worlds, beside the bound."),
+    "sql": ("inspecting", "Query lake and event logs in SQL."),
+    "audit": ("inspecting", "Verify a run, or explain one decision of it."),
+    "compact": ("inspecting", "Merge the segments of a finished run into few files."),
+    "report": ("inspecting", "Write one self-contained HTML page about a run."),
+    "trace": ("inspecting", "Write a window of a run as a Chrome trace."),
+    "runs": ("runs", "List runs with their key figures, tags and notes."),
+    "compare": ("runs", "Set runs beside each other, with paired differences from the first."),
+    "tag": ("runs", "Give a run tags, or take them away; without TAG, show what it has."),
+    "note": ("runs", "Write a note to a run, which replaces the one before; without TEXT, show it."),
+    "rm": ("runs", "Remove runs for good: log, record of its end, labels, signature, cached rows."),
+    "gc": ("runs", "Remove what killed processes left and what nothing refers to."),
+    "retrain": ("training", "Train a challenger; promote it only if it beats the champion."),
+    "status": ("inspecting", "Show runs, data sets, the checkpoint and how the filters do."),
+    "verify": ("verifying", "Check that every stored file is what was written."),
+    "doctor": ("doctor", "Check the installation and the store, and say what to do."),
+    "policies": ("training", "List policies and checkpoints with where they come from."),
+    "completion": (
+        "completion",
+        "Print the script with which a shell completes commands, options and names.",
+    ),
+    "config": ("configuring", "List every setting in force, or show a scenario with every default."),
+    "profile": ("estimating", "Measure Transformer layers on this device for `twin ingest`."),
+    "estimate": ("estimating", "Answer a table of cases, CSV or YAML, without a replay."),
+    "calibrate": ("estimating", "Fit the twin's constants to the profiles in the lake, or to measured runs."),
+}
+"""Module in `commands` and summary, the first line of its help, of every command."""
 
-class Group(click.Group):
-    """The group: lists commands in the order people use them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added."""
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the words name; a word that is close to one is told which.
-
-        Raises:
-            UsageError: no such command.
-        """
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            close = get_close_matches(args[0][:LONGEST], self.commands, n=1)
-            if not close or args[0].startswith("-"):
-                raise
-            said = f"No such command {args[0]!r}; did you mean {close[0]!r}?"
-            raise click.UsageError(said, ctx=ctx) from error
-
-
-@click.group(cls=Group, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, params=shared_options(of_group=True),
+    context_settings=HELP,
+)  # fmt: skip
 @click.version_option(package_name="twin", prog_name="twin")
 @click.pass_context
 def twin(ctx: click.Context) -> None:
@@ -71,29 +73,13 @@ def twin(ctx: click.Context) -> None:
 
     \b
     First steps:
-      twin ingest traces/
+      twin ingest shipped
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
 
     Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin runs` lists them.
     """
     ctx.ensure_object(Output)
-
-
-for command in (
-    *(data.ingest, data.fetch, data.traces, data.synth),
-    starting.init,
-    *(planning.plan, queueing.queue),
-    training.train,
-    *(replaying.replay, replaying.offpolicy, replaying.bench),
-    *(inspecting.sql, inspecting.audit, inspecting.compact, inspecting.report, inspecting.trace),
-    *(runs.runs, runs.compare, runs.tag, runs.note, runs.rm, runs.gc),
-    training.retrain,
-    *(inspecting.status, verifying.verify, doctor.doctor, training.policies),
-    completion.completion,
-    *(estimating.config, estimating.profile, estimating.estimate, estimating.calibrate),
-):
-    twin.add_command(command)
 
 
 def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
@@ -108,6 +94,8 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
         hint = f" (see `{usage.command_path} --help`)" if usage else ""
         click.echo(f"twin: {visible(message)}{hint}", err=True)
     if as_json:
+        import json
+
         body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
         with suppress(OSError):  # stdout itself may be what failed; the message is on stderr
             click.echo(json.dumps(body))

@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
+SHIPPED = Path("shipped")
+"""In place of a path to ingest: the traces that come with the program."""
 
-@command
+
+@writing_command
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @click.option(
@@ -21,15 +24,20 @@ from ingest.core.errors import InputError, UsageError
 def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bool) -> None:
     """Read measurements of any known format into the lake.
 
+    `shipped` in place of a path stands for the synthetic traces that come with the program.
+
     \b
     Examples:
-      twin ingest traces/
+      twin ingest shipped
       twin ingest --explain measured/links.csv
       twin ingest --follow measured/
     """
     from commands.show import data
     from ingest.pipeline.ingest import ingest as read
 
+    paths = tuple(shipped(path) for path in paths)
+    if out.dry_run:
+        foretell(out, paths, following)
     if explaining:
         explain(out, paths, following)
         return
@@ -45,6 +53,35 @@ def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bo
         for name in report.rejected_sets:
             out.console.note(f"{name}: nothing was stored, every row was rejected{report.first_reason(name)}")
         sys.exit(InputError.exit_code)
+
+
+def shipped(path: Path) -> Path:
+    """Returns the folder of the shipped traces for the word `shipped`, unless such a path is there."""
+    from ingest.core import resources
+
+    return resources.traces() if path == SHIPPED and not path.exists() else path
+
+
+def foretell(out: Output, paths: tuple[Path, ...], following: bool) -> None:
+    """`twin ingest --dry-run`: each file with the reader that would take it, and the command ends.
+
+    Raises:
+        InputError: no file would be read.
+    """
+    from ingest.core.durable import DISK
+    from ingest.lake import lake
+    from ingest.pipeline.ingest import preview
+
+    found = preview(paths, out.store)
+    for file in found:
+        if file.skipped_reason or file.already:
+            out.console.note(f"{file.path}: {file.skipped_reason or 'is in the lake already'}")
+    if all(file.skipped_reason for file in found):
+        raise InputError("no file could be read")
+    place = lake.folder(out.store)
+    then = ", and what is added until Ctrl-C" if following else ""
+    taken = [file for file in found if not file.already and not file.skipped_reason]
+    DISK.foretell(*((place, f"{one.dataset}: {one.path}, by reader {one.reader}{then}") for one in taken))
 
 
 def explain(out: Output, paths: tuple[Path, ...], following: bool) -> None:
@@ -73,7 +110,7 @@ def follow(out: Output, paths: tuple[Path, ...]) -> None:
     out.show(done.to_json(), lambda console: data.followed(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False)
 @click.option("--mirror", type=PATH, metavar="DIR", help="Copy from here, laid out as NAME/ or wan/NAME/.")
 @click.option("--list", "listed", is_flag=True, help="List what can be had.")
@@ -87,6 +124,7 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
       twin fetch skyplane-grids
     """
     from commands.show import data
+    from ingest.core.durable import DISK
     from ingest.public import catalogue
     from ingest.public import fetch as fetching
 
@@ -96,32 +134,38 @@ def fetch(out: Output, name: str | None, mirror: Path | None, listed: bool) -> N
         found = {"schema": "twin.catalogue/1", "sets": [e.to_json() for e in catalogue.entries().values()]}
         out.show(found, lambda console: data.catalogue(console, found))
         return
+    if out.dry_run:
+        DISK.foretell(*fetching.missing(out.store, name))
     with out.console.progress() as progress:
         done = fetching.fetch(out.store, name, mirror=mirror, progress=progress)
     out.show(done.to_json(), lambda console: data.fetched(console, done))
 
 
-@command
+@writing_command
 @click.argument("name", required=False, shell_complete=known.datasets)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw the series of NAME into FILE: .svg or .png.")
 @click.option("--drop", is_flag=True, help="Take NAME out of the lake, without asking.")
 @with_output
 def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None:
-    """List what is in the lake, draw one data set, or take one out.
+    """List what is in the lake; details of one data set; draw it, or take it out.
 
-    Links, span, gaps, variation and licence of each; `--plot` draws its series.
+    Links, span, gaps, variation and licence of each set, and whether its files are dated. NAME alone shows
+    source, assumptions and every series of that set; `--plot` draws them.
 
     \b
     Examples:
       twin traces
+      twin traces my-links
       twin traces my-links --drop
       twin traces cloudpilot-iperf3 --plot out.svg
     """
     from commands.show import data
-    from ingest.lake import lake, summary
+    from ingest.lake import details, lake, summary
 
-    if (plot is not None) + drop != (name is not None):
-        raise UsageError("NAME belongs to --plot FILE or to --drop, one of them")
+    if plot is not None and drop:
+        raise UsageError("--plot FILE and --drop do not go together: say one of them")
+    if name is None and (plot is not None or drop):
+        raise UsageError("--plot FILE and --drop need the NAME of a data set; `twin traces` lists them")
     if name is not None and drop:
         held = lake.drop(out.store, name)
         out.show(held.to_json(), lambda console: data.dropped(console, held))
@@ -130,15 +174,22 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
         from ingest.core import durable
         from ingest.lake.plot import picture
 
-        stored = durable.replace(plot, picture(out.store, name, plot))
-        drawn = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
-        out.show(drawn, lambda console: console.line(str(plot)))
+        with out.console.working("picture"):
+            drawn = picture(out.store, name, plot)
+        stored = durable.replace(plot, drawn)
+        body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
+        out.show(body, lambda console: console.line(str(plot)))
         return
-    found = summary.summarise(out.store).to_json()
+    if name is not None:
+        known_of = details.details(out.store, name)
+        out.show(known_of.to_json(), lambda console: data.details(console, known_of))
+        return
+    with out.console.working("summary"):
+        found = summary.summarise(out.store).to_json()
     out.show(found, lambda console: data.traces(console, found))
 
 
-@command
+@writing_command
 @click.argument("directory", type=PATH)
 @with_output
 def synth(out: Output, directory: Path) -> None:
@@ -149,5 +200,6 @@ def synth(out: Output, directory: Path) -> None:
     """
     from ingest.public.synthesise import write
 
-    written = [str(path) for path in write(directory)]
+    with out.console.working("traces"):
+        written = [str(path) for path in write(directory)]
     out.show({"schema": "twin.synth/1", "files": written}, lambda console: console.line("\n".join(written)))

@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from commands.output import Output, command, with_output
+from commands.output import Output, with_output, writing_command
 
 
-@command
+@writing_command
 @click.option(
     "--compile",
     "compiling",

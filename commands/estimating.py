@@ -1,67 +1,20 @@
-"""Commands without a replay: resolve a scenario, estimate cases, measure and fit constants."""
+"""Commands without a replay: estimate cases, measure and fit constants."""
 
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from commands.options import scenario_option
-from commands.output import PATH, Output, command, with_output
-from commands.starting import scenario_schema
+from commands.output import PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
-
-if TYPE_CHECKING:
-    from commands.show.console import Console
 
 SIZE = re.compile("[1-9][0-9]{0,4}")
 """A micro-batch that may fit into a GPU."""
 
 
-@command
-@scenario_option
-@click.option(
-    "--schema",
-    type=click.Choice(["dataset", "scenario"]),
-    help="Print a JSON schema instead: of dataset.toml, or of scenarios.",
-)
-@with_output
-def config(out: Output, scenario: str, schema: str | None) -> None:
-    """Show a scenario with every default written out, as YAML.
-
-    \b
-    Examples:
-      twin config --scenario quad-70b
-      twin config --schema dataset > dataset.schema.json
-    """
-    if schema is not None:
-        described(out, schema)
-        return
-    from twin.scenario.prepare import load
-
-    resolved = load(scenario).model_dump(mode="json")
-
-    def as_yaml(console: "Console") -> None:
-        import yaml
-
-        console.line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).rstrip())
-
-    out.show({"schema": "twin.config/1", "scenario": resolved}, as_yaml)
-
-
-def described(out: Output, what: str) -> None:
-    """`twin config --schema`: the keys of dataset.toml or of scenarios for editors and other programs."""
-    import json
-
-    from ingest.parsing.dataset import DatasetOptions
-
-    found = scenario_schema() if what == "scenario" else DatasetOptions.model_json_schema()
-    out.show(found, lambda console: console.line(json.dumps(found, indent=2)))
-
-
-@command
+@writing_command
 @click.argument("directory", type=PATH)
 @click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
 @click.option("--repetitions", type=click.IntRange(1), default=20, help="Timed repetitions of each [20].")
@@ -72,11 +25,13 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
     \b
     Example: twin profile measured/
     """
+    from ingest.core.durable import DISK
     from twin.calibration.layer_profiler import profile as measure
 
     sizes = [int(size) for size in micro_batches.split(",") if SIZE.fullmatch(size.strip())]
     if len(sizes) <= micro_batches.count(","):
         raise UsageError(f"--micro-batches {clipped(micro_batches)}: write 1 to 99999, such as 1,2,4")
+    DISK.foretell((directory, "layer times of this device; measuring takes a minute"))
     with out.console.progress() as progress:
         rows = measure(directory, micro_batches=sizes, repetitions=repetitions, progress=progress)
     result = {"schema": "twin.profile/1", "directory": str(directory), "rows": len(rows)}
@@ -128,15 +83,17 @@ def estimate(
         out.show(body, lambda console: show.explained(console, body))
         return
     if column is not None and target is not None:
-        solved = table_answers.invert(cases, column, Target.parse(target), constants, given)
+        with out.console.progress() as progress:
+            solved = table_answers.invert(cases, column, Target.parse(target), constants, given, progress)
         out.show(solved.to_json(), lambda console: show.solutions(console, solved))
         sys.exit(0 if solved.ok else 1)
-    found = table_answers.estimate(cases, constants, given)
+    with out.console.progress() as progress:
+        found = table_answers.estimate(cases, constants, given, progress)
     out.show(found.to_json(), lambda console: show.answers(console, found))
     sys.exit(0 if found.ok else 1)
 
 
-@command
+@writing_command
 @click.option(
     "--runs", type=PATH, metavar="CASES", help="Fit to measured runs: cases with measured_s or run."
 )
@@ -153,7 +110,8 @@ def calibrate(out: Output, runs: Path | None) -> None:
     from twin.cases import run_learning
 
     if runs is not None:
-        learned = run_learning.learn(out.store, runs)
+        with out.console.working("fit to runs"):
+            learned = run_learning.learn(out.store, runs)
         learned.calibration.save(out.store)
         body = learned.to_json()
         out.show(body, lambda console: show.learned(console, body))
@@ -161,7 +119,8 @@ def calibrate(out: Output, runs: Path | None) -> None:
     from twin.calibration.calibrate import calibrate as fit
     from twin.calibration.uncalibrated import uncalibrated
 
-    found = fit(out.store)
+    with out.console.progress() as progress:
+        found = fit(out.store, progress)
     found.save(out.store)
     left = [one.to_json() for one in uncalibrated(out.store, found)]
     body = {**found.to_json(), "digest": found.digest, "unfitted": left}

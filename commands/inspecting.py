@@ -10,7 +10,8 @@ import click
 
 from commands import completion as known
 from commands.options import Seconds
-from commands.output import PATH, Output, command, with_output, write
+from commands.output import PATH, Output, command, with_output, write, writing_command
+from ingest.core import extras
 from ingest.core.errors import UsageError
 from ingest.core.terminal import visible
 
@@ -48,7 +49,8 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
         click.echo(query.describe())
         return
     limits = Limits(timeout, memory)
-    answer = query.query(out.store, statement, note=out.console.note, limits=limits)
+    with out.console.working("query"):
+        answer = query.query(out.store, statement, note=out.console.note, limits=limits)
     if out.as_json:
         rows = json.loads(formats.render(answer, "json"))
         result = {"schema": "twin.sql/1", "columns": answer.column_names, "rows": rows}
@@ -61,9 +63,13 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
     write(found)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option("--decision", "number", type=int, metavar="N", help="Audit and explain one decision.")
+@click.option("--job", metavar="J", help="Of a queue run: why this job waited, and when it would start.")
+@click.option(
+    "--at", "moment", type=Seconds(0), metavar="SECONDS", help="With --job: as known then [its submission]."
+)
 @click.option(
     "--chain-head", help="The head that was kept elsewhere: proves that nothing was rewritten or cut."
 )
@@ -73,10 +79,10 @@ def sql(out: Output, statement: str, form: Any, timeout: float | None, memory: s
 @click.option("--verify-signature", "public", type=PATH, metavar="PUB", help="Check the signature too.")
 @with_output
 def audit(
-    out: Output, run: str, number: int | None, chain_head: str | None, since: int, aside: bool,
-    key: Path | None, public: Path | None,
+    out: Output, run: str, number: int | None, job: str | None, moment: float | None, chain_head: str | None,
+    since: int, aside: bool, key: Path | None, public: Path | None,
 ) -> None:  # fmt: skip
-    """Verify a run, or explain one decision of it.
+    """Verify a run, or explain one decision or one job of it.
 
     Chain, digests, re-execution, no look-ahead, conservation. With --decision: what set it off, what was
     compared, what static, single, greedy and mpc would have done had they watched the run so far, and which
@@ -92,15 +98,21 @@ def audit(
     from replay.log.quarantine import quarantine
     from replay.store import run_index
 
+    if key is not None or public is not None:
+        extras.require("sign", "a signature")
     run_id = run_index.find(out.store, run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))
         out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
         return
+    if job is not None:
+        _explain_job(out, run_id, job, moment)
+        return
     if public is not None:
         chain_head = signing.verified(out.store, run_id, public).chain_head
     if number is not None:
-        found = auditor.decision(out.store, run_id, number)
+        with out.console.progress() as progress:
+            found = auditor.decision(out.store, run_id, number, progress=progress)
 
         def render(console: "Console") -> None:
             decision.decision(console, found)
@@ -116,7 +128,16 @@ def audit(
     sys.exit(0 if report.ok else 3)
 
 
-@command
+def _explain_job(out: Output, run_id: str, job: str, moment: float | None) -> None:
+    """Says why a job of a queue run waited."""
+    from commands.show import queue as show
+    from replay.queue import waiting
+
+    found = waiting.explain(out.store, run_id, job, moment)
+    out.show(found.to_json(), lambda console: show.job(console, found))
+
+
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @with_output
 def compact(out: Output, run: str) -> None:
@@ -133,13 +154,14 @@ def compact(out: Output, run: str) -> None:
     from replay.store import run_index
 
     run_id = run_index.find(out.store, run)
-    done = compaction.compact(run_index.folder(out.store, run_id))
-    query.keep(out.store, run_id)
+    with out.console.working("compaction"):
+        done = compaction.compact(run_index.folder(out.store, run_id))
+        query.keep(out.store, run_id)
     result = {"schema": "twin.compact/1", "run": run_id, **done.to_json()}
     out.show(result, lambda console: show.compacted(console, run_id, done))
 
 
-@command
+@writing_command
 @click.argument("run", nargs=-1, required=True, shell_complete=known.runs)
 @click.option("--out", "page", type=PATH, help="File to write [reports/RUN.html in the store].")
 @click.option(
@@ -200,10 +222,11 @@ def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str 
             from replay.run.whatif import pair
 
             versus = pair(out.store, run_index.find(out.store, other), run_id)
+        progress.start(None, "page")
         return writer.write(out.store, run_id, page, comparison, versus)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.option(
     "--from",
@@ -247,5 +270,6 @@ def status(out: Output) -> None:
     from commands.show import status as show
     from replay.metrics import store_status
 
-    found = store_status.status(out.store).to_json()
+    with out.console.working("status"):
+        found = store_status.status(out.store).to_json()
     out.show(found, lambda console: show.status(console, found))

@@ -55,6 +55,13 @@ link_option = click.option(
     "--link", "links", multiple=True, metavar="A>B=F",
     help="What if a link had F times its bandwidth; A<>B: both ways; @S: from S seconds on; repeatable.",
 )  # fmt: skip
+live_option = click.option("--live", is_flag=True, help="Show links, plan, decisions and figures as it goes.")
+port_option = click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Serve the same for Prometheus on this machine, at port N; 0: any that is free.",
+)
 checkpoint_option = click.option(
     "--checkpoint", help="Digest (or its beginning) of a checkpoint [the active one]."
 )

@@ -1,6 +1,5 @@
 """Parts of every command: the shared options, and one place for results."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -9,13 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from commands.frame.lazy_group import LazyGroup
+from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError
+from ingest.core.errors import Interrupted, StorageError, TwinError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
 
+HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -25,7 +28,7 @@ class Output:
 
     def __init__(self) -> None:
         self.store = Path(os.environ.get("TWIN_STORE") or ".twin")
-        self.as_json = self.quiet = self.verbose = self.debug = False
+        self.as_json = self.quiet = self.verbose = self.debug = self.dry_run = False
         self.log = Path(os.environ["TWIN_LOG"]) if os.environ.get("TWIN_LOG") else None
         self.record = RunRecord(sys.argv[1:])
 
@@ -37,8 +40,12 @@ class Output:
         return Console(quiet=self.as_json, silent=self.quiet, notes=self.record.notes)
 
     def show(self, result: dict[str, Any], render: Callable[["Console"], None]) -> None:
-        """Print `result` as JSON, or let `render` draw it."""
+        """Print `result` as JSON, or let `render` draw it; nothing in a dry run, whose result is another."""
+        if self.dry_run:
+            return
         if self.as_json:
+            import json
+
             click.echo(json.dumps(result, allow_nan=False))
         else:
             render(self.console)
@@ -76,15 +83,81 @@ def goes_on(way: str) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command that takes the shared options, as the group does: both places work."""
+    """A command that takes the shared options, as the group does: both places work.
+
+    Its own options can be set by variables, too; a message about such a value, or about one from a file of
+    settings, names the variable or the file.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["context_settings"] = HELP
         super().__init__(*args, **kwargs)
+        for name, option in settings(str(self.name), self.params).items():
+            option.envvar = variable(str(self.name), name)
         self.params += shared_options()
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Returns the words that are left; a message about a variable's value names the variable."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if error.param and ctx.get_parameter_source(str(error.param.name)) is ParameterSource.ENVIRONMENT:
+                error.param_hint = f"the variable {error.param.envvar}"
+            raise
 
-def shared_options() -> list[click.Parameter]:
-    """Returns what every command takes: `--store`, `--json`, how much is said, the log."""
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; an error about a value that the command line does not have names its origin."""
+        out = ctx.ensure_object(Output)
+        try:
+            return self._noted(ctx, out) if out.dry_run else super().invoke(ctx)
+        except TwinError as error:
+            if origin := _origin_of_cause(ctx, str(error)):
+                error.args = (f"{error}; {origin}", *error.args[1:])
+            raise
+
+    def _noted(self, ctx: click.Context, out: Output) -> None:
+        """Runs the command without its writes and says what they would be."""
+        from commands.frame.dry_run import noting
+        from commands.show import dry_run as show
+
+        code: Any = 0
+        with noting() as changes:
+            try:
+                super().invoke(ctx)
+            except SystemExit as end:  # a verdict
+                code = end.code
+        out.dry_run = False
+        body = {
+            "schema": "twin.dry_run/1",
+            "command": self.name,
+            "changes": [one.to_json() for one in changes],
+        }
+        out.show(body, lambda console: show.changes(console, changes))
+        if code:
+            sys.exit(code)
+
+
+def _origin_of_cause(ctx: click.Context, message: str) -> str:
+    """Where the value was set that a message is about; nothing where the words of the command say it."""
+    root = ctx.find_root().command
+    origins = root.origins if isinstance(root, LazyGroup) else {}
+    for name, option in settings(str(ctx.command.name), ctx.command.params).items():
+        source = ctx.get_parameter_source(str(option.name))
+        values = ctx.params.get(str(option.name))
+        texts = [str(value) for value in (values if isinstance(values, tuple) else (values,)) if value]
+        if any(text in message for text in texts):
+            if source is ParameterSource.ENVIRONMENT:
+                return f"set by the variable {option.envvar}"
+            if source is ParameterSource.DEFAULT_MAP:
+                return f"set in {origins[str(ctx.command.name), name]}"
+    return ""
+
+
+def shared_options(of_group: bool = False) -> list[click.Parameter]:
+    """Returns what every command takes: `--store`, `--json`, how much is said, the log.
+
+    of_group: variables and files set them there, once for all commands.
+    """
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:
@@ -110,12 +183,28 @@ def shared_options() -> list[click.Parameter]:
         click.Option([f"--{name}"], is_flag=True, expose_value=False, callback=keep, help=text)
         for name, text in says.items()
     ]
-    return [store, as_json, *levels, log]
+    shared = [store, as_json, *levels, log]
+    if of_group:
+        for name, option in settings("", shared).items():
+            option.envvar = variable("", name)
+    return list(shared)
 
 
 def command(call: Callable[..., None]) -> click.Command:
     """Make a command of `call`: its name, and its docstring as help."""
     return click.command(cls=Command)(call)
+
+
+def writing_command(call: Callable[..., None]) -> click.Command:
+    """Make a command of `call` that also takes `--dry-run`."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.ensure_object(Output).dry_run = value
+
+    words = "Only say what would be written or removed."
+    return command(
+        click.option("--dry-run", is_flag=True, expose_value=False, callback=keep, help=words)(call)
+    )
 
 
 with_output = click.make_pass_decorator(Output)

@@ -7,11 +7,11 @@ import click
 from click.core import ParameterSource
 
 from commands.options import dataset_option, scenario_option
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
 
-@command
+@writing_command
 @scenario_option
 @click.option("--model", help="In place of --scenario: a model, such as llama-3-70b.")
 @click.option("--sites", help='Its sites, such as "paris: 16 x A100-80, berlin: 32 x H100".')
@@ -63,7 +63,9 @@ def plan(
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
     if front and click.get_current_context().get_parameter_source("top") is ParameterSource.COMMANDLINE:
-        raise UsageError("--top does not go with --front, which lists all plans that none beats")
+        raise UsageError(
+            "--top does not go with --front, which lists all plans that none beats; leave one out"
+        )
     from commands.show import plan as show
     from ingest.core import durable
     from replay.planning import plan_file
@@ -77,13 +79,19 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
-    found = answer(out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front)
+    with out.console.progress() as progress:
+        found = answer(
+            out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front,
+            progress=progress,
+        )  # fmt: skip
     if pick > len(found.plans):
         raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
     if path is not None:
         plan_file.write(path, found.record.scenario, found.plans[pick - 1])
     if drawing is not None:
-        durable.replace(drawing, picture(found.record, found.plans[pick - 1], drawing))
+        with out.console.working("picture"):
+            drawn = picture(found.record, found.plans[pick - 1], drawing)
+        durable.replace(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 

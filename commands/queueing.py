@@ -4,11 +4,17 @@ from pathlib import Path
 
 import click
 
+from commands import completion as known
 from commands.output import PATH, Output, command, with_output
+from ingest.core.errors import UsageError
 
 
 @command
-@click.argument("source", metavar="LOG", type=PATH)
+@click.argument("source", metavar="[LOG]", type=PATH, required=False)
+@click.option(
+    "--dataset", metavar="NAME", shell_complete=known.datasets,
+    help="Take the jobs of this data set of the lake in place of LOG; NAME/FILE: of one of its files.",
+)  # fmt: skip
 @click.option(
     "--policy", "-p", "policies", multiple=True, metavar="NAME",
     help="Scheduler, as easy, saf or saf+easy; repeatable [fcfs, easy, easy-sjbf, conservative].",
@@ -16,6 +22,14 @@ from commands.output import PATH, Output, command, with_output
 @click.option(
     "--processors", type=click.IntRange(1, 10**9), metavar="N", help="Size of the machine [the log's header]."
 )
+@click.option(
+    "--nodes", metavar="NODES",
+    help='Nodes x GPUs and their model, as "8 x 8 A100-80, 4 x 8 V100", or a CSV file of nodes.',
+)  # fmt: skip
+@click.option(
+    "--placement", "placements", multiple=True, metavar="NAME",
+    help="On --nodes, where jobs lie, as best-fit, fgd or spread; repeatable [best-fit].",
+)  # fmt: skip
 @click.option(
     "--prediction",
     type=click.Choice(["estimate", "actual", "twice-estimate"]),
@@ -28,16 +42,13 @@ from commands.output import PATH, Output, command, with_output
     metavar="SET",
     help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
 )
+@click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
-    out: Output,
-    source: Path,
-    policies: tuple[str, ...],
-    processors: int | None,
-    prediction: str,
-    rules: str,
-) -> None:
-    """Compare schedulers on the jobs of LOG, in the Standard Workload Format.
+    out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
+    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
+) -> None:  # fmt: skip
+    """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
     Every scheduler gets the same jobs on the same machine. With --prediction actual it knows run times
     that nobody knows before a job ends: a bound, not a scheduler to run.
@@ -46,19 +57,34 @@ def queue(
     Examples:
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
+      twin queue examples/queue.swf -p easy --keep
+      twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
     """
     from typing import cast
 
     from commands.show import queue as show
-    from replay.queue.comparison import compare
+    from ingest.readers.job_logs import LakeJobs
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
 
+    if (source is None) == (dataset is None):
+        raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
+    if nodes is None and placements:
+        raise UsageError("--placement: one pool of processors has no places; add --nodes")
+    jobs = source if source is not None else LakeJobs(out.store, str(dataset))
+    predicted, held = cast(Prediction, prediction), rule_set(rules)
+    if nodes is not None:
+        from replay.queue.on_nodes import compare_on_nodes
+
+        if processors is not None or keep:
+            raise UsageError(f"--nodes goes without {'--keep' if keep else '--processors'}: take one of them")
+        placed = compare_on_nodes(jobs, nodes, policies, placements, prediction=predicted, rules=held)
+        out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
+        return
+    from replay.queue.comparison import compare
+
     found = compare(
-        source,
-        policies,
-        processors=processors,
-        prediction=cast(Prediction, prediction),
-        rules=rule_set(rules),
-    )
+        jobs, policies, processors=processors, prediction=predicted, rules=held,
+        keep=out.store if keep else None,
+    )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from commands import completion as known
+from commands import live as live_view
 from commands.options import (
     Seconds,
     checkpoint_option,
@@ -16,23 +19,28 @@ from commands.options import (
     engine_option,
     from_option,
     link_option,
+    live_option,
+    port_option,
     scenario_option,
     seed_option,
     to_option,
     weights_option,
     window_option,
 )
-from commands.output import FOLDER, PATH, Output, command, goes_on, with_output
+from commands.output import FOLDER, PATH, Output, command, goes_on, with_output, writing_command
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
+    from ingest.core.progress import Progress
+    from replay.log.fold import Fold
 
 Json = dict[str, Any]
 Render = Callable[["Console"], None]
+Watching = Callable[[], AbstractContextManager["tuple[Progress, Fold | None]"]]
 
 
-@command
+@writing_command
 @click.option(
     "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
 )
@@ -74,12 +82,14 @@ Render = Callable[["Console"], None]
     metavar="SECONDS",
     help="With --run: only as far as this time.",
 )
+@live_option
+@port_option
 @with_output
 def replay(
     out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, begin: str | None,
     end: str | None, engine: Any, seed: int | None, weights: str | None, links: tuple[str, ...],
     checkpoint: str | None, plan_path: Path | None, deadline: bool, resume: str | None, logged: str | None,
-    from_decision: int | None, until: float | None,
+    from_decision: int | None, until: float | None, live: bool, metrics_port: int | None,
 ) -> None:  # fmt: skip
     """Run the twin on traces under a policy and log everything.
 
@@ -94,6 +104,7 @@ def replay(
       twin replay --plan plan.yaml
       twin replay --run latest
       twin replay --run latest --policy mpc --from-decision 10
+      twin replay --policy hippo --live --metrics-port 9109
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
     """
     from commands.show import run as show
@@ -102,9 +113,14 @@ def replay(
     from replay.store import run_index
 
     refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
+    if not given("policy") and (logged or plan_path):
+        policy = (
+            None  # a policy of files and variables is for new runs: it asks no what-if and changes no plan
+        )
     refuse_checkpoint(policy, checkpoint)
     if logged is not None:
-        replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links)
+        view = partial(live_view.run, out, live, metrics_port)
+        replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links, view)
         return
     cut = cut_of(begin, end)
     of_plan = plan_path is not None and not given("scenario")
@@ -112,16 +128,17 @@ def replay(
     world = None if resume else scenario_overrides.scenario(chosen, weights, links)
     kept = None if world is None or plan_path is None else plan_file.read(plan_path, world)
     if kept is not None and policy is not None:
-        raise UsageError("--plan and --policy do not go together: a kept plan decides nothing")
-    with out.console.progress() as progress:
+        raise UsageError("--plan and --policy do not go together: a kept plan decides nothing; leave one out")
+    with live_view.run(out, live, metrics_port) as (progress, watch):
         if resume or world is None:
-            done = runner.resume(out.store, run_index.find(out.store, resume or ""), progress=progress)
+            killed = run_index.find(out.store, resume or "")
+            done = runner.resume(out.store, killed, progress=progress, watch=watch)
         else:
             done = runner.run(
                 out.store, policy="kept" if kept is not None else policy or "hippo", plan=kept,
                 scenario=world, dataset=dataset,
                 window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
-                enforce_deadline=deadline, progress=progress,
+                enforce_deadline=deadline, progress=progress, watch=watch,
             )  # fmt: skip
     out.show(done.to_json(), lambda console: show.run(console, done))
 
@@ -179,12 +196,12 @@ def refuse_checkpoint(policy: str | None, checkpoint: str | None) -> None:
     from policy.core import registry
 
     if policy is not None and checkpoint is not None and not registry.entry(policy).learned:
-        raise UsageError(f"--checkpoint: {policy} is not learned and takes none")
+        raise UsageError(f"--checkpoint: {policy} is not learned and takes none; leave it out")
 
 
 def replay_logged_run(
     out: Output, run: str, policy: str | None, checkpoint: str | None, decision: int | None,
-    until: float | None, links: tuple[str, ...],
+    until: float | None, links: tuple[str, ...], view: Watching,
 ) -> None:  # fmt: skip
     """`twin replay --run`: repeats a run, as it was, or with another policy or other links."""
     from commands.show import whatif as show
@@ -196,14 +213,15 @@ def replay_logged_run(
     if policy is None and not links:
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")
-        with out.console.progress() as progress:
-            same = rerun.recompute(out.store, run_id, until_s=until, progress=progress)
+        with view() as (progress, watch):
+            same = rerun.recompute(out.store, run_id, until_s=until, progress=progress, watch=watch)
         out.show(same.to_json(), lambda console: show.rerun(console, same))
         sys.exit(0 if same.equal else 3)
-    with out.console.progress() as progress:
+    with view() as (progress, watch):
         found = whatif.what_if(
             out.store, run_id, policy, links=[scenario_overrides.parse_link(text) for text in links],
             checkpoint=checkpoint, from_decision=decision or 0, until_s=until, progress=progress,
+            watch=watch,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.what_if(console, found))
 
@@ -234,7 +252,7 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     out.show(found.to_json(), lambda console: show.offpolicy(console, found))
 
 
-@command
+@writing_command
 @click.option(
     "--policy",
     "-p",

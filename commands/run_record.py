@@ -1,10 +1,8 @@
 """A line a command in a log file, for those who look for what went wrong later."""
 
-import json
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +26,8 @@ class RunRecord:
 
     def ended(self, code: int, error: BaseException | None) -> dict[str, Any]:
         """Returns the record as JSON values; of an error with Python's traceback."""
+        import traceback
+
         text = "" if error is None else "".join(traceback.format_exception(error))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
         return {
@@ -50,6 +50,8 @@ def append(path: Path, record: dict[str, Any]) -> None:
         UsageError: another file lies there; it stays as it is.
         StorageError: the file cannot be written.
     """
+    import json
+
     from ingest.core import durable
     from ingest.core.errors import UsageError
 

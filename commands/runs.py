@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 
 
@@ -49,7 +49,7 @@ def runs(
     out.show({"schema": "twin.runs/1", "runs": rows}, lambda console: show.runs(console, rows, column))
 
 
-@command
+@writing_command
 @click.argument("chosen", shell_complete=known.runs, metavar="RUN RUN...", nargs=-1, required=True)
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw tokens over time into FILE: .svg or .png.")
 @with_output
@@ -75,12 +75,14 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
     if plot is not None:
         from ingest.core import durable
 
-        stored = durable.replace(plot, overlay.picture(out.store, found.runs, plot))
+        with out.console.working("picture"):
+            drawn = overlay.picture(out.store, found.runs, plot)
+        stored = durable.replace(plot, drawn)
         body["plot"] = {"path": str(plot), "bytes": stored.size_bytes}
     out.show(body, lambda console: show.compared(console, found, plot))
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.argument("tags", metavar="[TAG]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take these tags away instead.")
@@ -105,7 +107,7 @@ def tag(out: Output, run: str, tags: tuple[str, ...], remove: bool) -> None:
     _show_labels(out, run_id)
 
 
-@command
+@writing_command
 @click.argument("run", shell_complete=known.runs)
 @click.argument("text", required=False)
 @click.option("--clear", is_flag=True, help="Take the note away.")
@@ -122,7 +124,7 @@ def note(out: Output, run: str, text: str | None, clear: bool) -> None:
 
     run_id = run_index.find(out.store, run)
     if clear and text is not None:
-        raise UsageError("--clear takes no TEXT")
+        raise UsageError("--clear takes no TEXT; leave one out")
     if clear or text is not None:
         run_labels.note(out.store, run_id, text or "")
     _show_labels(out, run_id)

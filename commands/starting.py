@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion as known
-from commands.output import PATH, Output, command, with_output
+from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import ExistsError
 
 if TYPE_CHECKING:
     from twin.scenario.drafting import DraftChoices, Seen
 
 
-@command
+@writing_command
 @click.argument("path", metavar="[FILE]", type=PATH, default=Path("scenario.yaml"))
 @click.option(
     "--dataset",
@@ -62,8 +62,9 @@ def init(
     interactive = bool(sys.stdin and sys.stdin.isatty()) and not out.as_json if ask is None else ask
     if interactive:
         chosen = asked(offered, chosen, model)
-    text = drafting.draft(offered, chosen)
-    scenario = checked(out.store, text, path)
+    with out.console.working("trial of the scenario"):
+        text = drafting.draft(offered, chosen)
+        scenario = checked(out.store, text, path)
     schema = path.with_name(drafting.SCHEMA_NAME)
     durable.replace(schema, f"{json.dumps(scenario_schema(), indent=2)}\n".encode())
     durable.replace(path, text.encode())

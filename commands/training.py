@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion as known
-from commands.options import dataset_option, scenario_option, seed_option, weights_option
-from commands.output import PATH, Output, command, with_output
+from commands import live as live_view
+from commands.options import (
+    dataset_option,
+    live_option,
+    port_option,
+    scenario_option,
+    seed_option,
+    weights_option,
+)
+from commands.output import PATH, Output, with_output, writing_command
+from ingest.core import extras
 from ingest.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from replay.training.retrain import RetrainResult
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option(
@@ -40,7 +49,8 @@ if TYPE_CHECKING:
     shell_complete=known.runs,
     help="Follow the decisions of this run first, too.",
 )
-@click.option("--live", is_flag=True, help="Show every update as it is made.")
+@live_option
+@port_option
 @click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
 @with_output
 def train(
@@ -59,6 +69,7 @@ def train(
     distributed: int,
     demonstrations: tuple[str, ...],
     live: bool,
+    metrics_port: int | None,
     tensorboard: Path | None,
 ) -> None:
     """Train Hi-PPO on the first part of a trace.
@@ -73,18 +84,20 @@ def train(
       twin train --scenario quad-70b --algorithm tuned --start scratch
     """
     from commands.show import training as show
-    from commands.show.live_curve import Live
     from replay.run import scenario_overrides
     from replay.training import train as training_run
 
     team = training_run.Team(workers, ray, distributed)
-    tell = {"tell": Live(out.console).tell} if live else {}
+    if tensorboard is not None:
+        extras.require("tensorboard", "--tensorboard")
+    if ray:
+        extras.require("ray", "--ray")
     use = algorithm != "toy" if activate is None else activate
-    with out.console.progress() as progress:
+    with live_view.training(out, live, metrics_port) as (progress, tell):
         done = training_run.train(
             out.store, scenario_overrides.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
             settings=settings, start=start, seed=seed, resume=resume, activate=use, team=team,
-            demonstrations=demonstrations, progress=progress, **tell,
+            demonstrations=demonstrations, progress=progress, tell=tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.report.tensorboard import export
@@ -95,7 +108,7 @@ def train(
         raise Interrupted("`twin train --resume` with the same options goes on")
 
 
-@command
+@writing_command
 @scenario_option
 @dataset_option
 @click.option("--once", is_flag=True, help="Retrain now and return.")
@@ -154,7 +167,7 @@ def retrain(
     )
 
 
-@command
+@writing_command
 @click.option("--rollback", is_flag=True, help="Go back to the checkpoint that was active before.")
 @with_output
 def policies(out: Output, rollback: bool) -> None:
@@ -166,7 +179,7 @@ def policies(out: Output, rollback: bool) -> None:
       twin policies --rollback
     """
     from commands.show import training as show
-    from replay.metrics import store_status
+    from replay.store import checkpoint_listing
 
     if rollback:
         from replay.training.rollback import rollback as go_back
@@ -174,5 +187,5 @@ def policies(out: Output, rollback: bool) -> None:
         back = go_back(out.store)
         out.show(back.to_json(), lambda console: console.line(f"active checkpoint  {back.active}"))
         return
-    found = store_status.policies(out.store)
+    found = checkpoint_listing.policies(out.store)
     out.show(found, lambda console: show.policies(console, found))

@@ -8,7 +8,8 @@ A scenario is a name, or `name@dataset`. A cell is one scenario and seed: Hi-PPO
 of that seed over the test window, and the clairvoyant bound is taken over all plans that they used. Progress
 counts the iteration under way by its share. `run` keeps one JSON file a cell and skips what is there, so it
 can be interrupted, and several processes can share the scenarios; `page` writes the tables from the files,
-and that of the README.
+and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the weights that ship: for
+sets on which a training takes hours.
 """
 
 import argparse
@@ -19,11 +20,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.hippo.regret_page import BASELINES, LEARNED, SETS, Json, cells, page, readme
-from benchmarks.played import played
+from benchmarks.hippo.regret_page import (
+    BASELINES,
+    OWN,
+    OWN_ALONE,
+    SETS,
+    SHIPS,
+    SHIPS_ALONE,
+    UNTRAINED,
+    Json,
+    cells,
+    page,
+    readme,
+)
+from benchmarks.played import Played, played
 from ingest.core import durable
 from ingest.core.errors import InfeasibleError
 from policy.bound.bound import clairvoyant
@@ -42,8 +55,8 @@ KEPT = ROOT / ".twin" / "regret"
 PAGE, README = ROOT / "docs" / "measured" / "regret.md", ROOT / "README.md"
 
 
-def learned(own: Path) -> dict[str, Callable[[], Policy]]:
-    """Returns the ways of Hi-PPO, with the weights that ship and with those of the own past."""
+def learned(own: Path | None) -> dict[str, Callable[[], Policy]]:
+    """Returns the ways of Hi-PPO: with the weights that ship, and with those of the own past if there are."""
     ships = shipped_checkpoint()
 
     def alone(path: Path) -> Policy:
@@ -54,34 +67,44 @@ def learned(own: Path) -> dict[str, Callable[[], Policy]]:
         config = checkpoint.load(ships).config
         return HiPpo.of(*checkpoint.build(config), config.coordinator)
 
-    ways = (untrained, lambda: alone(ships), lambda: alone(own), lambda: HiPpo(ships), lambda: HiPpo(own))
-    return dict(zip(LEARNED, ways, strict=True))
+    ways = {UNTRAINED: untrained, SHIPS_ALONE: lambda: alone(ships), SHIPS: lambda: HiPpo(ships)}
+    return ways if own is None else ways | {OWN_ALONE: lambda: alone(own), OWN: lambda: HiPpo(own)}
 
 
-def cell(title: str, seed: int, store: Path, only: tuple[str, ...]) -> Json:
+def played_by_all(
+    setup: PreparedScenario, ways: dict[str, Callable[[], Policy]]
+) -> tuple[dict[str, Played], dict[str, str]]:
+    """Returns what each policy did in the same world, and why others cannot run there."""
+    found, problems = {}, {}
+    for policy, make in ways.items():
+        try:
+            found[policy] = played(setup, make())
+        except InfeasibleError as error:
+            problems[policy] = str(error)
+    return found, problems
+
+
+def cell(title: str, seed: int, store: Path, only: Sequence[str], as_it_ships: bool) -> Json:
     """Returns what everybody reaches on one scenario with one seed."""
     name, _, dataset = title.partition("@")
 
     def window(part: Window) -> PreparedScenario:
         return prepare(scenarios.load(name), store, window=part, dataset=dataset or None, seed=seed)
 
-    setup, found, problems = window("test"), {}, {}
-    config = shipped("own").model_copy(update={"seed": seed})
+    setup, done, training_s = window("test"), None, 0.0
     with tempfile.TemporaryDirectory() as scratch:
-        began = time.process_time()
-        done = train(
-            window("train"), config=config, out=Path(scratch), start=checkpoint.locate(shipped_checkpoint()),
-            validation=window("validate"),
-        )  # fmt: skip
-        training_s = time.process_time() - began
-        ways = {policy: lambda policy=policy: create(policy) for policy in BASELINES}
-        for policy, make in (ways | learned(done.checkpoint_path)).items():
-            if only and policy not in only:
-                continue
-            try:
-                found[policy] = played(setup, make())
-            except InfeasibleError as error:
-                problems[policy] = str(error)
+        if not as_it_ships:
+            began, config = time.process_time(), shipped("own").model_copy(update={"seed": seed})
+            start = checkpoint.locate(shipped_checkpoint())
+            done = train(
+                window("train"), config=config, out=Path(scratch), start=start, validation=window("validate")
+            )
+            training_s = time.process_time() - began
+        ways: dict[str, Callable[[], Policy]] = {
+            policy: lambda policy=policy: create(policy) for policy in BASELINES
+        }
+        ways |= learned(None if done is None else done.checkpoint_path)
+        found, problems = played_by_all(setup, {who: ways[who] for who in ways if not only or who in only})
     moving = setup.scenario.moving
     bound = clairvoyant(
         setup.estimator(), setup.wan, sorted({ns for one in found.values() for ns in one.decided_ns}),
@@ -91,8 +114,10 @@ def cell(title: str, seed: int, store: Path, only: tuple[str, ...]) -> Json:
     tokens = setup.estimator().tokens_per_iteration
     return {
         "title": title, "seed": seed, "code": code_version()["sources"][:12], "training_s": training_s,
-        "scores": [(point.stage, point.metrics["validation_score"]) for point in done.curve
-                   if "validation_score" in point.metrics],
+        "scores": [] if done is None else [
+            (point.stage, point.metrics["validation_score"]) for point in done.curve
+            if "validation_score" in point.metrics
+        ],
         "bound": bound.tokens / tokens, "kept": bound.kept_tokens / tokens, "problems": problems,
         "runs": {who: [one.iterations, one.totals["egress_usd"], one.seconds] for who, one in found.items()},
     }  # fmt: skip
@@ -104,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
         for title in options.scenario or SETS:
             path = options.folder / f"{title}-{seed}.json"
             if not path.exists():
-                found = cell(title, seed, options.store, tuple(filter(None, options.only.split(","))))
+                found = cell(title, seed, options.store, options.only, options.as_it_ships)
                 durable.put(path, json.dumps(found).encode())
                 regret = {
                     who: round(100 * (1 - n / found["bound"]), 2) for who, (n, *_) in found["runs"].items()
@@ -119,7 +144,8 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=ROOT / ".twin" / "results")
     parser.add_argument("--scenario", action="append")
     parser.add_argument("--seeds", default="0,1,2,3,4")
-    parser.add_argument("--only", default="", help="policies A,B,... [all]")
+    parser.add_argument("--only", nargs="+", default=(), help="policies [all]")
+    parser.add_argument("--as-it-ships", action="store_true", help="train nothing")
     parser.add_argument("--folder", type=Path, default=KEPT)
     parser.add_argument("--out", type=Path, default=PAGE)
     options = parser.parse_args()

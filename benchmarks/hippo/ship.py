@@ -28,7 +28,7 @@ class Lines:
     def __init__(self, seed: int) -> None:
         self._seed, self._done = seed, 0
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Begins a count."""
         print(f"seed {self._seed}: {what} {total}", file=sys.stderr, flush=True)
 

@@ -33,6 +33,8 @@ from replay.store import run_index
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
 from twin.scenario.prepare import PreparedScenario, load, prepare
+from twin.settings.window import Window
+from twin.traces.time_range import TimeRange
 
 POLICIES = ("static", "single", "greedy", "mpc", "hippo", "joint")
 ALL = 4000
@@ -52,11 +54,11 @@ class Row:
     queued_s: float
 
 
-def measured(store: Path, scenario: str, policy: str, world: int) -> Row:
+def measured(store: Path, scenario: str, policy: str, world: int, window: Window | TimeRange = "test") -> Row:
     """Returns the row of a run, from its log; the store's run is taken where there is one."""
     chosen = next_jobs(load(scenario), world)
-    found = runner.run(store, policy=policy, scenario=chosen, seed=world, reuse=True)
-    setup = prepare(chosen, store, window="test", seed=world)
+    found = runner.run(store, policy=policy, scenario=chosen, window=window, seed=world, reuse=True)
+    setup = prepare(chosen, store, window=window, seed=world)
     left = {job.name: setup.wan.end_ns for job in setup.jobs}
     tokens: dict[str, float] = defaultdict(float)
     done = 0

@@ -28,7 +28,8 @@ HEAD = """# Queues of jobs: published results
 
 Written by `python -m benchmarks.queue.published ../shared --page docs/measured/jobs.md`. The logs and the
 published figures lie beside the repository; the rules that give them are data (`twin/queue/rules.py`).
-[Queues of jobs](../guides/queue.md) says how to use the simulator.
+[Queues of jobs](../guides/queue.md) says how to use the simulator; [placement.md](placement.md) has published
+figures of placement on nodes.
 """
 RECORDED = "res_easy_prediction_backfill_scheduler_predictorclairvoyant_throw_an_error.swf.gz"
 SEEDS, JOBS = 20, 50_000

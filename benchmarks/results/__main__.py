@@ -53,7 +53,7 @@ class Progress:
     def __init__(self) -> None:
         self._began, self._total, self._what, self._done = time.monotonic(), 0, "", 0
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Starts a new count."""
         self._total, self._what, self._done = total or 0, what, 0
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.twin import rule_ablation
+from benchmarks.twin import fidelity_aims, learned_runs, measured_states, rule_ablation
 from benchmarks.twin.fidelity_tables import (
     SHARED,
     Compared,
@@ -207,7 +207,7 @@ def peak_memory(peaks: Sequence[Compared]) -> list[str]:
         f"All {len(errors)} measured peaks together: mean error {percent(float(np.mean(errors)))}.",
         "",
         *(f"* {data.title}: {data.note}" for data in MEMORY_SETS),
-        "",
+        *fidelity_aims.memory(peaks),
         *ceiling(peaks),
         "Sailor's formula (24 bytes per parameter, fp32 activations, no sharding) on the same peaks:",
         "",
@@ -219,7 +219,10 @@ def page() -> str:
     """docs/measured/fidelity.md."""
     sets = [[judged(data) for data in kind] for kind in (DATA_SETS, MEMORY_SETS, ENERGY_SETS)]
     runs, peaks, joules = sets
-    lines = [TOP, *iterations(runs), *peak_memory(peaks), *rule_ablation.section([*runs, *peaks])]
+    with_profile = fidelity_aims.profiled(next(one for one in runs if one.title.startswith("H200")), TRACES)
+    lines = [TOP, *fidelity_aims.section(runs, with_profile), *iterations(runs), *peak_memory(peaks)]
+    lines += [*measured_states.section(SHARED), *rule_ablation.section([*runs, *peaks])]
+    lines += [*learned_runs.section(SHARED)]
     lines += ["## Energy", "", *summary(joules, "J")]
     lines += [*(f"* {data.title}: {data.note}" for data in ENERGY_SETS), ""]
     limited = [judged(data) for data in POWER_SETS]

@@ -72,7 +72,7 @@ def search_line() -> None:
     from twin.core.domain import Cluster, Domain, LinkState
     from twin.core.gpu_models import fabric, preset
     from twin.core.job import JobSpec
-    from twin.core.transformer import preset as model
+    from twin.core.model_presets import preset as model
     from twin.estimation.estimator import Estimator
 
     kind = fabric("A100-80")

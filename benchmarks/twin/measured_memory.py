@@ -78,7 +78,12 @@ KEY = re.compile(r"layernum\[(\d+)\]_bsz(\d+)(?:_seq(\d+))?_rank0_ms")
 
 
 def galvatron(shared: Path) -> Iterator[Run]:
-    """Models of one and two layers on 8 GPUs, fully sharded: states and activation peak of rank 0.
+    """Models of one and two layers on 8 GPUs, fully sharded: states and activation peak of rank 0."""
+    return (run for run, _, _ in galvatron_files(shared))
+
+
+def galvatron_files(shared: Path) -> Iterator[tuple[Run, float, float]]:
+    """The same runs with MB of states and of the activation peak.
 
     Only layouts that the twin has: one stage; tensor groups with sequence parallelism and a split vocabulary.
     """
@@ -94,7 +99,7 @@ def galvatron(shared: Path) -> Iterator[Run]:
 
 def _galvatron_rows(
     folder: str, family: str, sizes: tuple[str | None, ...], layout: str, values: dict[str, float]
-) -> Iterator[Run]:
+) -> Iterator[tuple[Run, float, float]]:
     split = re.fullmatch(r"1_(\d)_(\d)(_c)?(_vtp)?(_sp)?", layout)
     if split is None:
         return
@@ -116,12 +121,8 @@ def _galvatron_rows(
         if family == "llama":
             cells["ffn"] = "11008"
         peak = values[key.replace("_ms", "_act_peak")]
-        yield Run(
-            f"{folder} h{sizes[0]} s{seq} l{found[1]} {layout}",
-            cells,
-            "peak_mem_bytes",
-            (states + peak) * MIB,
-        )
+        name = f"{folder} h{sizes[0]} s{seq} l{found[1]} {layout}"
+        yield Run(name, cells, "peak_mem_bytes", (states + peak) * MIB), states, peak
 
 
 MEMORY_SETS = (

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from twin.cases import table_reader
-from twin.cases.answer import answer, explain
+from twin.cases.answer import allocator_bytes, answer, explain
 from twin.cases.resolve import resolve
-from twin.costs.memory import WORKSPACE_BYTES
 
 Cells = dict[str, str]
 
@@ -33,7 +32,8 @@ class Run:
     def predict(self) -> float:
         """What `twin estimate` answers; `last_stage_mem_bytes`: its peak on the last stage."""
         if self.figure == "last_stage_mem_bytes":
-            return explain(resolve(table_reader.parse(self.cells))).peak_bytes[-1] - WORKSPACE_BYTES
+            case = resolve(table_reader.parse(self.cells))
+            return allocator_bytes(case, explain(case).peak_bytes)[-1]
         return float(getattr(answer(resolve(table_reader.parse(self.cells))), self.figure))
 
 

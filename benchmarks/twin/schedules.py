@@ -15,9 +15,9 @@ from ingest.core.units import GIB
 from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.gpu_models import fabric, preset
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset as model
 from twin.core.plan import Plan, PointToPoint, Schedule
 from twin.core.schedules import SPLIT, default_chunks, turns
-from twin.core.transformer import preset as model
 from twin.estimation.estimator import Estimator
 from twin.pipeline import fixed_order_kernel, kernel, operation_order
 from twin.pipeline.pipeline import Pipeline, boundary_count, warmup_depths

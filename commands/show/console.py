@@ -1,14 +1,18 @@
 """Tables and lines on stdout, notes and progress bars on stderr."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import rich.console
+import rich.live
 import rich.progress
 import rich.table
+import rich.text
 from rich.cells import cell_len
+from rich.filesize import decimal
 
 from ingest.core.progress import SILENT, Progress
 from ingest.core.terminal import in_line, visible
@@ -26,14 +30,38 @@ class Bars:
         self._bars = bars
         self._task: rich.progress.TaskID | None = None
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Opens a new bar; the one before it is complete."""
-        self._task = self._bars.add_task(in_line(what), total=total, note="")
+        self._task = self._bars.add_task(in_line(what), total=total, note="", unit=unit)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Advances the newest bar."""
         if self._task is not None:
             self._bars.update(self._task, advance=steps, note=in_line(note))
+
+
+class PaceColumn(rich.progress.ProgressColumn):
+    """Amount, rate, time that it took and time that is left."""
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        """Returns such as `120/400 files  31 files/s  0:00:04, 0:00:09 left`."""
+        took = timedelta(seconds=int(task.elapsed or 0))
+        left = task.time_remaining
+        rest = "" if left is None or task.finished else f", {timedelta(seconds=int(left))} left"
+        return rich.text.Text("  ".join(part for part in (*amount(task), f"{took}{rest}") if part))
+
+
+def amount(task: rich.progress.Task) -> tuple[str, str]:
+    """Returns what is done of a task and its rate, in its unit; in per cent where it has none."""
+    unit, speed, total = task.fields["unit"], task.speed or 0.0, task.total
+    if not unit:
+        share = "" if total is None else f"{100 * task.completed / (total or 1):.0f} %"
+        return share, f"{100 * speed / total:.2g} %/s" if speed and total else ""
+    if unit == "B":
+        done = f"{decimal(int(task.completed))} of {decimal(int(total or 0))}"
+        return done, f"{decimal(int(speed))}/s" if speed else ""
+    of = "" if total is None else f"/{total:,.0f}"
+    return f"{task.completed:,.0f}{of} {unit}", f"{speed:,.3g} {unit}/s" if speed else ""
 
 
 class Console:
@@ -99,18 +127,40 @@ class Console:
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Shows progress bars on stderr in the body; none where stderr is not a terminal."""
-        if self.silent or not self._err.is_terminal:
+        if self.silent or not self._err.is_terminal or self._err.is_dumb_terminal:
             yield SILENT
             return
         columns = (
             rich.progress.TextColumn("{task.description}", markup=False),
-            rich.progress.BarColumn(),
-            rich.progress.MofNCompleteColumn(),
-            rich.progress.TimeElapsedColumn(),
+            rich.progress.BarColumn(bar_width=24),
+            PaceColumn(),
             rich.progress.TextColumn("{task.fields[note]}", style="dim", markup=False),
         )
         with rich.progress.Progress(*columns, console=self._err, transient=True) as bars:
             yield Bars(bars)
+
+    @property
+    def draws(self) -> bool:
+        """True if standard error is a terminal on which something may be drawn."""
+        return not self.silent and self._err.is_terminal
+
+    @contextmanager
+    def screen(self, draw: Callable[[int, int], rich.console.RenderableType]) -> Iterator[None]:
+        """Shows on stderr, in the body, what `draw(width, height)` returns, twice a second."""
+        size = self._err.size
+        live = rich.live.Live(
+            get_renderable=lambda: draw(size.width, size.height), console=self._err, refresh_per_second=2,
+            transient=True, vertical_overflow="crop",
+        )  # fmt: skip
+        with live:
+            yield
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Shows that work of unknown length goes on in the body, and for how long by now."""
+        with self.progress() as progress:
+            progress.start(None, what)
+            yield
 
 
 def cell(value: Any) -> str:

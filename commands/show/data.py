@@ -7,6 +7,7 @@ from commands.show.console import Console
 from replay.metrics.formatting import counted
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
+    from ingest.lake.details import Details
     from ingest.lake.lake import DatasetInfo
     from ingest.pipeline.explain import FileExplanation
     from ingest.pipeline.follow import Followed
@@ -15,6 +16,10 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
 
 LISTED = 12
 """Files listed before the rest is only counted."""
+SERIES = 40
+"""Series of a data set that are listed before the rest is only counted."""
+SERIES_FIELD = {"figure": "column"}
+DATED = {True: "", False: " (the files bear no dates: an arbitrary day)", None: ""}
 
 
 def ingest(console: Console, report: "IngestReport") -> None:
@@ -85,7 +90,32 @@ def traces(console: Console, summary: dict[str, Any]) -> None:
     if rows:
         console.table("", summary["columns"], rows)
     else:
-        console.line("nothing has been ingested yet: twin ingest traces/")
+        console.line("nothing has been ingested yet: twin ingest shipped")
+
+
+def details(console: Console, found: "Details") -> None:
+    """Prints one data set: what was stated and assumed, its tables, and its series with their figures."""
+    kind = "synthetic" if found.synthetic else "measured"
+    facts = {
+        "title": found.title or "not stated", "licence": found.licence, "source": found.source, "kind": kind,
+        "files": found.files, "rejected rows": found.rejected,
+    }  # fmt: skip
+    console.line(found.name)
+    for name, value in facts.items():
+        console.line(f"  {name:14} {value}")
+    for assumption in found.assumptions:
+        console.line(f"  assumed        {assumption}")
+    for line in found.tables:
+        dates = "" if line.first is None else f", {line.first} to {line.last}" + DATED[line.dated]
+        console.line(f"  {line.table:14} {counted(line.rows, 'row')}{dates}")
+    if found.series:
+        console.line()
+        columns = ("series", "figure", "samples", "first", "last", "interval_s", "gaps", "longest_gap_s",
+                   "low", "median", "high")  # fmt: skip
+        rows = [[getattr(one, SERIES_FIELD.get(name, name)) for name in columns] for one in found.series]
+        console.table("", columns, rows[:SERIES])
+    if len(found.series) > SERIES:
+        console.line(f"... and {len(found.series) - SERIES:,} more series; --json has all of them")
 
 
 def dropped(console: Console, held: "DatasetInfo") -> None:

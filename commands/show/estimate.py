@@ -80,7 +80,7 @@ def learned(console: Console, body: dict[str, Any]) -> None:
     """Prints measured runs beside predictions, where the difference lies, and the fitted factors."""
     rows = [
         (run["case"] or "-", run["measured_s"], run["predicted_s"], *run["terms_s"].values(), run["fitted_s"],
-         *run["difference_s"].values(), run["unexplained_s"])
+         *(round(each, 5) + 0.0 for each in (*run["difference_s"].values(), run["unexplained_s"])))
         for run in body["runs"]
     ]  # fmt: skip
     terms = ("compute", "tensor", "pipeline", "reduction")

@@ -6,11 +6,20 @@ from commands.show.console import Console
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queue.comparison import QueueComparison
+    from replay.queue.on_nodes import NodeComparison
+    from replay.queue.waiting import JobAudit
     from twin.queue.metrics import QueueFigures
+    from twin.queue.node_metrics import NodeFigures
+    from twin.queue.node_selection import NodeJobs
+    from twin.queue.selection import LogJobs
 
 COLUMNS = (
     "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "p95", "60 s", "utilisation %",
     "Jain of users", "makespan h", "overtaking %",
+)  # fmt: skip
+NODE_COLUMNS = (
+    "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
+    "fragmentation %", "nodes a gang", "overtaking %",
 )  # fmt: skip
 
 
@@ -21,6 +30,25 @@ def comparison(console: Console, found: "QueueComparison") -> None:
         f"{log.name}: {len(log.jobs):,} jobs on {log.processors:,} processors, prediction {found.prediction}"
     )
     console.table(title, COLUMNS, [_row(name, one) for name, one in found.figures.items()])
+    _left_out(console, log)
+    for name, run in found.runs.items():
+        console.line(f"{name}: run {run}")
+
+
+def on_nodes(console: Console, found: "NodeComparison") -> None:
+    """Prints the figures of schedulers and placements, the rows left out, and the notes."""
+    log = found.log
+    title = (
+        f"{log.name}: {len(log.jobs):,} jobs on {log.cluster.total_gpus:,} GPUs in "
+        f"{len(log.cluster):,} nodes, prediction {found.prediction}"
+    )
+    rows = [_node_row(policy, place, one) for (policy, place), one in found.figures.items()]
+    console.table(title, NODE_COLUMNS, rows)
+    _left_out(console, log)
+
+
+def _left_out(console: Console, log: "LogJobs | NodeJobs") -> None:
+    """Prints the rows left out, by reason, and the notes."""
     if log.rejects:
         console.line()
         console.line(f"{len(log.rejects):,} rows left out:")
@@ -31,9 +59,54 @@ def comparison(console: Console, found: "QueueComparison") -> None:
         console.line(f"note: {note}")
 
 
+def job(console: Console, found: "JobAudit") -> None:
+    """Prints why a job waited, when it would start, and what would start at once."""
+    console.fields(f"job {found.job} of {found.run_id}, scheduler {found.policy}", _said(found))
+    if found.holders:
+        rows = [(one.name, one.processors, one.processor_s / 3600) for one in found.holders]
+        console.table("who held processors meanwhile", ("user", "processors", "processor h"), rows)
+    if found.overtaken_by:
+        rows = [(one.name, one.processors, one.processor_s / 3600) for one in found.overtaken_by]
+        title = f"came later, started earlier: {found.overtaken:,}"
+        console.table(title, ("job", "processors", "processor h meanwhile"), rows)
+
+
+def _said(found: "JobAudit") -> dict[str, str]:
+    front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} processors"
+    first = f": {', '.join(found.first_in_front)}" if found.first_in_front else ""
+    told = {
+        "user": found.user or "unknown",
+        "asks for": f"{found.processors:,} processors, {found.estimate_s:,.0f} s",
+        "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} processors free",
+        "in front": front + first,
+        "waited": f"{found.waited_s:,.0f} s",
+        "of it": f"{found.busy_s:,.0f} s too few processors free, {found.held_back_s:,.0f} s enough, "
+        "but others had a claim on them",
+        "started": f"{found.started_s:,.0f} s{', before the head of the queue' if found.overtook else ''}",
+        "set free by": ", ".join(found.released_by) or "nobody",
+    }
+    if found.forecast is not None:
+        one = found.forecast
+        told[f"as known at {one.at_s:,.0f} s"] = (
+            f"starts at {one.median_s:,.0f} s, 90 % between {one.low_s:,.0f} and {one.high_s:,.0f} s"
+        )
+        would = [f"{size:,} processors for up to {length / 60:,.0f} min" for size, length in found.fits_now]
+        told["would start at once"] = "; ".join(would) or "nothing"
+    return told
+
+
 def _row(name: str, one: "QueueFigures") -> tuple[object, ...]:
     return (
         name, one.jobs, one.avg_wait_s, one.p95_wait_s, one.avg_jct_s, one.avg_bounded_slowdown,
         one.p95_bounded_slowdown, one.avg_bounded_slowdown_60s, 100 * one.utilisation, one.jain_users,
         one.makespan_s / 3600, 100 * one.backfilled,
+    )  # fmt: skip
+
+
+def _node_row(policy: str, place: str, one: "NodeFigures") -> tuple[object, ...]:
+    pool, gang = one.of_pool, "" if one.nodes_per_gang is None else one.nodes_per_gang
+    return (
+        policy, place, pool.jobs, pool.avg_wait_s, pool.p95_wait_s, pool.avg_bounded_slowdown,
+        pool.p95_bounded_slowdown, 100 * pool.utilisation, 100 * one.fragmentation, gang,
+        100 * pool.backfilled,
     )  # fmt: skip

@@ -15,7 +15,7 @@ def status(console: Console, found: Json) -> None:
     runs = [tuple(run[column] for column in columns) for run in found["runs"]]
     console.table("runs", (*columns[:5], "what if of", "problem"), runs)
     console.line(f"active checkpoint  {found['active'] or 'none: the shipped one'}")
-    console.line(f"data sets          {', '.join(found['datasets']) or 'none: twin ingest traces/'}")
+    console.line(f"data sets          {', '.join(found['datasets']) or 'none: twin ingest shipped'}")
     console.line(f"lake digest        {found['lake_digest']}")
     if found["health_problem"]:
         console.line(f"newest run         {found['health_problem']}")

@@ -84,6 +84,21 @@ class Disk:
         finally:
             os.close(fd)
 
+    def lock(self, path: Path) -> int:
+        """Open a file to lock it, made if it is not there, and return its descriptor; -1: nothing to hold."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+
+    def sign(self, fd: int) -> None:
+        """Write this process into a lock that it holds."""
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+
+    def foretell(self, *changes: tuple[Path, str]) -> None:
+        """Long work begins that makes these paths (each with what it will be) and reads them again.
+
+        Nothing happens here; the disk of a dry run notes the changes and ends the work.
+        """
+
 
 DISK = Disk()
 
@@ -304,7 +319,9 @@ class Lock:
     def __init__(self, path: Path):
         make_directory(path.parent)
         with _Reported(path):
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            self._fd = DISK.lock(path)
+            if self._fd < 0:
+                return
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -313,8 +330,7 @@ class Lock:
                 raise LockedError(
                     f"{path.parent}: another process (pid {holder}) is writing here; wait for it or stop it"
                 ) from None
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+            DISK.sign(self._fd)
 
     def release(self) -> None:
         """Let the next writer in; a second call does nothing."""
@@ -357,7 +373,9 @@ class _Reported:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, FileExistsError):
-            raise ExistsError(f"{self.path}: exists already and is never overwritten") from error
+            raise ExistsError(
+                f"{self.path}: exists already and is never overwritten; choose another name"
+            ) from error
         if isinstance(error, OSError):
             why = error.strerror or str(error)
             what = (

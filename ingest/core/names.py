@@ -2,18 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from ingest.core.errors import UsageError
-from ingest.core.terminal import HIDDEN, shown
+from ingest.core.terminal import shown
 
 PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 RULE = f"a name has 1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit: {PATTERN}"
 STORED = "stored"
 """Context of validation for what a store holds: versions before the pattern took any name and number."""
 MOST_LABEL, MOST_TEXT = 200, 10_000
+"""Letters of a label of data, and of sentences."""
 _NAME = re.compile(PATTERN)
 
 
@@ -42,30 +40,3 @@ def inside(folder: Path, entry: str) -> Path:
     if entry in ("", ".", "..") or "/" in entry or "\0" in entry:
         raise UsageError(f"{shown(entry)} is not the name of something inside {folder}; {RULE}")
     return folder / entry
-
-
-def _name(text: str, info: ValidationInfo) -> str:
-    if info.context != STORED and not is_name(text):
-        raise ValueError(f"{shown(text)} cannot be used; {RULE}")
-    return text
-
-
-def _text(most: int) -> Any:
-    def check(text: str, info: ValidationInfo) -> str:
-        if info.context == STORED:
-            return text
-        if len(text) > most:
-            raise ValueError(f"{shown(text)} has {len(text):,} letters; write at most {most:,}")
-        if most == MOST_LABEL and (not text.strip() or HIDDEN.search(text) or "\n" in text):
-            raise ValueError(f"{shown(text)} is empty or holds control characters; write what can be read")
-        return text
-
-    return AfterValidator(check)
-
-
-Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
-"""What users type to identify something, and what may become part of a path."""
-Label = Annotated[str, _text(MOST_LABEL)]
-"""Name of a site, link, file or series as data have it: any letters that can be seen."""
-Text = Annotated[str, _text(MOST_TEXT)]
-"""Sentences."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from ingest.core.names import RULE, is_name
-
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -57,6 +55,11 @@ def left_out(point: "EntryPoint", error: BaseException) -> str:
 
 
 def _check(name: str, taken: Collection[str], found: Collection[str]) -> None:
+    from ingest.core.names import (
+        RULE,
+        is_name,
+    )  # it takes pydantic, which the shell's completion need not wait for
+
     if not is_name(name):
         raise ValueError(RULE)
     if name in taken or name in found:

@@ -6,8 +6,9 @@ from typing import Protocol
 class Progress(Protocol):
     """Receives the total of a task once, then steps."""
 
-    def start(self, total: int | None, what: str) -> None:
-        """A task of `total` steps begins (None: the total is not known)."""
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
+        """A task of `total` steps begins (None: the total is not known); `unit`: what a step is, in plural
+        (`files`; `B`: a byte). Without one only the share that is done means something."""
         ...
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -18,7 +19,7 @@ class Progress(Protocol):
 class Silent:
     """Progress for nobody."""
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Say nothing."""
 
     def advance(self, steps: int = 1, note: str = "") -> None:

@@ -1,12 +1,19 @@
-"""Ranges of numbers in configurations: generous, finite, each with its reason."""
+"""What fields of configurations take: numbers in ranges, each with its reason, names and texts."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, core_schema
 
-from ingest.core.names import STORED
+from ingest.core.names import MOST_LABEL, MOST_TEXT, PATTERN, RULE, STORED, is_name
+from ingest.core.terminal import HIDDEN, shown
 
 SEED_LIMIT = 2**63
 """Seeds lie below it: event logs and SQL hold them as 64-bit integers with a sign."""
@@ -60,3 +67,30 @@ class Within:
 
 def _text(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def _name(text: str, info: ValidationInfo) -> str:
+    if info.context != STORED and not is_name(text):
+        raise ValueError(f"{shown(text)} cannot be used; {RULE}")
+    return text
+
+
+def _visible(most: int) -> Any:
+    def check(text: str, info: ValidationInfo) -> str:
+        if info.context == STORED:
+            return text
+        if len(text) > most:
+            raise ValueError(f"{shown(text)} has {len(text):,} letters; write at most {most:,}")
+        if most == MOST_LABEL and (not text.strip() or HIDDEN.search(text) or "\n" in text):
+            raise ValueError(f"{shown(text)} is empty or holds control characters; write what can be read")
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
+"""What users type to identify something, and what may become part of a path."""
+Label = Annotated[str, _visible(MOST_LABEL)]
+"""Name of a site, link, file or series as data have it: any letters that can be seen."""
+Text = Annotated[str, _visible(MOST_TEXT)]
+"""Sentences."""

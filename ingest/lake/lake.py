@@ -31,6 +31,9 @@ from ingest.lake import manifest_index
 SCHEMA = "twin.lake/1"
 
 
+EMPTY = ": it is empty; `twin ingest shipped` reads the traces that come with the program"
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One Parquet file: path inside the lake, what it holds, and what its bytes must be."""
@@ -148,19 +151,24 @@ def drop(store: Path, dataset: str) -> DatasetInfo:
         NotFoundError: the lake has no such data set.
         LockedError: another process ingests into this store.
     """
-    _held(store, dataset)
+    held(store, dataset)
     with durable.Lock(folder(store) / "lock"):
-        held = _held(store, dataset)
+        info = held(store, dataset)
         gone = {old for m in live(store) if m.dataset == dataset for old in (m.id, *m.replaces)}
         commit(store, dataset, {}, (), (), sorted(gone))
         clean(store)
-    return held
+    return info
 
 
-def _held(store: Path, dataset: str) -> DatasetInfo:
+def held(store: Path, dataset: str) -> DatasetInfo:
+    """Returns one data set of the lake.
+
+    Raises:
+        NotFoundError: the lake has no such data set.
+    """
     found = datasets(store)
     if dataset not in found:
-        hint = suggestion(dataset, found) if found else ": it is empty"
+        hint = f"{suggestion(dataset, found)}; `twin traces` lists them" if found else EMPTY
         raise NotFoundError(f"the lake in {store} has no data set {dataset!r}{hint}")
     return found[dataset]
 
@@ -286,7 +294,7 @@ def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str
             continue
     replaced = {old for manifest in manifests for old in manifest.replaces}
     used = [(m, part) for m in manifests if m.id not in replaced for part in m.parts]
-    progress.start(len(used), "lake")
+    progress.start(len(used), "lake", "parts")
     for manifest, part in used:
         try:
             _content(store, manifest, part)

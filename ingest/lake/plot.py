@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.terminal import in_line
 from ingest.lake import duckdb_views, lake, summary
@@ -48,14 +47,10 @@ def picture(store: Path, name: str, path: Path) -> bytes:
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot {path}: the name must end in {' or '.join(FORMATS)}")
-    held = lake.datasets(store)
-    if name not in held:
-        raise NotFoundError(
-            f"no data set {name!r} in {store}{suggestion(name, held)}; `twin traces` lists them"
-        )
+    info = lake.held(store, name)
     with duckdb_views.connect(store) as connection:
         for table in summary.SERIES:
-            if table in held[name].rows:
+            if table in info.rows:
                 column, series = summary.series(connection, name, table)
                 shown = {key: tv for key, tv in series.items() if len(tv[0]) > 1}
                 if shown:

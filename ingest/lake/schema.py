@@ -76,6 +76,10 @@ JOBS = _table(
     ("model", pa.string()),
     ("priority", pa.string()),
     ("duration_s", pa.float64()),  # measured run time where start and end are unknown
+    ("gpus_requested", pa.int32()),  # where it differs from those that were held
+    ("estimate_s", pa.float64()),  # run time that the user asked for
+    ("deadline_ts", TS),
+    ("steps", pa.int64()),  # training iterations of the whole job
 )
 FAULTS = _table(("ts", TS, REQUIRED), ("host", pa.string()), ("kind", pa.string()), ("repaired_ts", TS))
 AVAILABILITY = _table(("ts", TS, REQUIRED), ("domain", pa.string()), ("gpus_available", pa.int32()))
@@ -113,7 +117,7 @@ STEP_TIMES = _table(
     ("worker", pa.string()),
     ("step", pa.int64()),
     ("time_s", pa.float64()),
-    ("kind", pa.string()),  # step, block (mean over `steps`), smoothed, alone, shared, relative, variation
+    ("kind", pa.string()),  # step, block (mean over `steps`), smoothed, alone, shared, synchronisation, ...
     ("steps", pa.int32()),  # steps that the time is the mean of; null is one
     ("gpu_model", pa.string()),
     ("gpus", pa.int32()),

@@ -17,6 +17,7 @@ from ingest.core.units import NS_PER_S
 from ingest.lake import duckdb_views, lake
 from ingest.lake.schema import TABLES, TIME_COLUMN
 from ingest.lake.series_statistics import GAP, Array, autocorrelation_time_s
+from ingest.lake.undated import is_dated
 
 SCHEMA = "twin.traces/1"
 SERIES = {
@@ -31,8 +32,8 @@ SERIES = {
 """Table -> (SQL naming a series, columns of which the first with values is looked at, what a series is)."""
 # fmt: off
 COLUMNS = (
-    "dataset", "table", "rows", "series", "series_kind", "first", "last", "interval_s", "gaps", "coverage",
-    "cv", "autocorrelation_time_s", "spark", "licence", "synthetic",
+    "dataset", "table", "rows", "series", "series_kind", "first", "last", "dated", "interval_s", "gaps",
+    "coverage", "cv", "autocorrelation_time_s", "spark", "licence", "synthetic",
 )
 # fmt: on
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -50,6 +51,7 @@ class Line:
     series_kind: str
     first: str | None
     last: str | None
+    dated: bool | None  # False: laid at an arbitrary day, since the files bear no dates
     interval_s: float | None
     gaps: int
     coverage: float | None
@@ -92,13 +94,14 @@ def summarise(store: Path) -> Summary:
     with duckdb_views.connect(store) as connection:
         for name, info in sorted(lake.datasets(store).items()):
             for table, rows in info.rows.items():
-                lines.append(_line(connection, name, table, rows, info.meta))
+                lines.append(line(connection, name, table, rows, info.meta))
     return Summary(tuple(lines))
 
 
-def _line(
+def line(
     connection: duckdb.DuckDBPyConnection, dataset: str, table: str, rows: int, meta: dict[str, Any]
 ) -> Line:
+    """Returns the line of one table of a data set; `meta` is what was stated of the set."""
     time = TIME_COLUMN.get(table, "ts")
     first, last = _span(connection, dataset, table, time)
     held = series(connection, dataset, table)[1] if table in SERIES else {}
@@ -111,8 +114,9 @@ def _line(
         rows=rows,
         series=rows if kind in ("jobs", "rows") else _count(connection, dataset, table),
         series_kind=kind,
-        first=first,
-        last=last,
+        first=None if first is None else utc(first),
+        last=None if last is None else utc(last),
+        dated=None if first is None else is_dated(first, meta.get("start")),
         interval_s=_median([s.interval_s for s in shapes]),
         gaps=sum(s.gaps for s in shapes),
         coverage=_median([s.coverage for s in shapes]),
@@ -126,13 +130,13 @@ def _line(
 
 def _span(
     connection: duckdb.DuckDBPyConnection, dataset: str, table: str, time: str
-) -> tuple[str | None, str | None]:
+) -> tuple[int | None, int | None]:
     if time not in TABLES[table].names:
         return None, None
     row = connection.execute(
         f"SELECT epoch_ns(min({time})), epoch_ns(max({time})) FROM {table} WHERE dataset = ?", [dataset]
     ).fetchone()
-    return (_utc(row[0]), _utc(row[1])) if row else (None, None)
+    return (None, None) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
 
 def _count(connection: duckdb.DuckDBPyConnection, dataset: str, table: str) -> int:
@@ -215,7 +219,6 @@ def _median(values: list[float]) -> float | None:
     return float(f"{np.median(values):.4g}") if values else None
 
 
-def _utc(ns: int | None) -> str | None:
-    if ns is None:
-        return None
+def utc(ns: int) -> str:
+    """Returns a time as text, to the second."""
     return datetime.fromtimestamp(ns // NS_PER_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -43,6 +43,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "iperf3": ("start", "intervals", "end"),
     "ripe-atlas": ("prb_id", "msm_id", "rcvd", "sent", "timestamp", "avg"),
     "esmond": ("ts", "val"),
+    "pscheduler": ("test", "schedule", "result", "participants", "tool"),
     "slurm (--json)": ("jobs", "meta", "errors"),
     "kineto": ("traceEvents", "schemaVersion", "distributedInfo"),
     "link_samples": ("ts", "src", "dst", "bandwidth_bps", "rtt_s"),

@@ -51,7 +51,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -62,14 +62,14 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 
 from ingest.core import config, safe_toml
 from ingest.core.config import Config, Expected
-from ingest.core.names import RULE, Name
+from ingest.core.names import RULE
+from ingest.core.ranges import Name
 from ingest.core.terminal import shown
 from ingest.lake.schema import LINK_KINDS
+from ingest.lake.undated import DEFAULT_START
 from ingest.parsing.mapping_keys import Accepted, Instant, MappingKeys, TableMapping, Text, one_of, texts
 
 FILE_NAME = "dataset.toml"
-DEFAULT_START = datetime(2000, 1, 1, tzinfo=UTC)
-"""First instant of series without time stamps and stated start: an obviously arbitrary one."""
 MAPPING_RULES = 2
 """Raised with every change of what rows a mapping makes: files that are mapped are then read again."""
 Routing = Literal["shortest", "ecmp"]

@@ -1,27 +1,20 @@
 """Python pickles of numeric arrays, read without running anything that a pickle names.
 
-A pickle can name any function and have it called. Here nothing is imported: the few names that NumPy arrays
-need stand for small classes of our own, every other name is refused. The Python implementation of the
-machine is used, because the one in C sets aside as much memory as a pickle asks for.
+The few names that NumPy arrays need stand for small classes of our own, every other name is refused.
 """
 
 import io
-import pickle
-import struct
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ingest.core.errors import InputError
 from ingest.core.terminal import SENTENCE, clipped
+from ingest.parsing.pickle_machine import DAMAGE, Machine, Refused
 
 _KINDS = {f"{kind}{size}" for kind in "fiu" for size in (1, 2, 4, 8)} - {"f1"} | {"b1"}
 _RECONSTRUCT = frozenset({"numpy.core.multiarray", "numpy._core.multiarray"})
 _NUMERIC = frozenset({"numpy.core.numeric", "numpy._core.numeric"})
-DAMAGE = (  # what the machine raises for bytes of any kind
-    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError),
-    *(AttributeError, OverflowError, RecursionError, UnicodeError, AssertionError, struct.error),
-)
 
 
 def load(data: bytes, shown: str) -> list[Any]:
@@ -40,10 +33,6 @@ def load(data: bytes, shown: str) -> list[Any]:
         raise InputError(
             f"{shown}: not a pickle of arrays of numbers ({clipped(str(error), SENTENCE)})"
         ) from error
-
-
-class Refused(Exception):  # noqa: N818 - callers make messages of it
-    """A name that a pickle calls and that is not known."""
 
 
 class _Kind:
@@ -85,55 +74,6 @@ class _Buffer(_Array):
     def __init__(self, raw: Any, kind: _Kind, shape: Any, order: Any):
         super().__init__()
         self.fill(raw, kind, shape, order)
-
-
-def _byte_array(machine: Any) -> None:
-    """Put a byte array on the stack, made of what is there: Python's own sets aside what is asked for."""
-    (length,) = struct.unpack("<Q", machine.read(8))
-    data = machine.read(length)
-    if len(data) != length:
-        raise EOFError("a byte array is cut")
-    machine.append(bytearray(data))
-
-
-def _item(machine: Any) -> None:
-    """Set one item of a dictionary."""
-    value, key = machine.stack.pop(), machine.stack.pop()
-    machine.stack[-1][_key(key)] = value
-
-
-def _items(machine: Any) -> None:
-    """Set the items of a dictionary above the mark."""
-    items = machine.pop_mark()
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        machine.stack[-1][_key(key)] = value
-
-
-def _key(key: Any) -> str | int:
-    # The hash of a tuple that holds a smaller one twice, and so on, takes twice as long a level.
-    if not isinstance(key, str | int):
-        raise pickle.UnpicklingError("a key is neither a text nor a number")
-    return key
-
-
-def _no_set(_: Any) -> None:
-    """Refuse a set, whose members would be hashed."""
-    raise pickle.UnpicklingError("it holds a set")
-
-
-class Machine(pickle._Unpickler):
-    """The pickle machine in Python, which takes no more memory and time than the pickle is long.
-
-    A subclass says which names there are; the caller catches `DAMAGE`.
-    """
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **pickle._Unpickler.dispatch,
-        pickle.BYTEARRAY8[0]: _byte_array,
-        pickle.SETITEM[0]: _item,
-        pickle.SETITEMS[0]: _items,
-        **dict.fromkeys((pickle.EMPTY_SET[0], pickle.ADDITEMS[0], pickle.FROZENSET[0]), _no_set),
-    }
 
 
 class _Plain(Machine):

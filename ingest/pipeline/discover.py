@@ -83,7 +83,9 @@ def _sets_of(path: Path) -> Iterator[tuple[Path, list[Path]]]:
         yield next((p for p in path.parents if (p / dataset.FILE_NAME).is_file()), path.parent), [path]
         return
     if not path.is_dir():
-        raise UsageError(f"{path}: no such file or folder")
+        raise UsageError(
+            f"{path}: no such file or folder; `twin ingest shipped` reads the traces of the program"
+        )
     yield from _below(path)
 
 

@@ -85,7 +85,7 @@ def _source(path: Path, name: str) -> Source:
         return from_file(path, name)
     for source in archive.contents(path, name).sources():
         return source
-    raise InputError(f"{path}: an archive without a file to read")
+    raise InputError(f"{path}: an archive without a file to read; give the file itself")
 
 
 def _tried(source: Source, options: DatasetOptions) -> tuple[str, list[dict[str, Any]], int, str]:

@@ -12,6 +12,7 @@ from ingest.core import durable
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
 from ingest.lake import lake
+from ingest.lake.undated import UNDATED
 from ingest.parsing import archive
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, identified
@@ -19,7 +20,7 @@ from ingest.parsing.source import Source, file_of, from_file
 from ingest.pipeline import derived_datasets, discover, refusal
 from ingest.pipeline.discover import DataSet
 from ingest.pipeline.ingest_report import FileResult, IngestReport
-from ingest.pipeline.transaction import UNDATED, Taken, Transaction
+from ingest.pipeline.transaction import Taken, Transaction
 from ingest.readers import registry
 
 
@@ -47,6 +48,17 @@ def ingest(paths: Sequence[Path], store: Path, progress: Progress | None = None)
     if len(report.skipped) == len(report.files):
         raise InputError(_nothing(report))
     return report
+
+
+def preview(paths: Sequence[Path], store: Path) -> list[FileResult]:
+    """Returns the reader that would take each file, or why none does; no row is read, nothing is stored.
+
+    Raises:
+        UsageError: a path does not exist, or a dataset.toml is wrong.
+    """
+    sets = discover.data_sets(paths)
+    with _Lake(store) as target:
+        return [result for item in sets for result in _Preview(target, item.options).run(item, SILENT)]
 
 
 def ingest_sources(options: DatasetOptions, sources: Sequence[Source], store: Path) -> list[FileResult]:
@@ -131,7 +143,7 @@ class _Ingest:
 
     def run(self, item: DataSet, progress: Progress) -> list[FileResult]:
         """Reads every file; returns the results in the order of the files."""
-        progress.start(len(item.files), item.options.name)
+        progress.start(len(item.files), item.options.name, "files")
         self._paths = {item.name_of(path): path for path in item.files}
         for name, path in self._paths.items():
             for source in self._sources(path, name):
@@ -274,3 +286,12 @@ class _Ingest:
             examples=tuple(taken.examples),
             undated=taken.undated,
         )
+
+
+class _Preview(_Ingest):
+    """An ingest that finds readers and reads no row."""
+
+    def _store(self, source: Source, reader: Reader) -> None:
+        key = source.sha256, reader.name, reader.version, self.options_digest
+        held = self._held(key, source)
+        self.results.append(FileResult(source.shown, self.options.name, reader.name, already=held))

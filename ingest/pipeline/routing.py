@@ -66,7 +66,7 @@ def routes(capacity_bps: Mapping[Link, float], routing: Routing) -> Routes:
             if src == dst:
                 continue
             if src not in distance:
-                raise InputError(f"no path from {src} to {dst} in the topology")
+                raise InputError(f"no path from {src} to {dst} in the topology; leave a node out by `nodes`")
             pairs.append((src, dst))
             rows.append(_shares(src, distance, onward, at))
     order = sorted(range(len(pairs)), key=pairs.__getitem__)

@@ -19,20 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.core.errors import InputError, TwinError
-from ingest.core.units import to_ns
 from ingest.lake import lake, validate
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
 from ingest.lake.schema import SITES, TABLES, TIME_COLUMN
-from ingest.parsing.dataset import DEFAULT_START, DatasetOptions
+from ingest.lake.undated import UNDATED, is_dated
+from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader, Reject, RowBatch
 from ingest.parsing.row_buffer import RejectList, RowLists
 from ingest.parsing.source import Source
 
-UNDATED = (
-    f"no dates in the files: laid at {DEFAULT_START.date()}, an arbitrary day; say start in dataset.toml"
-)
-"""Sentence about sets without dates."""
-_DAY_NS = to_ns(86_400)
 PART_ROWS = 1 << 19
 """Rows of a part; a unit of small files is closed at this size."""
 UNIT_SOURCES = 20_000
@@ -225,11 +220,10 @@ class Transaction:
     def _is_undated(self, table: str, rows: pa.Table) -> bool:
         """True if the rows begin on the day at which series without dates and stated start are laid."""
         column = TIME_COLUMN.get(table, "ts")
-        if self.options.start is not None or column not in rows.column_names:
+        if column not in rows.column_names:
             return False
         first_ns = pc.min(rows.column(column).cast(pa.int64())).as_py()
-        since_ns = None if first_ns is None else first_ns - to_ns(DEFAULT_START.timestamp())
-        return since_ns is not None and 0 <= since_ns < _DAY_NS
+        return first_ns is not None and not is_dated(first_ns, self.options.start)
 
     def _write(self, least: int) -> None:
         """Write a part of every table that has at least `least` rows waiting."""

@@ -64,7 +64,7 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
     entry = find(name)
     folder = store / "fetched" / name
     bar = progress or SILENT
-    bar.start(len(entry.items), name)
+    bar.start(sum(item.size_bytes for item in entry.items), name, "B")
     new = present = 0
     left_out = []
     durable.make_directory(folder)
@@ -79,9 +79,20 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
                 new += 1
             else:
                 left_out.append(item.name)
-            bar.advance(1, item.name)
+            bar.advance(item.size_bytes, item.name)
     had = sum(item.size_bytes for item in entry.items if item.name not in left_out)
     return Fetched(name, folder, new, present, tuple(left_out), had)
+
+
+def missing(store: Path, name: str) -> list[tuple[Path, str]]:
+    """Returns the files of a public set that are not there yet, each with its size in words.
+
+    Raises:
+        NotFoundError: the catalogue has no such set.
+    """
+    folder = store / "fetched" / name
+    items = [item for item in find(name).items if not _is_there(folder, item)]
+    return [(folder / item.name, f"{item.size_bytes:,} bytes") for item in items]
 
 
 def _is_there(folder: Path, item: Item) -> bool:

@@ -18,7 +18,9 @@ from ingest.mapping.text_rows import is_json
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reader
 from ingest.readers.clusters.curve_pickle import CurvePickle
+from ingest.readers.clusters.gavel_trace import GavelTrace
 from ingest.readers.clusters.gpu_capacity import GpuCapacity
+from ingest.readers.clusters.job_lists import JobLists
 from ingest.readers.clusters.job_tables import JobTables
 from ingest.readers.clusters.node_faults import NodeFaults
 from ingest.readers.clusters.openb import Openb
@@ -36,6 +38,7 @@ from ingest.readers.links.latency_slices import LatencySlices
 from ingest.readers.links.latency_tables import LatencyTables
 from ingest.readers.links.owamp import Owamp
 from ingest.readers.links.ping import Ping
+from ingest.readers.links.pscheduler import PScheduler
 from ingest.readers.links.region_pairs import RegionPairs
 from ingest.readers.links.ripe_atlas import RipeAtlas
 from ingest.readers.links.rtt_matrix import RttMatrix
@@ -45,10 +48,13 @@ from ingest.readers.links.traffic_prices import TrafficPrices
 from ingest.readers.links.wanify import Wanify
 from ingest.readers.profiles.aceso_collectives import AcesoCollectives
 from ingest.readers.profiles.aceso_ops import AcesoOps
+from ingest.readers.profiles.elasticflow import ElasticFlow
 from ingest.readers.profiles.galvatron import Galvatron
+from ingest.readers.profiles.lucid import Lucid
 from ingest.readers.profiles.metis_profile import MetisProfile
 from ingest.readers.profiles.nccl_tests import NcclTests
 from ingest.readers.profiles.perseus import Perseus
+from ingest.readers.profiles.pollux import Pollux
 from ingest.readers.profiles.sailor_profile import SailorProfile
 from ingest.readers.profiles.vidur import Vidur
 from ingest.readers.telemetry.dcgm_long import DcgmLong
@@ -81,18 +87,22 @@ READERS: tuple[Reader, ...] = (
     DcgmLong(),
     DcgmWide(),
     Dmon(),
+    ElasticFlow(),
     Esmond(),
     Fping(),
     Galvatron(),
     Gavel(),
+    GavelTrace(),
     GpuCapacity(),
     Intercloud(),
     Iperf3(),
+    JobLists(),
     JobTables(),
     Kineto(),
     LabelledRtt(),
     LatencySlices(),
     LatencyTables(),
+    Lucid(),
     MegatronGolden(),
     MetisProfile(),
     MiniBatch(),
@@ -105,8 +115,10 @@ READERS: tuple[Reader, ...] = (
     Owamp(),
     Perseus(),
     Philly(),
+    PScheduler(),
     Ping(),
     PodSeries(),
+    Pollux(),
     PrometheusJson(),
     PrometheusText(),
     RegionPairs(),

@@ -97,9 +97,11 @@ def best_fixed(estimator: Estimator, window: Grid, known: Plan) -> BestFixedPlan
 
 
 def enumerable(estimator: Estimator) -> bool:
-    """Tells whether there are few domains, and a schedule that every shape can follow: interleaved stages
-    have to divide the micro-batches, with enough layers for all chunks."""
-    return estimator.cluster.size <= ENUMERATE_UP_TO and estimator.job.chunks == 1
+    """Tells whether there are few domains, a schedule that every shape can follow (interleaved stages
+    have to divide the micro-batches, with enough layers for all chunks), and one degree of expert
+    parallelism."""
+    few = estimator.cluster.size <= ENUMERATE_UP_TO and len(set(estimator.job.ep)) == 1
+    return few and estimator.job.chunks == 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -169,7 +169,10 @@ def _bound_over(
         for first, last in window_parts(window):
             pool.add(pool.around(first, last))
     if not pool.families:
-        raise InfeasibleError(f"no plan fits {estimator.job.model.name} into the cluster: there is no bound")
+        raise InfeasibleError(
+            f"no plan fits {estimator.job.model.name} into the cluster: there is no bound; add GPUs, "
+            "or take a smaller model"
+        )
     fixed = best_fixed(estimator, window, pool.best())
     pool.add([fixed.plan])
     paths = _Paths(pool, [*used_plans, *space], restart_s, copied_ahead)

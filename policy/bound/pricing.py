@@ -144,7 +144,7 @@ def price(
     count = sum(plans_of(shape, estimator.n_layers) for shape in shapes)
     cells = Cells.of(window, restart_s)
     columns, space = cells.best(rate), _Space(estimator, window, cells, shapes)
-    progress.start(len(shapes), f"pricing {count:,} plans")
+    progress.start(len(shapes), f"pricing {count:,} plans", "shapes")
     failed = space.failing((1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause), progress)
     if failed is None or len(failed[0]) > MOST_KNOWN:
         return Priced((), None)

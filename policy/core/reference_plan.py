@@ -30,7 +30,7 @@ def equal_cuts(estimator: Estimator, order: Sequence[int], free_gpus: Sequence[i
     """
     name = estimator.job.model.name
     if not order:
-        raise InfeasibleError(f"equal cuts of {name}: no domain has a GPU left")
+        raise InfeasibleError(f"equal cuts of {name}: no domain has a GPU left; add GPUs to one")
     n = estimator.n_layers
     counts = [n // len(order) + (k < n % len(order)) for k in range(len(order))]
     best_need: tuple[float, str] | None = None

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from ingest.core import plugins
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
 from ingest.core.names import checked
-from policy.core.protocol import Policy
 from twin.core.plan import Schedule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from policy.core.protocol import Policy
+
 GROUP = "twin.policies"
 """Group of the entry points of plugins."""
-OPERATIONS = ("train", "retrain", "bench")
+OPERATIONS = ("train", "retrain", "bench", "queue")
 """Logs in which no policy decided have one of these in place of a policy's name."""
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 UNCHUNKED: tuple[Schedule, ...] = ("gpipe", "1f1b", "crosspipe", "zb-h1")
@@ -39,19 +40,19 @@ class PolicyEntry:
     checkpoint, `weighted` ones follow the weights of the scenario. `schedules` are those of a job that it can
     plan, `distribution` is the origin of a plugin."""
 
-    target: str | Callable[..., Policy]
+    target: "str | Callable[..., Policy]"
     summary: str
     learned: bool = False
     weighted: bool = False
     schedules: tuple[Schedule, ...] = SCHEDULES
     distribution: str | None = None
 
-    def load(self) -> Callable[..., Policy]:
+    def load(self) -> "Callable[..., Policy]":
         """Returns the callable that creates the policy."""
         if callable(self.target):
             return self.target
         module, _, attribute = self.target.partition(":")
-        return cast(Callable[..., Policy], getattr(import_module(module), attribute))
+        return cast("Callable[..., Policy]", getattr(import_module(module), attribute))
 
 
 POLICIES: dict[str, PolicyEntry] = {
@@ -155,7 +156,9 @@ POLICIES: dict[str, PolicyEntry] = {
 SHIPPED = frozenset(POLICIES)
 
 
-def register(name: str, factory: Callable[[], Policy], *, summary: str = "", weighted: bool = False) -> None:
+def register(
+    name: str, factory: "Callable[[], Policy]", *, summary: str = "", weighted: bool = False
+) -> None:
     """Makes a policy known in this process under `name`, the name that headers of its runs record.
 
     A name registered before gets the new factory. Worker processes know it only if they are forked.
@@ -249,7 +252,7 @@ def check_schedule(name: str, schedule: Schedule) -> None:
         )
 
 
-def create(name: str, *, checkpoint: Path | None = None) -> Policy:
+def create(name: str, *, checkpoint: Path | None = None) -> "Policy":
     """Returns a new policy of that name.
 
     Raises:

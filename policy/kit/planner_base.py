@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import to_s
@@ -51,7 +52,8 @@ class Planner(ABC):
         return self._decision(view, found, why)
 
     def _decision(self, view: View, found: Sequence[Plan], why: str) -> Decision:
-        candidates = tuple(self._candidate(view, plan) for plan in found[:SHOWN])
+        shown = [best_degree(self.estimator, view, plan) for plan in found[:SHOWN]]
+        candidates = tuple(self._candidate(view, plan) for plan in shown)
         best = candidates[0]
         if best.plan == view.plan:
             return Decision(None, f"{why}: the running plan is still the choice", candidates, best.iter_s)
@@ -66,6 +68,17 @@ class Planner(ABC):
         now = self.estimator.iteration(plan, view.forecast.links(), view.slowdown)
         rate = self.estimator.tokens(plan) / now.iter_s
         return Candidate(plan, rate, now.iter_s, now.utilisation, now.usd)
+
+
+def best_degree(estimator: Estimator, view: View, plan: Plan) -> Plan:
+    """Returns the plan with the degree of expert parallelism, of those that the job allows, that is fastest
+    under the present links. Published algorithms leave it to the user; none is worse for choosing it."""
+    degrees = estimator.job.degrees(plan.dp)
+    if len(degrees) < 2:
+        return plan
+    plans = [plan, *(replace(plan, ep=ep) for ep in degrees if ep != plan.ep)]
+    running = [one for one in plans if not estimator.problems(one, view.free_gpus)]
+    return fastest(estimator, view, running or [plan])[0]
 
 
 def fastest(estimator: Estimator, view: View, plans: Iterable[Plan]) -> list[Plan]:

@@ -52,7 +52,7 @@ class MegatronFlat(Planner):
 def as_one_domain(estimator: Estimator, order: Sequence[int], free_gpus: Sequence[int]) -> Estimator:
     """Returns an estimator with all living GPUs in one domain, of the smallest node and memory of all."""
     if not order:
-        raise InfeasibleError("no domain has a free GPU")
+        raise InfeasibleError("no domain has a free GPU; add GPUs to one")
     domains = [estimator.cluster.domains[k] for k in order]
     least = min(domains, key=lambda domain: domain.gpu.memory_bytes)
     node = min(domain.gpus_per_node for domain in domains)

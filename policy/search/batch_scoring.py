@@ -88,7 +88,7 @@ class OptionRows:
         order = tuple(self.domain[row, :n].tolist())
         index = (int(self.size[row]), arrays.class_of[self.domain[row, :n]], self.option[row, :n])
         inner = tuple(zip(arrays.tp[index].tolist(), arrays.pp[index].tolist(), strict=True))
-        return Shape(order, size.dp, inner, size.micro_batch)
+        return Shape(order, size.dp, inner, size.micro_batch, size.ep)
 
     def cuts(self, row: int) -> tuple[int, ...]:
         """Returns the cut points 0 = c_0 < ... < c_n = N of a row."""
@@ -140,7 +140,7 @@ def single_domain_rows(options: ParallelismOptions, layers: int) -> OptionRows:
 
 def row_of(options: ParallelismOptions, plan: Plan) -> OptionRows | None:
     """Returns a pipeline plan as the only row; None where its sizes are not offered."""
-    size = None if plan.sync is not None else options.size(plan.dp, plan.micro_batch)
+    size = None if plan.sync is not None else options.size(plan.dp, plan.micro_batch, plan.ep)
     if size is None:
         return None
     found = [options.option(size, share.domain, share.tp, share.pp) for share in plan.shares]
@@ -231,8 +231,9 @@ class Scorer:
         for shape, some in by_shape.items():
             cuts = np.array([rows.cuts(row) for row in some], dtype=np.int64)
             total[some] = self._estimator.iter_ns_cuts(
-                shape.order, cuts, shape.dp, shape.inner, shape.micro_batch, self._links, self._slowdown
-            )
+                shape.order, cuts, shape.dp, shape.inner, shape.micro_batch, self._links, self._slowdown,
+                shape.ep,
+            )  # fmt: skip
         return total
 
 

@@ -33,6 +33,7 @@ class Size:
     dp: int
     micro_batch: int
     micro_batches: int
+    ep: int
 
 
 class OptionArrays(NamedTuple):
@@ -60,9 +61,10 @@ class ParallelismOptions:
     sizes: tuple[Size, ...]
     arrays: OptionArrays
 
-    def size(self, dp: int, micro_batch: int) -> int | None:
+    def size(self, dp: int, micro_batch: int, ep: int) -> int | None:
         """Returns the index of a size, None where it is not offered."""
-        found = [c for c, one in enumerate(self.sizes) if (one.dp, one.micro_batch) == (dp, micro_batch)]
+        key = (dp, micro_batch, ep)
+        found = [c for c, one in enumerate(self.sizes) if (one.dp, one.micro_batch, one.ep) == key]
         return found[0] if found else None
 
     def option(self, size: int, domain: int, tp: int, pp: int) -> int | None:
@@ -148,7 +150,7 @@ def _sizes(estimator: Estimator, free_gpus: Sequence[int]) -> list[Size]:
         for micro_batch in sorted(job.micro_batches_allowed):
             count = job.micro_batches(dp, micro_batch)
             if count is not None:
-                found.append(Size(dp, micro_batch, count))
+                found += [Size(dp, micro_batch, count, ep) for ep in job.degrees(dp)]
     return found
 
 
@@ -167,7 +169,7 @@ class _StageTables:
         self._estimator = estimator
         n = estimator.n_layers
         self._spans = np.stack(np.triu_indices(n + 1, 1), axis=1)  # every [a, b)
-        self._number: dict[tuple[int, int, int, int, tuple[int, ...]], int] = {}
+        self._number: dict[tuple[int, Size, int, tuple[int, ...]], int] = {}
         self._tables: list[Float] = []
 
     def number(self, domain: int, size: Size, tp: int, stage: int) -> int:
@@ -175,7 +177,7 @@ class _StageTables:
         machine = self._estimator.cluster.domains[domain]
         gpus = tuple(range(stage * size.dp * tp, (stage + 1) * size.dp * tp))
         layout = placement.layout(gpus, machine, size.dp, tp, 1)
-        key = (domain, size.dp, size.micro_batch, tp, (*layout.dp_local, *layout.dp_nodes))
+        key = (domain, size, tp, (*layout.dp_local, *layout.dp_nodes))
         if key not in self._number:
             self._number[key] = len(self._tables)
             self._tables.append(self._table(domain, size, tp, gpus[0]))
@@ -185,7 +187,15 @@ class _StageTables:
         n, spans = self._estimator.n_layers, self._spans
         one, two = (
             self._estimator.share_costs(
-                domain, spans, size.dp, tp, 1, size.micro_batch, in_flight=flight, first_gpu=first_gpu
+                domain,
+                spans,
+                size.dp,
+                tp,
+                1,
+                size.micro_batch,
+                in_flight=flight,
+                first_gpu=first_gpu,
+                ep=size.ep,
             )
             for flight in (1, 2)
         )

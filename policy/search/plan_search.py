@@ -197,7 +197,7 @@ def explore(
 def build(estimator: Estimator, shape: Shape, cuts: Sequence[int]) -> Plan:
     """Returns the plan of a shape and its cuts, at the default placement."""
     counts = tuple(b - a for a, b in pairwise(cuts))
-    return estimator.make(shape.order, counts, shape.dp, shape.inner, shape.micro_batch)
+    return estimator.make(shape.order, counts, shape.dp, shape.inner, shape.micro_batch, ep=shape.ep)
 
 
 def _every_order(pool: TimedPlans, orders: Sequence[tuple[int, ...]]) -> OptionRows:

@@ -16,12 +16,14 @@ Cuts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """A plan without its cuts; `inner` holds (tp, pp) for each domain of `order`."""
+    """A plan without its cuts; `inner` holds (tp, pp) for each domain of `order`. `ep` 0: the largest degree
+    of expert parallelism that the job allows."""
 
     order: tuple[int, ...]
     dp: int
     inner: tuple[tuple[int, int], ...]
     micro_batch: int
+    ep: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

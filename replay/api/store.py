@@ -84,7 +84,7 @@ class Store:
         """
         chosen: Sequence[Run] = [run if isinstance(run, Run) else self.run(run) for run in runs]
         if len(chosen) < 2:
-            raise UsageError("compare takes at least two runs")
+            raise UsageError("compare takes at least two runs; `twin runs` lists them")
         return comparison.of_runs(self.path, [run.id for run in chosen], with_bound=bound)
 
     def __repr__(self) -> str:

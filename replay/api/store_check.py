@@ -72,7 +72,7 @@ def check(store: Path, progress: Progress = SILENT) -> StoreReport:
 
 def _runs(store: Path, progress: Progress) -> Iterator[StoreFinding]:
     runs = run_index.all_ids(store)
-    progress.start(len(runs), "runs")
+    progress.start(len(runs), "runs", "runs")
     for run_id in runs:
         reader = RunReader(run_index.folder(store, run_id))
         found = reader.verify()
@@ -93,7 +93,7 @@ def _runs(store: Path, progress: Progress) -> Iterator[StoreFinding]:
 
 def _checkpoints(store: Path, progress: Progress) -> Iterator[StoreFinding]:
     paths = checkpoint_registry.stored(store)
-    progress.start(len(paths), "checkpoints")
+    progress.start(len(paths), "checkpoints", "files")
     for path in paths:
         try:
             checkpoint_registry.verified(path)

@@ -22,7 +22,7 @@ from replay.run import runner
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
 from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
-from replay.store.run_header import from_payload
+from replay.store.run_header import QUEUE, from_payload
 from twin.scenario.prepare import PreparedScenario
 from twin.traces.wan_trace import LinkSeries, WanTrace
 
@@ -106,7 +106,9 @@ def audit(
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
     count = sum(1 for _ in reader.events())
     if header.policy in registry.OPERATIONS:
-        notes.append(f"a log of {header.policy}: it is checked, not executed again")
+        findings += _of_queue(store, run_id) if header.policy == QUEUE else []
+        if header.policy != QUEUE:
+            notes.append(f"a log of {header.policy}: it is checked, not executed again")
     else:
         findings += [AuditFinding("conservation", problem) for problem in Accounts().check(reader.events())]
         if header.plan is not None or registry.known(header.policy):
@@ -116,6 +118,15 @@ def audit(
         else:
             notes.append(f"no policy {header.policy!r} is installed: the log is checked, not executed again")
     return AuditReport(run_id, reader.digest(), reader.chain_head(), count, tuple(findings), tuple(notes))
+
+
+def _of_queue(store: Path, run_id: str) -> list[AuditFinding]:
+    """Returns the findings of a queue run: its schedule made again, also with another future."""
+    from replay.queue import logged_run  # brings the compiled kernel, needed here only
+
+    if not RunReader(run_index.folder(store, run_id)).finished:
+        return [AuditFinding("re-execution", f"{run_id} was stopped while it was written; make it again")]
+    return [AuditFinding(*found) for found in logged_run.audit(store, run_id).findings]
 
 
 def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[AuditFinding], list[str]]:

@@ -191,7 +191,7 @@ def tipping_points(
     """Returns, for each link and direction, the first bandwidth found at which the decision changes."""
     present = in_words(replayed.ask(view), view)
     found = []
-    progress.start(len(links), "tipping points")
+    progress.start(len(links), "tipping points", "links")
     for link in links:
         progress.advance()
         for direction, sign in (("above", 1), ("below", -1)):

@@ -9,6 +9,7 @@ from typing import Any
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import to_ns
 from replay.log.events import Event
+from replay.log.fold import Fold
 from replay.log.run_log import RunReader
 from replay.run import runner
 from replay.store import run_index
@@ -46,9 +47,16 @@ class Rerun:
 
 
 def recompute(
-    store: Path, run_id: str, *, until_s: float | None = None, progress: Progress = SILENT
+    store: Path,
+    run_id: str,
+    *,
+    until_s: float | None = None,
+    progress: Progress = SILENT,
+    watch: Fold | None = None,
 ) -> Rerun:
     """Recomputes a logged run and compares every event with the log, up to `until_s` of simulated time.
+
+    `watch` is shown every event that agrees.
 
     Raises:
         NotFoundError: no such run, or its data set or checkpoint has left the store.
@@ -63,7 +71,7 @@ def recompute(
         notes.append("the run is not finished; what is stored was compared")
     try:
         with suppress(Reached):
-            runner.simulate(prepared, compare, progress)
+            runner.simulate(prepared, compare, progress, watch)
     except DivergenceError as error:
         return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
     return Rerun(run_id, compare.compared, None, None, tuple(notes))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.core import durable, integrity
-from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from ingest.core import durable, extras, integrity
+from ingest.core.errors import DamageError, InputError, NotFoundError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
@@ -97,9 +97,12 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
             raise ValueError("it says more than was signed")
     except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError) as error:
         why = "made with another key, or changed" if isinstance(error, InvalidSignature) else str(error)
-        raise DamageError(f"{path}: not a signature by the key in {key} ({why})") from error
+        raise DamageError(
+            f"{path}: not a signature by the key in {key} ({why}); "
+            "check with the key of who signed, or sign again"
+        ) from error
     if found.run != run_id:
-        raise DamageError(f"{path}: is the signature of {found.run}")
+        raise DamageError(f"{path}: is the signature of {found.run}; audit that run, or sign this one")
     return found
 
 
@@ -179,7 +182,7 @@ def _read(path: Path) -> bytes:
     try:
         import cryptography  # noqa: F401 - an optional extra
     except ImportError:
-        raise UsageError("signatures need the extra: pip install 'twin[sign]'") from None
+        raise extras.missing("sign", "a signature") from None
     try:
         return path.read_bytes()
     except OSError as error:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ingest.core.durable import DISK
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.bound.bound import PRICED, Bound
@@ -18,6 +19,7 @@ from replay.bench.worker_pool import WorkerPool, cores
 from replay.bench.world import BenchWorld
 from replay.metrics.pareto import Values
 from replay.run.scenario_overrides import noisy
+from replay.store import run_index
 from twin.scenario.prepare import Scenario
 from twin.settings.disturbances import Noise
 
@@ -54,6 +56,9 @@ def bench(
     variants = [one for world in worlds for one in _variants(world, seeds, noises, loads)]
     cells = [Cell(world, policy, checkpoint) for world in variants for policy in policies]
     grid = fronts.cells(variants, policies, checkpoint, pareto)
+    count = len(cells) + len(grid)
+    place = run_index.folder(store, "NEW").parent
+    DISK.foretell((place, f"logs of {count:,} runs, unless they are there, and one with the verdicts"))
     found = pool.each(run_cell, [*cells, *grid], "runs")
     width = len(policies)
     outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(variants))]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ingest.core.durable import DISK
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
@@ -122,6 +123,8 @@ def compare(
     checkpoint, gets a row with the reason.
     """
     setup = world.prepare(store)
+    runs = run_index.folder(store, "NEW").parent
+    DISK.foretell(*((runs, f"log of a run of {policy} in {world.scenario.name}") for policy in policies))
     rows = []
     for policy in policies:
         try:

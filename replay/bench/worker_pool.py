@@ -36,7 +36,7 @@ class WorkerPool:
         self, seconds: float, work: Callable[[Path, In], Out], items: Sequence[In], what: str
     ) -> list[Out | None]:
         """Like `each`, but begins no item after so many seconds; its result is None."""
-        self.progress.start(len(items), what)
+        self.progress.start(len(items), what, "tasks")
         until = monotonic() + seconds
         if self.jobs > 1 and len(items) > 1:
             return self._together(partial(work, self.store), items, until)

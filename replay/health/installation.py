@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 
 from ingest.core import resources
+from ingest.core.extras import pip_line
 from replay.health.check import Check
-from replay.health.packages import pip
 
 OLDEST = (3, 11)
 
@@ -25,7 +25,7 @@ def torch() -> Check:
     try:
         import torch as library
     except (ImportError, OSError) as error:  # OSError: a library of the CUDA build cannot be loaded
-        return Check("torch", "broken", f"cannot be imported ({error})", pip("torch"))
+        return Check("torch", "broken", f"cannot be imported ({error})", pip_line("torch"))
     built = library.version.cuda
     if built is None:
         return Check("torch", "ok", f"{library.__version__}, built for CPU")

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.core import resources, text_files
 from ingest.core.compiled import njit
+from ingest.core.durable import DISK
 from ingest.core.errors import StorageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.scratch import Scratch
@@ -91,7 +92,8 @@ def compile_first(progress: Progress = SILENT) -> int:
     Raises:
         StorageError: there is no room for temporary files.
     """
-    progress.start(1 + len(POLICIES), "compiling")
+    DISK.foretell((Path(os.environ["NUMBA_CACHE_DIR"]), "compiled kernels of a first decision"))
+    progress.start(1 + len(POLICIES), "compiling", "policies")
     with Scratch() as scratch:
         if scratch.path is None:
             raise StorageError("no folder for temporary files can be written; set TMPDIR to one of your own")

@@ -8,9 +8,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ingest.core import resources, text_files
+from ingest.core.extras import NAME, line_of, pip_line
 from replay.health.check import Check
 
-NAME = "twin"
 DEVELOPMENT = ("dev", "release")
 """Extras of those who change the code, which a user does not miss."""
 NOTED = 6
@@ -23,7 +23,9 @@ def checks() -> Iterator[Check]:
         required = metadata.requires(NAME) or []
         extras = metadata.metadata(NAME).get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:
-        yield Check("packages", "note", "twin runs from a source tree that was never installed", pip("-e ."))
+        yield Check(
+            "packages", "note", "twin runs from a source tree that was never installed", pip_line("-e .")
+        )
         return
     needed = [Requirement(line) for line in required]
     yield from _required([one for one in needed if _applies(one, "")])
@@ -50,16 +52,8 @@ def of_extra(extra: str, needed: list[Requirement]) -> Check:
     """Returns the check of one extra: present, or the line that installs it."""
     problems = faults(needed)
     if problems:
-        editable = (resources.root() / "pyproject.toml").is_file()
-        way = pip(f"-e '.[{extra}]'" if editable else f"'{NAME}[{extra}]'")
-        return Check(f"extra {extra}", "missing", "; ".join(problems), way)
+        return Check(f"extra {extra}", "missing", "; ".join(problems), line_of(extra))
     return Check(f"extra {extra}", "ok", ", ".join(f"{one.name} {installed(one.name)}" for one in needed))
-
-
-def pip(what: str) -> str:
-    """Returns the line that installs something, under the pinned versions where they are at hand."""
-    pinned = "-c constraints.txt " if (resources.root() / "constraints.txt").is_file() else ""
-    return f"python -m pip install {pinned}{what}"
 
 
 def installed(name: str) -> str | None:
@@ -85,7 +79,7 @@ def _required(needed: list[Requirement]) -> Iterator[Check]:
     problems = faults(needed)
     for problem in problems:
         line = next(str(one) for one in needed if problem.startswith(f"{one.name} "))
-        yield Check("packages", "broken", problem, pip(f"'{line}'"))
+        yield Check("packages", "broken", problem, pip_line(f"'{line}'"))
     if not problems:
         yield Check("packages", "ok", f"{len(needed)} of {len(needed)} as required")
 

@@ -30,7 +30,7 @@ def store_health(store: Path, progress: Progress = SILENT) -> Iterator[Check]:
     """Yields the checks of a store: every file of it is read, as `twin verify` does; and room on its disk."""
     if not store.is_dir():
         yield Check(
-            "store", "note", f"{store}: not there yet; it is made when first written", "twin ingest traces/"
+            "store", "note", f"{store}: not there yet; it is made when first written", "twin ingest shipped"
         )
     else:
         report = store_check.check(store, progress)

@@ -58,7 +58,7 @@ class RunRow:
 def rows(store: Path, progress: Progress = SILENT) -> list[RunRow]:
     """Returns every run of a store, the newest first; a damaged one with its problem."""
     ids = run_index.all_ids(store)
-    progress.start(len(ids), "runs")
+    progress.start(len(ids), "runs", "runs")
     found = []
     for run_id in reversed(run_index.by_start(store, ids)):
         found.append(row(store, run_id))

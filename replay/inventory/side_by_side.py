@@ -121,8 +121,8 @@ def compare(store: Path, run_ids: Sequence[str], progress: Progress = SILENT) ->
         DamageError: a log is not what was written.
     """
     if len(set(run_ids)) < max(2, len(run_ids)):
-        raise UsageError("compare takes two or more different runs")
-    progress.start(len(run_ids), "runs")
+        raise UsageError("compare takes two or more different runs; `twin runs` lists them")
+    progress.start(len(run_ids), "runs", "runs")
     runs = []
     for run_id in run_ids:
         runs.append(compared(store, run_id))

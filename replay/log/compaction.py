@@ -50,13 +50,15 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
         StorageError: the disk refused; the run stays readable, and a second call continues.
     """
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run")
+        raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
     with Lock(run_dir / recovery.LOCK):
         recovery.sweep(run_dir, disk)
         before = recovery.walk(run_dir)
         if not before.final:
             raise UsageError(f"{run_dir}: is not finished; only a finished run is compacted")
         _refuse(run_dir, verification.verify(run_dir))
+        if not before.compacted:
+            disk.foretell((run_dir, f"few files in place of {len(before.pieces):,}"))
         after = before if before.compacted else _merge(run_dir, before, piece_events, disk)
         return Compaction(len(before.pieces), len(after.pieces), _size(before), _size(after))
 

@@ -7,6 +7,7 @@ on reading; what is stored, and the digest over it, never changes.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring
 from typing import Any
 
 from pydantic import ValidationError
@@ -116,7 +117,11 @@ def payload_text(payload: Json) -> str:
 
 def _field_text(value: Any) -> str:
     """Numbers alone are written by pydantic: its floats have the same shortest digits as Python's, and equal
-    texts unless one has an exponent (an `e`, or five digits behind `0.`)."""
+    texts unless one has an exponent (an `e`, or five digits behind `0.`). ASCII is quoted directly."""
+    if type(value) is str and value.isascii():
+        return encode_basestring(value)
+    if value == {}:
+        return "{}"
     if type(value) in (int, float, list):
         try:
             fast = to_json(value, inf_nan_mode="strings")
@@ -146,7 +151,7 @@ def check(name: str, payload: Json) -> EventType:
 
 def line(seq: int, sim_ns: int, name: str, version: int, job: str, payload: str) -> bytes:
     """Returns the bytes of one event in the digest; `payload` is its canonical text."""
-    quoted = json.dumps(job, ensure_ascii=False) if job else '""'
+    quoted = encode_basestring(job)
     head = f'{{"job":{quoted},"payload":'
     return f'{head}{payload},"seq":{seq},"sim_ns":{sim_ns},"type":"{name}","version":{version}}}\n'.encode()
 

@@ -49,7 +49,7 @@ def quarantine(run_dir: Path, *, disk: Disk = DISK) -> Moved:
         StorageError: the disk refused; what was moved before is in the folder, nothing is lost.
     """
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run")
+        raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
     with Lock(run_dir / recovery.LOCK):
         findings = verification.verify(run_dir)
         moved = _to_move(recovery.names(run_dir), findings)

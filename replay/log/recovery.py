@@ -142,7 +142,7 @@ def recover(run_dir: Path, disk: Disk = DISK) -> tuple[str, ...]:
         DamageError: a file is there that no crash can have left.
     """
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run")
+        raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
     with Lock(run_dir / LOCK):
         return sweep(run_dir, disk)
 

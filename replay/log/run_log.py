@@ -94,7 +94,7 @@ class RunWriter:
             DamageError: something in the directory is not as it was written.
         """
         if not run_dir.is_dir():
-            raise NotFoundError(f"{run_dir}: no such run")
+            raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         lock = _lock(run_dir)
         try:
             recovery.sweep(run_dir, disk)
@@ -265,7 +265,7 @@ class RunReader:
 
     def __init__(self, run_dir: Path):
         if not run_dir.is_dir():
-            raise NotFoundError(f"{run_dir}: no such run")
+            raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         self.run_dir = run_dir
 
     def contents(self) -> SegmentIndex:

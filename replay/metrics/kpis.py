@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event, Json
 from replay.log.fold import Fold, fold
 from replay.metrics.percentile_billing import BillingMeter
+from replay.store.run_header import NO_WORLD, QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class KpiFold(Fold):
         self._coordination_s: list[float] = []
 
     def _on_run_started(self, event: Event, started: Json) -> None:
+        if started["policy"] == QUEUE:
+            raise UsageError(NO_WORLD)
         domains = started["scenario"]["cluster"]["domains"]
         self._gpus_owned = sum(domain["gpus"] for domain in domains)
 

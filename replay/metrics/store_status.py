@@ -1,4 +1,4 @@
-"""Status of a store: runs, active checkpoint, lake, health of the newest run; and all policies."""
+"""Status of a store: runs, active checkpoint, lake, health of the newest run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from ingest.lake import lake
 from policy.core import registry
 from replay.log.run_log import RunReader
 from replay.metrics import filter_health
-from replay.store import checkpoint_lineage, checkpoint_registry, run_index
+from replay.store import checkpoint_registry, run_index
 from replay.store.run_header import from_payload
 
 Json = dict[str, Any]
@@ -92,53 +92,3 @@ def run_line(store: Path, run_id: str) -> RunLine:
     scenario = str(header.world["scenario"]["name"])
     last, left = chain[-1], None if header.branch is None else str(header.branch["run"])
     return RunLine(run_id, header.policy, scenario, last.last_seq + 1, last.final, last.hash, None, left)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointInfo:
-    """A stored checkpoint with its lineage."""
-
-    digest: str
-    active: bool
-    provenance: Json  # from the file itself: configuration, code, data, score
-    records: tuple[checkpoint_lineage.LineageRecord, ...] = ()  # the trainings and retrainings that made it
-
-    def to_json(self) -> Json:
-        """Returns all fields by name."""
-        made = [record.to_json() for record in self.records]
-        return {"digest": self.digest, "active": self.active, "lineage": self.provenance, "records": made}
-
-
-def policies(store: Path) -> Json:
-    """The object of `twin policies --json`: registered policies and stored checkpoints with their lineage."""
-    entries, problems = registry.listed()
-    return {
-        "schema": "twin.policies/1",
-        "policies": [
-            {"name": name, "summary": entry.summary, "learned": entry.learned}
-            | ({"distribution": entry.distribution} if entry.distribution else {})
-            for name, entry in entries.items()
-        ],
-        **({"problems": list(problems)} if problems else {}),
-        "active": checkpoint_registry.active(store),
-        "history": list(checkpoint_registry.history(store)),
-        "checkpoints": [checkpoint.to_json() for checkpoint in checkpoints(store)],
-    }
-
-
-def checkpoints(store: Path) -> tuple[CheckpointInfo, ...]:
-    """Returns every checkpoint of the store; one that cannot be loaded with the reason."""
-    from policy.hippo.networks import checkpoint  # imports torch
-
-    found = []
-    current, made = checkpoint_registry.active(store), checkpoint_lineage.records(store)
-    for path in checkpoint_registry.stored(store):
-        try:
-            digest = checkpoint.digest(path)
-            own = dict(checkpoint.load(path).provenance)
-        except TwinError as error:
-            named = checkpoint_registry.FILE.fullmatch(path.name)
-            digest, own = named[1] if named else path.name, {"problem": str(error)}
-        records = tuple(record for record in made if record.checkpoint == digest)
-        found.append(CheckpointInfo(digest, digest == current, own, records))
-    return tuple(found)

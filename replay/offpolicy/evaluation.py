@@ -78,7 +78,7 @@ def estimate(
         InfeasibleError: the policy cannot start.
     """
     registry.entry(policy)
-    progress.start(len(run_ids), "logs")
+    progress.start(len(run_ids), "logs", "logs")
     paths, notes = [], []
     drawn = False
     for run_id in run_ids:

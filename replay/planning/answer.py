@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import InfeasibleError
+from ingest.core.progress import SILENT, Progress
 from replay.planning import fronts
 from replay.planning.candidates import EQUAL, QUICK, SEARCH, SINGLE, origins, planned
 from replay.planning.figures import PlanFigures, figures
@@ -66,6 +67,7 @@ def answer(
     top: int = 3,
     beside: Sequence[str] = (),
     front: bool = False,
+    progress: Progress = SILENT,
 ) -> PlanAnswer:
     """Returns the `top` best plans of different orders of domains over the record of the links, with the
     plans of `beside`, of equal cuts and of the best single domain. With `front` all plans that no other one
@@ -75,7 +77,8 @@ def answer(
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
     """
     record = load(store, asked.scenario, dataset=dataset, window=window, links=links)
-    of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))))
+    of_planners = planned(record, list(dict.fromkeys((*QUICK, *beside))), progress)
+    progress.start(None, "search")
     found = origins(record, of_planners)
     for plan in fronts.weighted_candidates(record) if front else ():
         found.setdefault(plan, SEARCH)
@@ -84,9 +87,10 @@ def answer(
         raise InfeasibleError(_why_none(record, of_planners, found))
     chosen = [one.plan for one in narrowed(record, trial)]
     chosen += fronts.of_trial(record, trial) if front else []
-    close = _each(record, list(dict.fromkeys(chosen)), found)
+    close = _each(record, list(dict.fromkeys(chosen)), found, progress)
     listed = fronts.of_figures(close) if front else close[:top]
     around = {name: _figures(record, of_planners[name], name) for name in (SINGLE, EQUAL, *beside)}
+    progress.start(None, "what would change the answer")
     changes = turning_points(record, listed[0], _rivals(record, listed, around, close))
     return PlanAnswer(record, tuple(listed), around, tuple(changes), asked.assumed)
 
@@ -122,9 +126,15 @@ def _domains(record: Record, plan: Plan) -> str:
     return f"a plan over {' > '.join(names[k] for k in plan.order)}"
 
 
-def _each(record: Record, plans: Sequence[Plan], found: dict[Plan, str]) -> list[PlanFigures]:
+def _each(
+    record: Record, plans: Sequence[Plan], found: dict[Plan, str], progress: Progress
+) -> list[PlanFigures]:
     """Returns the figures of the plans that ever run, the fastest first."""
-    listed = (figures(record, plan, _origin(found, plan)) for plan in plans)
+    progress.start(len(plans), "figures", "plans")
+    listed = []
+    for plan in plans:
+        listed.append(figures(record, plan, _origin(found, plan)))
+        progress.advance()
     return sorted((one for one in listed if one is not None), key=lambda one: -one.mean_tokens_per_s)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ingest.core.errors import InfeasibleError
+from ingest.core.progress import SILENT, Progress
 from policy.control.knobs import default_knobs
 from policy.control.long_run import candidates
 from policy.core import registry
@@ -17,10 +18,12 @@ QUICK = (EQUAL, SINGLE, "megatron", "atlas", "crosspipe", "dtfm", "dtfm-native",
 `hyperion`, `diloco`) take seconds to minutes at 60 domains; `--beside` asks for them."""
 
 
-def planned(record: Record, names: Sequence[str]) -> dict[str, Plan | str]:
+def planned(record: Record, names: Sequence[str], progress: Progress = SILENT) -> dict[str, Plan | str]:
     """Returns the plan of each planner for the typical links, default knobs; the reason where it has none."""
     view, found = view_of(record, record.typical), dict[str, Plan | str]()
+    progress.start(len(names), "planners", "planners")
     for name in names:
+        progress.advance(1, name)
         try:
             registry.check_schedule(name, record.estimator.job.schedule)
             policy = registry.create(name)

@@ -1,13 +1,15 @@
 """Several schedulers on the jobs of one log: the same jobs, the same pool, the same rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import UsageError
-from ingest.readers.clusters import swf_log
+from ingest.readers import job_logs
+from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
+from replay.queue import run_events
 from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.rules import PREDICTSIM, QueueRules
@@ -28,6 +30,8 @@ class QueueComparison:
     prediction: Prediction
     rules: QueueRules
     figures: dict[str, QueueFigures]
+    runs: dict[str, str] = field(default_factory=dict)
+    """Ids of the runs that were kept, by scheduler."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --json`."""
@@ -37,7 +41,10 @@ class QueueComparison:
             "processors": self.log.processors,
             "prediction": self.prediction,
             "rules": self.rules.name,
-            "results": [{"policy": name, **one.to_json()} for name, one in self.figures.items()],
+            "results": [
+                {"policy": name, "run": self.runs.get(name), **one.to_json()}
+                for name, one in self.figures.items()
+            ],
             "rejected": len(self.log.rejects),
             "rejected_by_reason": self.log.reasons,
             "rejected_rows": [
@@ -49,21 +56,26 @@ class QueueComparison:
 
 
 def compare(
-    path: Path, policies: Sequence[str] = (), *, processors: int | None = None,
-    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
+    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
 ) -> QueueComparison:  # fmt: skip
-    """Returns what each scheduler makes of the jobs of a log.
+    """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
 
     Raises:
-        InputError: the log cannot be read or has no job. UsageError: an unknown scheduler, or one that cannot
-        be played on this log.
+        InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
+        UsageError: an unknown scheduler, or one that cannot be played on this log.
     """
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
-    log = select(swf_log.read(path), rules, processors)
-    found = {
-        one.name: figures(simulate(log.jobs, log.processors, one, prediction=prediction, rules=rules))
-        for one in recipes
-    }
-    return QueueComparison(log, prediction, rules, found)
+    log = select(job_logs.read(source), rules, processors)
+    dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
+    found, runs = {}, {}
+    for one in recipes:
+        done = simulate(log.jobs, log.processors, one, prediction=prediction, rules=rules)
+        found[one.name] = figures(done)
+        if keep is not None:
+            runs[one.name] = run_events.record(
+                keep, log, done, one.name, prediction=prediction, rules=rules, dataset=dataset
+            )
+    return QueueComparison(log, prediction, rules, found, runs)

@@ -104,7 +104,7 @@ class TraceFold(Fold):
         self._names = [domain.name for domain in self.prepared.setup.cluster.domains]
         self._slowdown = np.ones(len(self._names))
         self._tracks: dict[tuple[int, str], int] = {}  # (process, name) -> number
-        self.progress.start(None, "iterations")
+        self.progress.start(None, "trace", "iterations")
 
     def names(self) -> Iterator[Json]:
         """Yields the names and order of processes and tracks as metadata."""

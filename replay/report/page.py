@@ -1,10 +1,10 @@
 """Writes the report of a run: one self-contained HTML page, computed from its events alone."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.core.durable import replace
+from ingest.core.errors import UsageError
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.report import (
@@ -15,16 +15,17 @@ from replay.report import (
     identity,
     kpi_table,
     provenance,
+    queue_page,
     run_comparison,
     time_breakdown,
     topology,
     training_curves,
 )
-from replay.report.drawing.plot import embedded
-from replay.report.drawing.section import TEMPLATES, Section, asset
-from replay.report.run_data import RunData, fold_run
+from replay.report.drawing.section import document
+from replay.report.run_data import fold_run
 from replay.report.traffic import traffic
 from replay.store import run_index
+from replay.store.run_header import NO_WORLD, QUEUE
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
@@ -60,7 +61,10 @@ def render(
 ) -> str:
     """Returns the page as one HTML document."""
     reader = RunReader(run_index.folder(store, run_id))
-    reader.header()  # raises where nothing is stored
+    if reader.header()["policy"] == QUEUE:  # raises where nothing is stored
+        if comparison is not None or versus is not None:
+            raise UsageError(NO_WORLD)
+        return queue_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))
     points = cost_time_points.points(store, run_id)
@@ -85,21 +89,7 @@ def render(
         provenance.scenario(run, run_id),
         identity.verification(run, run_id, reader.digest(), reader.chain_head()),
     )
-    return assembled(run_id, [part for part in parts if part is not None], run)
-
-
-def assembled(title: str, sections: Iterable[Section], run: RunData, *, dated: bool = True) -> str:
-    """Returns the document of these sections; the first stands above the table of contents. `dated`: the axes
-    of time show dates of `run`, else time since the start."""
-    return TEMPLATES.get_template("page.html.j2").render(
-        title=title,
-        style=asset("uplot/uPlot.min.css") + asset("report.css"),
-        library=asset("uplot/uPlot.iife.min.js"),
-        licence=asset("uplot/LICENSE"),
-        script=asset("report.js"),
-        clock=embedded({"origin": run.origin_s if dated else None}),
-        sections=list(sections),
-    )
+    return document(run_id, parts, run.origin_s)
 
 
 def _bound(comparison: "Comparison | None") -> tuple[float, float] | None:

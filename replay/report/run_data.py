@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ingest.parsing.dataset import DEFAULT_START
+from ingest.lake.undated import DEFAULT_START
 from replay.log.events import Event, Json
 from replay.log.fold import Fold, fold
 from replay.metrics.formatting import is_synthetic

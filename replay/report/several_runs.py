@@ -14,8 +14,8 @@ from replay.metrics.kpis import Kpis
 from replay.report import charts, kpi_table, run_comparison
 from replay.report.drawing.formatting import NONE, percent, plain, scaled
 from replay.report.drawing.plot import LiveChart, variable
-from replay.report.drawing.section import Section, chart_section, section
-from replay.report.page import REPORTS, assembled
+from replay.report.drawing.section import Section, chart_section, document, section
+from replay.report.page import REPORTS
 from replay.report.run_data import ChartSeries, RunData, fold_run
 from replay.store import run_index
 from replay.store.run_header import from_payload
@@ -64,9 +64,8 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
         else None,
         _figures(shown),
     )
-    sections = [part for part in parts if part is not None]
     dated = len({one.run.origin_s for one in shown}) == 1
-    return assembled(" beside ".join(run_ids), sections, shown[0].run, dated=dated)
+    return document(" beside ".join(run_ids), parts, shown[0].run.origin_s if dated else None)
 
 
 def _shown(store: Path, run_ids: Sequence[str]) -> list[ShownRun]:

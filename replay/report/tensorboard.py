@@ -4,8 +4,7 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from ingest.core import durable
-from ingest.core.errors import UsageError
+from ingest.core import durable, extras
 from replay.log.run_log import RunReader
 from replay.store import run_index
 
@@ -23,7 +22,7 @@ def export(store: Path, run_id: str, folder: Path) -> Path:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
-        raise UsageError("exporting curves needs the extra: pip install 'twin[tensorboard]'") from error
+        raise extras.missing("tensorboard", "exporting curves") from error
     stream = io.BytesIO()
     writer = RecordWriter(stream)
     writer.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())

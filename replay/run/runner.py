@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ingest.core.durable import DISK
 from ingest.core.errors import Interrupted, NotFoundError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.baselines.kept import Kept
@@ -14,6 +15,7 @@ from policy.core import registry
 from policy.core.protocol import Context, Policy
 from replay.log.compaction import tidy
 from replay.log.events import Event, canonical
+from replay.log.fold import Fold
 from replay.log.run_log import RunReader, RunWriter
 from replay.metrics.kpis import Kpis, of_events
 from replay.run.decision_guard import LATE, DecisionGuard
@@ -22,7 +24,7 @@ from replay.run.scripted_decisions import DecisionSource, Scripted
 from replay.sql import query
 from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
-from replay.store.event_sinks import LogSink, Sink, Totals
+from replay.store.event_sinks import LogSink, Sink, Totals, Watched
 from replay.store.run_header import Header, code_version, from_payload
 from twin.core.plan import Plan
 from twin.core.seeds import generator
@@ -50,8 +52,11 @@ class PreparedRun:
     decision_sources: Mapping[str, DecisionSource]
 
 
-def simulate(prepared: PreparedRun, sink: Sink, progress: Progress = SILENT) -> Totals:
-    """Runs the loop of a prepared run in its simulated world."""
+def simulate(
+    prepared: PreparedRun, sink: Sink, progress: Progress = SILENT, watch: Fold | None = None
+) -> Totals:
+    """Runs the loop of a prepared run in its simulated world; `watch` sees every event."""
+    sink = sink if watch is None else Watched(sink, watch)
     world = World(prepared.setup, engine=prepared.header.engine, seed=prepared.header.seed)
     return play(world, prepared.header, prepared.decision_sources, sink, progress)
 
@@ -94,6 +99,7 @@ def run(
     part_of: str | None = None,
     made_by: str | None = None,
     progress: Progress = SILENT,
+    watch: Fold | None = None,
 ) -> RunResult:
     """Runs `policy` through a window or a time range of the scenario's trace and logs it as a new run.
 
@@ -102,6 +108,7 @@ def run(
     `reuse` a run of the store with the same header is returned instead, finished first if it was killed.
     With `plan` the run keeps that plan, and `policy` is `KEPT`.
     `part_of` names the retraining that this run is an evaluation of, `made_by` the command that it serves.
+    `watch` is shown every event when it is logged.
 
     Raises:
         UsageError, NotFoundError: no such policy, data set or checkpoint.
@@ -114,13 +121,14 @@ def run(
         made_by=made_by,
     )  # fmt: skip
     if reuse and (known := same_header(store, header)) is not None:
-        return resume(store, known, progress=progress)
+        return resume(store, known, progress=progress, watch=watch)
     prepared = prepare_run(header, setup, lambda: load_policy(store, header))
     run_id = run_index.new_id(store, scenario.name, policy, header.seed, header.config_digest)
+    DISK.foretell((run_index.folder(store, run_id), f"log of a run of {policy} in {scenario.name}"))
     log = LogSink(run_index.folder(store, run_id))
     with resumable(store, run_id):
         try:
-            simulate(prepared, log, progress)
+            simulate(prepared, log, progress, watch)
         finally:
             log.close()
     _compact(store, run_id)
@@ -151,7 +159,7 @@ def same_header(store: Path, header: Header) -> str | None:
     return min(same)[1] if same else None
 
 
-def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResult:
+def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold | None = None) -> RunResult:
     """Finishes a run that was killed: recomputes it, compares the stored events, writes the missing ones.
 
     Raises:
@@ -168,8 +176,9 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT) -> RunResul
         raise TwinError(
             f"{run_id} cannot be resumed: {differences[0]}; start it again, or restore what it was made with"
         )
+    DISK.foretell((reader.run_dir, "the rest of its log"))
     with resumable(store, run_id), RunWriter.open(reader.run_dir) as writer:
-        simulate(prepared, writer, progress)
+        simulate(prepared, writer, progress, watch)
     _compact(store, run_id)
     return result(store, run_id, "resumed; every stored event was computed again and compared")
 

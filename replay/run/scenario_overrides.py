@@ -110,7 +110,7 @@ def parse_noises(text: str) -> tuple[Noise, ...]:
     """
     clips = _numbers(text, "--perturb", "numbers as in 0.1,0.3")
     if len(set(clips)) < len(clips):
-        raise UsageError(f"--perturb {text}: a level appears twice")
+        raise UsageError(f"--perturb {text}: a level appears twice; leave one out")
     try:
         return tuple(Noise(clip=clip, sd=SD_OF_CLIP * clip) for clip in clips)
     except ValidationError as error:
@@ -127,7 +127,7 @@ def parse_loads(text: str) -> tuple[float, ...]:
     if any(not 0 < load < float("inf") for load in loads):
         raise UsageError(f"--load {text}: every load is greater than 0; 1 is the scenario's own")
     if len(set(loads)) < len(loads):
-        raise UsageError(f"--load {text}: a load appears twice")
+        raise UsageError(f"--load {text}: a load appears twice; leave one out")
     return tuple(loads)
 
 

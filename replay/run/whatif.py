@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ingest.core.durable import DISK
 from ingest.core.errors import InputError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event, canonical
+from replay.log.fold import Fold
 from replay.log.run_log import RunReader
 from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis, of_events
@@ -109,11 +111,12 @@ def what_if(
     from_decision: int = 0,
     until_s: float | None = None,
     progress: Progress = SILENT,
+    watch: Fold | None = None,
 ) -> WhatIf:
     """Runs `policy` in the world of a finished run, after that run's own first `from_decision` decisions.
 
     The policy is that of the run by default; `links` change the world. With `until_s` both runs end at that
-    time. Samples ingested since the run are left out.
+    time. Samples ingested since the run are left out. `watch` is shown every event of the new run.
 
     Raises:
         NotFoundError: no such run, policy checkpoint or data set. UsageError: no such policy or decision, or
@@ -134,10 +137,11 @@ def what_if(
         header = branching.with_links(store, header, links)
     prepared, notes = branching.prepare_branch(store, base_header, header, reader.events())
     name = run_index.new_id(store, header.scenario().name, header.policy, header.seed, header.config_digest)
+    DISK.foretell((run_index.folder(store, name), f"log of a what-if of {run_id}"))
     log = LogSink(run_index.folder(store, name))
     with runner.resumable(store, name):
         try:
-            runner.simulate(prepared, log, progress)
+            runner.simulate(prepared, log, progress, watch)
         finally:
             log.close()
     end_ns = int(header.world["end_ns"])
@@ -165,7 +169,7 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
     if ends[0] != ends[1]:
         raise InputError(
             f"{base_run} and {run_id} last {ends[0] / NS_PER_S:g} s and {ends[1] / NS_PER_S:g} s: "
-            "only runs of the same length are compared"
+            "only runs of the same length are compared; take two of one window"
         )
     found = paired(base_run, list(both[0].events()), run_id, list(both[1].events()), ends[0])
     same = [canonical({**header.world, "engine": header.engine}) for header in headers]

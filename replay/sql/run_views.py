@@ -114,7 +114,40 @@ JOBS = SqlView(
     {'reason': 'the run', 'gpus': NULL::BIGINT[]} FROM parsed_events
     WHERE type IN ('run_started', 'run_finished') AND run NOT IN (SELECT run FROM parsed_events
     WHERE type = 'run_started' AND (json_array_length(payload->'$.scenario.jobs') > 0
+    OR payload->>'$.policy' = 'queue'
     OR (payload->>'$.scenario.arrivals') IS NOT NULL)))
+    """,
+)
+
+QUEUE_JOBS = SqlView(
+    "queue_jobs",
+    "a job of a queue run",
+    (
+        RUN,
+        ("job", "name of the job"),
+        ("user", "who submitted it; NULL: not known"),
+        ("processors", "how many it holds"),
+        ("estimate_s", "run time that was asked for"),
+        ("submitted_s", "seconds of the log"),
+        ("started_s", "seconds of the log"),
+        ("finished_s", "seconds of the log"),
+        ("wait_s", "start minus submission"),
+        ("run_s", "end minus start"),
+        ("overtook", "true if it started before the head of the queue"),
+    ),
+    """
+    SELECT run, job, "user", processors, estimate_ns / 1e9, submitted / 1e9, started / 1e9, finished / 1e9,
+    (started - submitted) / 1e9, (finished - started) / 1e9, overtook FROM (SELECT run, job,
+    any_value(p.spec."user") AS "user", any_value(p.spec.processors) AS processors,
+    any_value(p.spec.estimate_ns) AS estimate_ns,
+    any_value(sim_ns) FILTER (type = 'job_submitted') AS submitted,
+    any_value(sim_ns) FILTER (type = 'job_started') AS started,
+    any_value(sim_ns) FILTER (type = 'job_finished') AS finished,
+    bool_or(p.reason LIKE 'overtakes%') AS overtook FROM (SELECT run, job, type, sim_ns, from_json(payload,
+    '{"reason":"VARCHAR","spec":{"user":"VARCHAR","processors":"BIGINT","estimate_ns":"BIGINT"}}') AS p
+    FROM parsed_events WHERE type IN ('job_submitted', 'job_started', 'job_finished')
+    AND run IN (SELECT run FROM parsed_events WHERE seq = 0 AND payload->>'$.policy' = 'queue'))
+    GROUP BY run, job)
     """,
 )
 

@@ -56,7 +56,7 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> Statement:
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise UsageError("SQL: the text is not UTF-8") from error
+        raise UsageError("SQL: the text is not UTF-8; save it so") from error
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise UsageError("twin sql answers one SELECT (also WITH, FROM, DESCRIBE, SHOW, SUMMARIZE) at a time")

@@ -7,7 +7,7 @@ from typing import Any
 
 from replay.log.events import Event
 from replay.log.run_log import RunReader
-from replay.store import run_index
+from replay.store import layout
 
 Json = dict[str, Any]
 SCORES = ("tokens", "utilisation", "usd_per_token")
@@ -38,8 +38,10 @@ def records(store: Path) -> tuple[LineageRecord, ...]:
 
 
 def _records(store: Path) -> Iterator[LineageRecord]:
-    for run_id in run_index.all_ids(store):
-        reader = RunReader(run_index.folder(store, run_id))
+    for run_id in layout.all_ids(store):
+        if not any(f"-{operation}-s" in run_id for operation in ("train", "retrain")):
+            continue  # the name of a run has its policy: no other log is opened
+        reader = RunReader(layout.folder(store, run_id))
         if not reader.manifests():
             continue
         header = reader.header()

@@ -13,7 +13,8 @@ from ingest.core import durable, integrity, safe_json, text_files
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
-from replay.store.run_index import CHECKPOINTS
+from policy.hippo.networks import checkpoint_file
+from replay.store.layout import CHECKPOINTS
 
 POINTER = "active.json"
 SCHEMA = "twin.active/1"
@@ -64,7 +65,10 @@ def previous(store: Path) -> str:
     """
     promoted = history(store)
     if not promoted:
-        raise NotFoundError(f"{store / POINTER}: no checkpoint was promoted, nothing to go back to")
+        raise NotFoundError(
+            f"{store / POINTER}: no checkpoint was promoted, nothing to go back to; "
+            "`twin policies` lists what is there"
+        )
     before = path_of(store, promoted[-2]) if len(promoted) > 1 else that_ships(store)
     if before is None:
         raise NotFoundError(f"{store / POINTER}: nothing was in use before, nothing to go back to")
@@ -156,11 +160,9 @@ def verified(path: Path) -> str:
     """Returns the digest of a checkpoint file after checking its bytes against its name.
 
     Raises:
-        DamageError, InputError, NotFoundError: see `policy.hippo.networks.checkpoint.digest`.
+        DamageError, InputError, NotFoundError: see `policy.hippo.networks.checkpoint_file`.
     """
-    from policy.hippo.networks import checkpoint  # imports torch
-
-    return checkpoint.digest(path)
+    return checkpoint_file.digest(path)
 
 
 def that_ships(store: Path) -> Path | None:
@@ -174,9 +176,7 @@ def _same(name: str, digest: str) -> bool:
 
 def _installed(store: Path, path: Path) -> str:
     """Copies a checkpoint into the store, so that its runs can be recomputed."""
-    from policy.hippo.networks import checkpoint  # imports torch
-
-    return checkpoint.install(path, store / CHECKPOINTS)
+    return checkpoint_file.install(path, store / CHECKPOINTS)
 
 
 def _pointer(store: Path) -> dict[str, Any]:

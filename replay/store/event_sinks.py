@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from ingest.core.errors import DamageError
 from replay.log.events import EVENT_TYPES, Event, canonical
+from replay.log.fold import Fold
 from replay.log.run_log import RunWriter
 
 Json = dict[str, Any]
@@ -79,6 +80,30 @@ class Collect:
         assert sim_ns is not None
         self.append(sim_ns, "run_finished", {"totals": totals})
         return "", ""
+
+
+class Watched:
+    """Passes events on to a sink and shows each to a fold when the sink has taken it."""
+
+    def __init__(self, sink: Sink, fold: Fold) -> None:
+        self._sink, self._fold = sink, fold
+        self._next = 0
+
+    def append(
+        self, sim_ns: int, kind: str, payload: Json, /, *, job: str = "", wall: Json | None = None
+    ) -> int:
+        """Adds one event."""
+        seq = self._sink.append(sim_ns, kind, payload, job=job, wall=wall)
+        self._next = seq + 1
+        self._fold.add(Event(seq, sim_ns, kind, EVENT_TYPES[kind].version, job, payload, wall or {}))
+        return seq
+
+    def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
+        """Adds the last event; the fold sees it first, since nothing can be added behind it."""
+        assert sim_ns is not None
+        version = EVENT_TYPES["run_finished"].version
+        self._fold.add(Event(self._next, sim_ns, "run_finished", version, "", {"totals": totals}, wall or {}))
+        return self._sink.finish(totals, sim_ns=sim_ns, wall=wall)
 
 
 class DivergenceError(DamageError):

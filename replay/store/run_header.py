@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
+from ingest.core.errors import UsageError
 from ingest.core.names import STORED
 from replay.store.decision_codec import digest
 from twin.engines.engine import EngineName
@@ -23,6 +24,10 @@ STARTED = "started_epoch_ns"
 """Among the wall-clock facts of the first event: when the run was first started; resuming leaves it."""
 MADE_BY = "made_by"
 """Among them, too: the command that made the run as a part of something larger; absent: nothing larger."""
+
+QUEUE = "queue"
+"""Policy named in the header of a queue run; its scheduler stands in the scenario, under this name too."""
+NO_WORLD = "a queue run has no world of domains and links; `twin queue LOG -p A -p B` compares schedulers"
 
 PACKAGES = ("ingest", "twin", "policy", "replay")
 
@@ -117,7 +122,13 @@ class Header:
         }
 
     def scenario(self) -> Scenario:
-        """Returns the resolved scenario as an object."""
+        """Returns the resolved scenario as an object.
+
+        Raises:
+            UsageError: it is that of a queue run.
+        """
+        if QUEUE in self.world["scenario"]:
+            raise UsageError(NO_WORLD)
         # From JSON text: only there do strict models accept lists for tuples.
         return Scenario.model_validate_json(json.dumps(self.world["scenario"]), context=STORED)
 

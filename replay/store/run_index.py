@@ -12,10 +12,11 @@ from ingest.core import names
 from ingest.core.errors import NotFoundError, TwinError
 from ingest.core.terminal import LONGEST
 from replay.log.run_log import RunReader
+from replay.store.layout import CHECKPOINTS, RUNS, all_ids, folder
 from replay.store.run_header import MADE_BY, STARTED
 
-CHECKPOINTS = "checkpoints"
-RUNS = "runs"
+__all__ = ["CHECKPOINTS", "RUNS", "all_ids", "by_start", "find", "folder", "made_by", "new_id", "same_config"]
+
 LATEST = "latest"
 BENCH = "bench"
 """Policy named in the header of a benchmark's log, and what its members say that they were made by."""
@@ -45,14 +46,6 @@ def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: st
     return name
 
 
-def all_ids(store: Path) -> tuple[str, ...]:
-    """Returns every run of the store, by name."""
-    folder = store / RUNS
-    if not folder.is_dir():
-        return ()
-    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
-
-
 def find(store: Path, name: str, *, branches: bool = True) -> str:
     """Returns the run with this id, a unique beginning of it, or `latest`.
 
@@ -79,7 +72,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
         raise NotFoundError(
             f"{name}: {len(fitting)} runs begin so: {', '.join(fitting[:5])}; type more of the name"
         )
-    close = get_close_matches(name[:LONGEST], [LATEST, *ids], n=1)
+    close = get_close_matches(name[:LONGEST], [LATEST, *ids] if ids else [], n=1)
     known = f"did you mean {close[0]}?" if close else f"there: {', '.join(ids[:5]) or 'none yet'}"
     raise NotFoundError(f"{name}: no such run in {store / RUNS} ({known}); see `twin runs`")
 
@@ -130,12 +123,3 @@ def _may_be_latest(store: Path, run: str, branches: bool) -> bool:
     if BENCH in (header["policy"], made_by(store, run)):
         return False
     return branches or "branch" not in header
-
-
-def folder(store: Path, run: str) -> Path:
-    """Returns the directory of a run.
-
-    Raises:
-        UsageError: `run` leads out of the folder of runs.
-    """
-    return names.inside(store / RUNS, run)

@@ -73,7 +73,7 @@ def note(store: Path, run_id: str, text: str) -> Labels:
         UsageError: it is too long. NotFoundError, LockedError: as `tag`.
     """
     if len(text) > names.MOST_TEXT:
-        raise UsageError(f"a note has at most {names.MOST_TEXT:,} letters, not {len(text):,}")
+        raise UsageError(f"a note has at most {names.MOST_TEXT:,} letters, not {len(text):,}; write less")
     with durable.Lock(store / LOCK):
         return _write(store, run_id, Labels(read(store, run_id).tags, text))
 

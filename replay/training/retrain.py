@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ingest.core.durable import Lock
+from ingest.core.durable import DISK, Lock
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.progress import SILENT, Progress
 from replay.log.events import Event
@@ -128,6 +128,10 @@ def retrain(
         incumbent = checkpoint_registry.in_use(store)
         header = Header(job.window("test").header(), RETRAIN, "kernel", incumbent, False)
         run_id = run_index.new_id(store, scenario.name, RETRAIN, header.seed, header.config_digest)
+        DISK.foretell(
+            (store / CHECKPOINTS, "weights of the challenger, in use if it wins"),
+            (run_index.folder(store, run_id), "log of the retraining"),
+        )
         with RunWriter.create(run_index.folder(store, run_id)) as log:
             log.append(0, "run_started", header.payload(), wall=opening())
             step(log, "due", dict(cause))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.core.durable import Lock
+from ingest.core.durable import DISK, Lock
 from replay.log.run_log import RunReader, RunWriter
 from replay.store import checkpoint_lineage, checkpoint_registry, run_index
 from replay.store.run_header import Header, from_payload
@@ -41,6 +41,7 @@ def rollback(store: Path) -> Rollback:
         settle(store)
         new = checkpoint_registry.previous(store)
         old = checkpoint_registry.history(store)[-1]
+        DISK.foretell((checkpoint_registry.path_of(store, new), f"{new} in use, in place of {old}"))
         made = {record.checkpoint: record.run_id for record in checkpoint_lineage.records(store)}
         known = made.get(old) or made.get(new)
         if known is None:

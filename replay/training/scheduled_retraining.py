@@ -102,6 +102,7 @@ def follow(
     """
     prepare.prepare(prepare.load(scenario), store, dataset=dataset)  # fails now instead of at the due time
     with _schedule_lock(store):
+        durable.DISK.foretell((store / schedule.SCHEDULE, "times of retrainings, until Ctrl-C"))
         made = schedule.scheduler(store, trigger, scenario=scenario, dataset=dataset, task=task)
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())  # the reporter shows failures
         reporter = ScheduleReporter(made, tell, show)

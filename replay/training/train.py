@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal
 
-from ingest.core.durable import Lock
+from ingest.core.durable import DISK, Lock
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import to_ns
@@ -122,6 +122,10 @@ def train(
     with ExitStack() as stack:
         if first:  # the other learners write nothing
             stack.enter_context(Lock(store / LOCK))
+            DISK.foretell(
+                (store / CHECKPOINTS, f"weights of a training of {chosen.iterations:,} iterations"),
+                (run_index.folder(store, "NEW").parent, "log of its curve"),
+            )
         interrupted = stack.enter_context(interruption())
         validation = validation_window(store, scenario, dataset, seed)
         done = _trained(

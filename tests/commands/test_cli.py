@@ -164,7 +164,7 @@ def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
 
 
 def test_every_command_has_help_that_ends_in_an_example() -> None:
-    for name, command in cli.twin.commands.items():
+    for name, command in cli.twin.loaded().items():
         assert command.help and "Example" in command.help, name
 
 

@@ -101,6 +101,8 @@ def test_a_mistyped_command_or_run_is_told_the_nearest(store: Path) -> None:
         cli.twin.main(["qqq"], standalone_mode=False)
     with pytest.raises(NotFoundError, match=r"did you mean tri-7b-mpc-s0-12345678\?"):
         run_index.find(store, "tri-7b-mcp-s0-12345678")
+    with pytest.raises(NotFoundError, match=r"latest: no such run in .* \(there: none yet\)"):
+        run_index.find(store / "empty", "latest")
 
 
 def examples(command: click.Command) -> list[str]:
@@ -109,9 +111,9 @@ def examples(command: click.Command) -> list[str]:
     return re.findall(r"^\s*(?:Example: )?(twin .*)$", text[text.rindex("Example") :], re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", list(cli.twin.commands))
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_ends_in_examples_that_parse(name: str) -> None:
-    command = cli.twin.commands[name]
+    command = cli.twin.loaded()[name]
     lines = examples(command)
     assert lines, f"{name} has no example"
     for line in lines:
@@ -121,8 +123,8 @@ def test_every_command_ends_in_examples_that_parse(name: str) -> None:
         command.make_context(name, words[2:], obj=cli.Output())
 
 
-@pytest.mark.parametrize("name", list(cli.twin.commands))
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_no_two_parameters_of_a_command_have_one_name(name: str) -> None:
     """What every command takes, such as `--log`, would overwrite an argument `log`, and be written to."""
-    names = [parameter.name for parameter in cli.twin.commands[name].params]
+    names = [parameter.name for parameter in cli.twin.loaded()[name].params]
     assert len(set(names)) == len(names)

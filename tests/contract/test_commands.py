@@ -67,6 +67,9 @@ def test_a_command_tells_people_in_text_and_programs_in_one_object(
     assert schema.startswith("twin.") and schema == SCHEMAS.get(command, schema) != "twin.error/1"
     shown = call(store, *said)
     assert shown.code == 0 and shown.out.strip() and not shown.out.startswith(b"{"), shown.err
+    assert (
+        b"\x1b" not in told.out + shown.out and "\x1b" not in told.err + shown.err
+    )  # no terminal, no colour
 
 
 def test_a_dropped_set_is_told_and_gone(store: Path, call: Call) -> None:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import cli
 from tests.support import estimate_page
 from twin.cases.column_definitions import COLUMNS
-from twin.cases.resolve import MIXTURE
+from twin.cases.resolve_model import LATENT, MIXTURE
 
 ISSUE_COLUMNS = """
 gpu_model gpus gpus_per_node intra_node_bps inter_node_bps layers hidden heads kv_heads ffn vocab seq dtype
@@ -34,7 +34,11 @@ def test_every_promised_column_exists() -> None:
     measured = ("reduction_s", "update_s", "measured_s", "run", "profile_model")
     ours = ("case", "attention", "chunks", *switches, *measured, "replicas", "inner_steps")
     split = ("context_parallel", "context_exchange", "ep")
-    later = ours + split + ("experts", *MIXTURE, "power_cap_w", "clock_cap", "lora_rank", "lora_targets")
+    heads = ("head_dim", "kv_lora_rank", *LATENT)
+    later = (
+        *ours, *split, *heads, "gpu_models", "experts", *MIXTURE, "power_cap_w", "clock_cap", "lora_rank",
+        "lora_targets",
+    )  # fmt: skip
     assert [column.name for column in COLUMNS if column.name not in later] == ISSUE_COLUMNS.split()
 
 

@@ -14,7 +14,7 @@ from tests.support.commands import Call, caller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-ELSEWHERE = ("own-data.md", "training.md")
+ELSEWHERE = ("own-data.md", "training.md", "cli.md")
 """Pages whose commands need files, which a test of its own has, or minutes: their options are looked up."""
 
 

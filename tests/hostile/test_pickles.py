@@ -88,7 +88,7 @@ def test_a_checkpoint_is_looked_through_before_torch_reads_it(
     content: bytes, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=says):
-        checkpoint_content.check(content)
+        checkpoint_content.plain(content)
     path = tmp_path / f"hippo-{hashlib.sha256(content).hexdigest()}.pt"
     path.write_bytes(content)
     with pytest.raises(InputError, match="not a Hi-PPO checkpoint") as caught:
@@ -102,7 +102,7 @@ def test_compressed_parts_are_refused() -> None:
         out.writestr("a/data.pkl", b"\x80\x02}.")
         out.writestr("a/data/0", bytes(64 * 1024**2))
     with pytest.raises(ValueError, match="compressed"):
-        checkpoint_content.check(held.getvalue())
+        checkpoint_content.plain(held.getvalue())
 
 
 def test_what_torch_saves_of_a_training_passes() -> None:
@@ -119,8 +119,8 @@ def test_what_torch_saves_of_a_training_passes() -> None:
         "l": [1, 0.5],
     }
     torch.save(content, held)
-    checkpoint_content.check(held.getvalue())
-    checkpoint_content.check(SHIPPED.read_bytes())
+    checkpoint_content.plain(held.getvalue())
+    checkpoint_content.plain(SHIPPED.read_bytes())
 
 
 CHANGES: dict[str, Callable[[checkpoint.Checkpoint], checkpoint.Checkpoint]] = {

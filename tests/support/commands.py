@@ -30,10 +30,12 @@ class Done:
 
 
 def caller(capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """A function of a store and the words of a command; the streams are captured as the process has them."""
+    """A function of a store (None: the words say it) and the words of a command; the streams are captured as
+    the process has them."""
 
-    def called(store: Path, *words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["twin", "--store", str(store), *words])
+    def called(store: Path | None, *words: str) -> Done:
+        named = [] if store is None else ["--store", str(store)]
+        monkeypatch.setattr(sys, "argv", ["twin", *named, *words])
         code: Any = 0
         try:
             cli.main()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import cli
 from twin.calibration import residual_quantiles
-from twin.cases import answer, inverse, resolve
+from twin.cases import answer, inverse, resolve_model
 from twin.cases.column_definitions import COLUMNS, NOTES
 from twin.costs import memory
 
@@ -146,6 +146,17 @@ models, nothing where the row describes no model. Micro-batches seldom take equa
 **Attention.** GPT blocks on {scores} write their scores to memory; any other block, and any block on newer \
 GPUs, uses fused attention.
 
+**Several GPU models.** `gpu_models` names the GPUs of every stage, `A100-80;A100-80;H100;H100`, or of every \
+domain of the row. Each stage takes the time of its own GPUs and must fit into them; the way to balance \
+such a pipeline is `cuts`. Nodes hold GPUs of one model, and the slower adapter of two stages paces the \
+boundary between them. A type or a form of attention that one of the models needs is that of all stages.
+
+**Heads.** `head_dim` is the width of a head where hidden / heads is not (Qwen3: 128). With `kv_lora_rank` \
+the attention is latent, as in DeepSeek-V2 and V3: the columns have the names of their configurations, and \
+what queries, keys and values are made from is divided over tensor groups like everything else. \
+DeepSeek-V3 is `layers 61, hidden 7168, heads 128, ffn 18432, vocab 129280, q_lora_rank 1536, kv_lora_rank \
+512, experts 256, top_k 8, expert_ffn 2048, shared_ffn 2048, moe_first 3`.
+
 **Mixtures of experts.** With `experts` the MLP of a block is that many experts, of which a token passes \
 `top_k`, and one of width `shared_ffn` that all tokens pass. The `ep` neighbouring ranks of a group hold \
 experts / ep each; the dp / ep ranks with the same experts reduce their gradients and share their \
@@ -173,8 +184,8 @@ kept. Embedding, norms and head are frozen. The model's shape and all parallel s
 
 **What is assumed.** Tensor groups use sequence parallelism (activations divide by tp). ZeRO 0 reduces \
 gradients after the backward; from ZeRO 1 on the reduction runs beside the last backward and weights are \
-gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter), in \
-fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.
+gathered beside the next forward. The optimiser is Adam in mixed precision (18 bytes per parameter, 20 in \
+fp16), in fp32 16. ZeRO 0 takes the faster of a ring and a double binary tree between nodes, as NCCL does.
 
 **Tied embeddings** (the GPT family). The first and the last stage hold a copy each and exchange its \
 gradient after every last backward, as Megatron-LM does: vocab x hidden values of 4 bytes (fp16: 2) for \
@@ -246,7 +257,7 @@ def page(outputs: tuple[str, ...]) -> str:
     """Returns the page; `outputs` are what the commands of `EXAMPLES` print."""
     return PAGE.format(
         columns="\n".join(_columns()),
-        scores=", ".join(resolve.WRITES_SCORES),
+        scores=", ".join(resolve_model.WRITES_SCORES),
         answers="\n".join(_outputs()),
         interval=_interval(),
         solved=", ".join(inverse.COLUMNS),

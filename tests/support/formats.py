@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support import kits_binary, kits_gpu, kits_links, kits_operators, kits_profiles
+from tests.support import kits_binary, kits_gpu, kits_links, kits_operators, kits_profiles, kits_queues
 from tests.support.kit import Bad, Kit, lines
 
 
@@ -256,6 +256,7 @@ KITS = (
     *kits_operators.KITS,
     *kits_binary.KITS,
     *kits_profiles.KITS,
+    *kits_queues.KITS,
 )
 
 

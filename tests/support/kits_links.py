@@ -56,8 +56,41 @@ def at(ts: Any = 1700000000, val: Any = 9.4e9) -> dict[str, Any]:
     return {"ts": ts, "val": val}
 
 
+def rate(bits: float = 9.4e9) -> dict[str, Any]:
+    whole = {"start": 0.0, "end": 30.0, "throughput-bits": bits, "retransmits": 7}
+    return {"schema": 1, "intervals": [], "diags": "", "summary": {"streams": [], "summary": whole}}
+
+
+ROUND_TRIPS = {"sent": 4, "loss": 0.25, "mean": "PT0.031500S", "roundtrips": [{"seq": 1, "rtt": "PT0.0315S"}]}
+DELAYS = {
+    "packets-sent": 4, "packets-lost": 1, "packets-received": 3,
+    "histogram-latency": {"12.50": 2, "14.00": 1},
+}  # fmt: skip
+HOPS = {"paths": [[{"ip": "192.0.2.1", "rtt": "PT0.001S"}, {"ip": "192.0.2.7", "rtt": "PT1M0.5S"}]] * 2}
+
+
+def scheduled(kind: str = "throughput", result: Any = None, **spec: Any) -> dict[str, Any]:
+    """A run as pScheduler's archivers get it."""
+    named = {"schema": 1, "source": "a.example", "dest": "b.example"} | spec
+    return {
+        "id": "7f1e", "schedule": {"start": "2026-03-01T00:00:00Z", "duration": "PT40S"},
+        "test": {"type": kind, "spec": named}, "tool": {"name": "iperf3", "version": "1"},
+        "participants": ["a.example", "b.example"],
+        "result": {"succeeded": True} | (rate() if result is None else result),
+    }  # fmt: skip
+
+
 def listed(*entries: Any) -> bytes:
     return json.dumps(entries).encode()
+
+
+FAILED = {"succeeded": False, "error": "no route"}
+RUNS = {"throughput": None, "rtt": ROUND_TRIPS, "latency": DELAYS, "trace": HOPS}
+
+
+def after(run: dict[str, Any]) -> bytes:
+    """A good run and another."""
+    return listed(scheduled(), run)
 
 
 KITS = (
@@ -227,6 +260,29 @@ KITS = (
             Bad("no probe", listed(atlas(), atlas(prb_id=None)), 1, 1, "not a number"),
             Bad("no target", listed(atlas(), atlas(dst_name=None)), 1, 1, "not a name"),
             Bad("negative", listed(atlas(), atlas(avg=-1)), 1, 1, "negative"),
+        ),
+        text=False,
+    ),
+    Kit(
+        "pscheduler",
+        "runs.json",
+        listed(*(scheduled(kind, result) for kind, result in RUNS.items())),
+        {"link_samples": 5},
+        (
+            Bad("cut", listed(scheduled())[:-5], 0, 1, "not a complete document"),
+            Bad(
+                "failed", after(scheduled(result={"succeeded": False, "error": "no route"})), 1, 1, "no route"
+            ),
+            Bad("another test", after(scheduled("dns", {})), 1, 1, "a test of type 'dns'"),
+            Bad("udp", after(scheduled(udp=True)), 1, 1, "UDP"),
+            Bad("negative", after(scheduled(result=rate(-1))), 1, 1, "negative"),
+            Bad("no start", after(scheduled() | {"schedule": {}}), 1, 1, "no 'start'"),
+            Bad("no ends", after(scheduled(dest=None)), 1, 1, "not a name"),
+            Bad(
+                "no duration", after(scheduled("rtt", ROUND_TRIPS | {"mean": "3 ms"})), 1, 1, "not a duration"
+            ),
+            Bad("silent hop", after(scheduled("trace", {"paths": [[{}]]})), 1, 1, "did not answer"),
+            Bad("lost", after(scheduled("latency", DELAYS | {"packets-lost": 5})), 1, 1, "packets lost"),
         ),
         text=False,
     ),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ingest.core import safe_yaml
 from ingest.core.names import RULE
-from twin.core import gpu_models, transformer
+from twin.core import gpu_models, model_presets
 from twin.settings import disturbances, ranges, scenario_file, wan_links
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenarios.md"
@@ -116,7 +116,7 @@ def made() -> str:
         HEAD.format(
             shipped=", ".join(f"`{name}`" for name in shipped),
             example=EXAMPLE,
-            models=", ".join(f"`{name}`" for name in sorted(transformer.PRESETS)),
+            models=", ".join(f"`{name}`" for name in sorted(model_presets.PRESETS)),
             gpus=", ".join(f"`{name}`" for name in sorted(gpu_models.PRESETS)),
             names=f"{RULE[0].upper()}{RULE[1:].partition(': ')[0]}.",
             most=", ".join(f"`{key}` {most:,}" for key, (most, _) in scenario_file.MOST_ENTRIES.items()),

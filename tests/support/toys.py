@@ -163,7 +163,7 @@ class Dying:
     def __init__(self, permille: int) -> None:
         self.left = permille
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Nothing is drawn."""
 
     def advance(self, steps: int = 1, note: str = "") -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.progress import SILENT, Progress
 from ingest.lake import lake
 from twin.calibration import least_squares
 from twin.calibration.calibration import Calibration, rates_from
@@ -21,8 +22,8 @@ from twin.calibration.least_squares import Fit
 from twin.calibration.profiled_layers import shape_of
 from twin.core import gpu_models
 from twin.core.domain import Domain, GpuType
+from twin.core.model_presets import preset as known_model
 from twin.core.transformer import Transformer
-from twin.core.transformer import preset as known_model
 from twin.costs.collectives import Path as Link
 from twin.costs.collectives import all_reduce_s
 from twin.costs.gpu_rates import Host, built_in_rates, matmul_flops_s
@@ -79,7 +80,7 @@ def timed(row: Row) -> Iterator[Timed]:
         yield Timed(2.0 * row["micro_batch"] * row["seq"] * weights, forward, "product")
 
 
-def calibrate(store: Path) -> Calibration:
+def calibrate(store: Path, progress: Progress = SILENT) -> Calibration:
     """Fits of all constants for which the lake has rows.
 
     Raises:
@@ -89,7 +90,9 @@ def calibrate(store: Path) -> Calibration:
     kinds = sorted({name for name in map(model_of, found.names()) if name})
     gpus: dict[str, dict[str, Fit]] = {}
     layers: dict[str, dict[str, list[list[float]]]] = {}
+    progress.start(len(kinds), "fits", "GPU models")
     for kind in kinds:
+        progress.advance(1, kind)
         rows = [row for row in found.layers if model_of(row["gpu_model"]) == kind]
         fitted = {**_rates(kind, rows), **_power(kind, found.power)}
         fitted |= dict(collective_fits(kind, found.collectives))
@@ -100,7 +103,7 @@ def calibrate(store: Path) -> Calibration:
             layers[kind] = measured
     if not gpus:
         raise NotFoundError(
-            f"the lake in {store} has no profile to fit: run `twin ingest traces/` (H200) or ingest your "
+            f"the lake in {store} has no profile to fit: run `twin ingest shipped` (H200) or ingest your "
             "own, made with `twin profile`"
         )
     return Calibration(lake.digest(store), gpus, layers)

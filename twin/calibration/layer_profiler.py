@@ -139,7 +139,7 @@ def profile(
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     rows: list[LayerProfile] = []
-    progress.start(len(shapes) * len(micro_batches), f"profile {device_name(device)}")
+    progress.start(len(shapes) * len(micro_batches), f"profile {device_name(device)}", "shapes")
     with telemetry(device == "cuda") as samples:
         for shape in shapes:
             rows += _sizes(shape, micro_batches, device, repetitions, progress)

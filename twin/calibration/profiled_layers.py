@@ -28,7 +28,10 @@ def shape_of(label: str) -> Transformer | None:
 
 
 def label_of(model: Transformer) -> str:
-    """Label under which the profile of a block of `model` is stored."""
+    """Label under which the profile of a block of `model` is stored; `twin profile` measures none with heads
+    of another width or with latent attention, so that no profile has theirs."""
+    if model.latent is not None or model.head_dim not in (0, model.hidden / model.heads):
+        return f"{model.name}, heads of {model.head_width}"
     return profiled_block(model.hidden, model.heads, model.kv_heads, model.ffn, model.seq, model.gated).name
 
 

@@ -4,6 +4,7 @@ The interval holds at its level for runs like the calibration rows, not for othe
 `docs/measured/fidelity.md` shows how often it held on other data sets.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 
@@ -53,8 +54,8 @@ CALIBRATED_GPU, CALIBRATED_GPUS = "A100-80", 8
 """GPU model and most GPUs of the calibration rows."""
 
 
-def of(gpu: str, gpus: int) -> Residuals:
-    """Residuals of stage times from the models for so many GPUs of one model."""
-    if gpu != CALIBRATED_GPU:
+def of(kinds: Set[str], gpus: int) -> Residuals:
+    """Residuals of stage times from the models for so many GPUs of these models."""
+    if kinds != {CALIBRATED_GPU}:
         return OTHER_GPU
     return SCALE if gpus > CALIBRATED_GPUS else MODELS

@@ -19,7 +19,7 @@ from twin.core.domain import Domain
 from twin.core.plan import Sync
 from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
-from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
+from twin.costs.memory import WORKSPACE_BYTES, needed_bytes, workspace_bytes
 from twin.pipeline import critical_cycle
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import Pipeline
@@ -100,7 +100,9 @@ def answer(case: Case, constants: Constants = BUILT_IN) -> Answer:
 
 def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     """Answer to `case` with its parts."""
-    case = replace(case, site=constants.domain(case.site, "intra_node_bps" not in case.defaults))
+    given = "intra_node_bps" not in case.defaults
+    sites = tuple(constants.domain(site, given) for site in case.sites)
+    case = replace(case, site=constants.domain(case.site, given), sites=sites)
     modelled = None
     if case.model is not None:
         modelled = stage_durations.modelled(case, constants.profiles or constants.compute)
@@ -137,7 +139,7 @@ def residuals(case: Case, constants: Constants = BUILT_IN) -> Residuals:
         found = profiles.look(case.model, case.site, case.tp, case.micro_batch, case.job.tensor_mode)
         if found.times is not None:
             return PROFILES
-    return residual_quantiles.of(case.site.gpu.name, case.gpus)
+    return residual_quantiles.of({site.gpu.name for site in case.of_stages}, case.gpus)
 
 
 def _basis(case: Case, constants: Constants) -> str:
@@ -151,6 +153,8 @@ def _basis(case: Case, constants: Constants) -> str:
         return "measured stage times"
     if profiles is None or model is None or job is None:
         return constants.source
+    if case.sites:
+        raise BadCellError("gpu_models", "profiles are those of one GPU model: leave them out here")
     reason = profiles.refusal(model, case.site.gpu.name)
     if reason is not None:
         raise BadCellError("profile_model", reason)
@@ -175,10 +179,10 @@ def _describe(
     spread = residuals(case, constants)
     low, high = spread.interval(iter_s)
     wan_bytes = _wan_bytes(case)
-    gpu = case.site.gpu
-    largest = max(peak) - WORKSPACE_BYTES if peak else None
+    allocated = allocator_bytes(case, peak)
+    largest = max(allocated, default=None)
     given = None if case.job is None else case.job.switches.context_bytes
-    context = WORKSPACE_BYTES if given is None else given
+    context = WORKSPACE_BYTES - workspace_bytes(case.site.gpu.name) if given is None else given
     return Answer(
         case=case.label,
         iter_s=iter_s,
@@ -186,14 +190,17 @@ def _describe(
         iter_s_high=high,
         peak_mem_bytes=largest,
         device_mem_bytes=None if largest is None else largest + context,
-        fits=None if largest is None else needed_bytes(largest, context) <= gpu.memory_bytes,
+        fits=_fits(case, allocated, context),
         utilisation=float(np.mean(by_domain)),
         mfu=_mfu(case, iter_s),
         bubble_s=to_s(alone) - float(np.mean(busy_s)),
         exposed_comm_s=to_s(total - alone),
         wan_bytes=wan_bytes,
         usd=None if wan_bytes is None else wan_bytes / GB * USD_PER_GB,
-        energy_j=sum(energy.energy_j(gpu, case.gpus // case.pp, float(busy), iter_s) for busy in busy_s),
+        energy_j=sum(
+            energy.energy_j(site.gpu, case.gpus // case.pp, float(busy), iter_s)
+            for site, busy in zip(case.of_stages, busy_s, strict=True)
+        ),
         token_efficiency=_token_efficiency(case),
         binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
         basis=_basis(case, constants),
@@ -225,7 +232,25 @@ def _mfu(case: Case, iter_s: float) -> float | None:
     if case.model is None:
         return None
     done = case.model.flops_per_sequence * case.global_batch
-    return float(done / (iter_s * case.gpus * case.site.gpu.peak_flops))
+    peaks = sum(site.gpu.peak_flops for site in case.of_stages) * (case.gpus // case.pp)
+    return float(done / (iter_s * peaks))
+
+
+def allocator_bytes(case: Case, peak: tuple[int, ...]) -> tuple[int, ...]:
+    """Peak of the allocator on each stage (S,): without what lies outside it, with what libraries hold in it;
+    `peak` (S,) has one constant for both."""
+    sites = case.of_stages if peak else ()
+    return tuple(
+        one - WORKSPACE_BYTES + workspace_bytes(site.gpu.name) for one, site in zip(peak, sites, strict=True)
+    )
+
+
+def _fits(case: Case, allocated: tuple[int, ...], context: int) -> bool | None:
+    """Whether the peaks of all stages, a margin and the context fit into their GPUs."""
+    if not allocated:
+        return None
+    needed = [needed_bytes(one, context) for one in allocated]
+    return all(one <= site.gpu.memory_bytes for one, site in zip(needed, case.of_stages, strict=True))
 
 
 def _wan_bytes(case: Case) -> float | None:

@@ -58,6 +58,7 @@ ALONE = Replicas()
 class Case:
     """One case, every value set. `counts` are layers per stage, embedding and head among them.
 
+    `sites`: those of the stages (S,) where these have several GPU models; else `site` is that of all.
     `model` is None where measured stage times make it unnecessary, `message_bytes` where nothing says how
     large an activation is.
     """
@@ -83,6 +84,12 @@ class Case:
     replicas: Replicas = ALONE
     context_parallel: int = 1
     ep: int = 1
+    sites: tuple[Domain, ...] = ()
+
+    @property
+    def of_stages(self) -> tuple[Domain, ...]:
+        """Site of every stage (S,)."""
+        return self.sites or (self.site,) * self.pp
 
     @property
     def ranks(self) -> int:
@@ -131,6 +138,8 @@ def summary(case: Case) -> dict[str, Any]:
         "context_parallel": case.context_parallel, "ep": case.ep, "schedule": case.schedule,
         "chunks": case.chunks, "p2p": case.p2p, "domains": "-".join(str(k) for k in case.domains),
     }  # fmt: skip
+    if case.sites:
+        shown["gpu_models"] = ";".join(site.gpu.name for site in case.sites)
     if case.site.gpu.limited:
         shown |= {
             "power_cap_w": case.site.gpu.power_cap_w, "clock_cap": case.site.gpu.clock_cap,
@@ -147,6 +156,14 @@ def summary(case: Case) -> dict[str, Any]:
         }  # fmt: skip
         if model.adapters is not None:
             shown |= {"lora_rank": model.adapters.rank, "lora_targets": ";".join(model.adapters.targets)}
+        if model.head_dim:
+            shown["head_dim"] = model.head_dim
+        if model.latent is not None:
+            low = model.latent
+            shown |= {
+                "q_lora_rank": low.query_rank, "kv_lora_rank": low.kv_rank, "qk_nope_head_dim": low.nope,
+                "qk_rope_head_dim": low.rope, "v_head_dim": low.value,
+            }  # fmt: skip
         if model.experts is not None:
             held = model.experts
             shown |= {

@@ -192,12 +192,21 @@ def gpu_model(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def gpu_model_list(text: str) -> tuple[str, ...]:
+    """Canonical names of GPU models, separated by `;`."""
+    return tuple(map(gpu_model, items(text)))
+
+
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 _SCHEDULES = get_args(Schedule)
 
 COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn("case", "", "a label, repeated in the answer", "none", label),
     CaseColumn("gpu_model", "", f"GPU model: {', '.join(gpu_models.PRESETS)}", "A100-80", gpu_model),
+    CaseColumn(
+        "gpu_models", "", "GPU model of every stage, or of every domain, list with `;`: several in one "
+        "pipeline", "gpu_model for all", gpu_model_list,
+    ),
     CaseColumn(
         "gpus", "", "GPUs in all = tp x context_parallel x pp x dp", "tp x context_parallel x pp x dp",
         count(GPUS),
@@ -223,6 +232,21 @@ COLUMNS: tuple[CaseColumn, ...] = (
     CaseColumn(
         "heads", "", "attention heads", "hidden / 128 (or / 64 where 128 does not divide)", count(WIDTH)
     ),
+    CaseColumn(
+        "head_dim", "", "width of a head where it is not hidden / heads (Qwen3)", "hidden / heads",
+        count(WIDTH),
+    ),
+    CaseColumn(
+        "kv_lora_rank", "", "width of the vector that keys and values are made from: latent attention, as in "
+        "DeepSeek", "none", count(WIDTH),
+    ),
+    CaseColumn("q_lora_rank", "", "the same for queries; 0: they are made directly", "0", count(SHARED)),
+    CaseColumn(
+        "qk_nope_head_dim", "", "part of a latent head's query and key without positions", "128",
+        count(WIDTH),
+    ),
+    CaseColumn("qk_rope_head_dim", "", "part with rotary positions", "64", count(WIDTH)),
+    CaseColumn("v_head_dim", "", "width of a latent head's value", "128", count(WIDTH)),
     CaseColumn(
         "kv_heads", "", "key-value heads; a plain MLP with as many as heads is the GPT family (biases, "
         "dropout, learned positions, tied embedding), anything else has none of these", "heads", count(WIDTH),

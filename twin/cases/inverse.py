@@ -52,7 +52,9 @@ class Target:
         try:
             return cls(name, float(value))
         except ValueError:
-            raise UsageError(f"--target {text!r}: {value!r} is not a number") from None
+            raise UsageError(
+                f"--target {text!r}: {value!r} is not a number; write it as in utilisation=0.4"
+            ) from None
 
     def reached(self, found: float) -> bool:
         """True where `found` is as good as the target or better."""

@@ -6,35 +6,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.core.errors import UsageError
-from twin.calibration.profiled_layers import UNNAMED
 from twin.cases.case import Case, Measured, Times
 from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, Cell
 from twin.cases.frameworks import filled
+from twin.cases.resolve_model import DEFAULT_SEQ, model_of
+from twin.cases.resolve_sites import kinds_of, sites_of
 from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
-from twin.core import gpu_models, schedules
-from twin.core.adapters import Adapters
-from twin.core.domain import Domain
-from twin.core.experts import Experts, degree_fault
+from twin.core import schedules
+from twin.core.experts import degree_fault
 from twin.core.job import JobSpec, context_fault
 from twin.core.layer_split import stage_layers
 from twin.core.plan import Schedule
 from twin.core.switches import Switches
 from twin.core.transformer import BYTES_PER_ELEMENT, Transformer
-from twin.costs import energy
 
-DEFAULT_SEQ = 2048
-DEFAULT_VOCAB = 51200
-"""GPT's 50,257 padded to a multiple of 1,024, as Megatron's published runs have it."""
-OLDER_THAN_AMPERE = ("V100", "T4", "RTX-2080", "TITAN")
-WRITES_SCORES = ("V100", "T4", "RTX-2080", "TITAN", "A100", "A10", "A40", "RTX-3090")
-"""GPUs whose GPT runs are taken to write the s x s scores to memory; newer GPUs, and newer blocks anywhere,
-use fused attention."""
 BLOCKING = ("gpipe", "1f1b")
-MIXTURE = ("top_k", "expert_ffn", "shared_ffn", "moe_every", "moe_first", "expert_imbalance")
-"""Columns of a mixture of experts, beside `experts`."""
-FAULTS = (("lora: ", "lora_targets"), ("kv_heads", "kv_heads"))
-"""What the message about a model says, and the column that it is about; else `heads`."""
 LOOKING = ("crosspipe", "interleaved", "zb-h1", "zb-v")
 MOST_OPERATIONS, MOST_LOOKS = 4_000_000, 50_000_000
 """Of an iteration, in a second or two; 96 stages with the largest published batches make 1 million."""
@@ -52,13 +38,14 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
     copies = replicas_of(cells)
     micro_batch, micro_batches = _batch(cells, dp * copies.count)
     measured = _measured(cells, pp, micro_batches)
-    kind = cells.get("gpu_model", "A100-80")
+    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
+    kinds = kinds_of(cells, pp, domains)
+    sites = sites_of(cells, kinds, tp * pp * dp * context)
     shaped = "hidden" in cells and "layers" in cells
-    model = _model(cells, kind) if shaped or not measured.schedule_only else None
+    model = model_of(cells, kinds) if shaped or not measured.schedule_only else None
     schedule, chunks = _schedule(cells, pp, micro_batches)
     _check_operations(schedule, pp, chunks * micro_batches)
     p2p = cells.get("p2p", "blocking" if schedule in BLOCKING else "overlapped")
-    domains = domains_of(cells, pp, measured) if copies.count == 1 else (0,) * pp
     job, ep = None, _expert_parallel(cells, model, dp * context)
     if model is not None:
         job = JobSpec(
@@ -69,7 +56,8 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         )  # fmt: skip
     return Case(
         label=cells.get("case", ""),
-        site=_site(cells, kind, tp * pp * dp * context),
+        site=sites[0],
+        sites=() if len(set(sites)) == 1 else sites,
         model=model,
         message_bytes=_message_bytes(cells, micro_batch),
         tp=tp,
@@ -247,61 +235,6 @@ def _stages(
     return means, tuple(times if len(times) > 1 else times * micro_batches for times in lists)
 
 
-def _model(cells: Mapping[str, Cell], kind: str) -> Transformer:
-    """Transformer of the row; the family follows from its MLP and its key-value heads."""
-    for name in ("hidden", "layers"):
-        if name not in cells:
-            raise BadCellError(
-                name, f"{name} is missing; give it, or both stage_forward_s and stage_backward_s"
-            )
-    hidden = cells["hidden"]
-    heads = cells.get("heads", hidden // 128 if hidden % 128 == 0 else max(1, hidden // 64))
-    experts, adapters = _experts(cells, hidden), _adapters(cells)
-    ffn, kv_heads = cells.get("ffn", 4 * hidden), cells.get("kv_heads", heads)
-    gated = ffn != 4 * hidden or experts is not None
-    classic = not gated and kv_heads == heads
-    scores = classic and kind.startswith(WRITES_SCORES)
-    dtype = cells.get("dtype", "fp16" if kind.startswith(OLDER_THAN_AMPERE) else "bf16")
-    try:
-        return Transformer(
-            cells.get("profile_model", UNNAMED), cells["layers"], hidden, heads, kv_heads, ffn, gated,
-            cells.get("seq", DEFAULT_SEQ), cells.get("vocab", DEFAULT_VOCAB), dtype, bias=classic,
-            learned_positions=classic, layer_norm=classic, tied=classic,
-            dropout=cells.get("dropout", classic),
-            attention=cells.get("attention", "materialised" if scores else "flash"), experts=experts,
-            adapters=adapters,
-        )  # fmt: skip
-    except UsageError as error:
-        column = next((name for sign, name in FAULTS if sign in str(error)), "heads")
-        raise BadCellError(column, str(error).split(": ", 1)[-1]) from None
-
-
-def _adapters(cells: Mapping[str, Cell]) -> Adapters | None:
-    """Adapters of LoRA."""
-    if "lora_rank" not in cells:
-        if "lora_targets" in cells:
-            raise BadCellError("lora_targets", "adapters need a rank: give lora_rank, or empty this cell")
-        return None
-    return Adapters(cells["lora_rank"], cells.get("lora_targets", ("q", "v")))
-
-
-def _experts(cells: Mapping[str, Cell], hidden: int) -> Experts | None:
-    """Experts of the row's blocks."""
-    if "experts" not in cells:
-        for name in MIXTURE:
-            if name in cells:
-                raise BadCellError(name, f"{name} belongs to a mixture: give experts, or empty this cell")
-        return None
-    width = cells.get("expert_ffn", cells.get("ffn", 4 * hidden))
-    found = Experts(
-        cells["experts"], cells.get("top_k", 2), width, cells.get("shared_ffn", 0), cells.get("moe_every", 1),
-        cells.get("moe_first", 0),
-    )  # fmt: skip
-    if found.fault:
-        raise BadCellError("experts", found.fault)
-    return found
-
-
 def _switches(cells: Mapping[str, Cell]) -> Switches:
     """Switches of the framework."""
     return Switches(
@@ -316,24 +249,6 @@ def _switches(cells: Mapping[str, Cell]) -> Switches:
         context_exchange=cells.get("context_exchange", "ring"),
         expert_imbalance=cells.get("expert_imbalance", 1.0),
     )
-
-
-def _site(cells: Mapping[str, Cell], kind: str, gpus: int) -> Domain:
-    """Domain of the case."""
-    usual = gpu_models.fabric(kind)
-    per_node = cells.get("gpus_per_node", usual.gpus_per_node)
-    intra, inter = (
-        cells.get("intra_node_bps", usual.intra_node_bps),
-        cells.get("inter_node_bps", usual.inter_node_bps),
-    )
-    try:
-        gpu = energy.limited(gpu_models.preset(kind), cells.get("power_cap_w"), cells.get("clock_cap"))
-    except UsageError as error:
-        raise BadCellError("power_cap_w", str(error)) from None
-    return Domain(
-        "site", gpu, gpus, per_node, intra, inter,
-        usual.intra_node_latency_s, usual.inter_node_latency_s, 0.0,
-    )  # fmt: skip
 
 
 def _counts(

@@ -105,6 +105,8 @@ def learn(store: Path, path: Path) -> Learned:
                 raise BadCellError(
                     "stage_forward_s", "the stages are measured: nothing to fit; leave it empty"
                 )
+            if case.sites:
+                raise BadCellError("gpu_models", "factors are those of one GPU model: name it in gpu_model")
             pairs.append((case, measured_step(store, row.cells, case.site.gpu.name)))
         except BadCellError as error:
             raise InputError(f"{path}:{row.line} {error.column}: {error}") from error

@@ -15,7 +15,7 @@ from ingest.core.errors import InfeasibleError
 from ingest.core.units import NS_PER_S, transmission_s
 from twin.cases.case import Case, Times
 from twin.cases.column_definitions import BadCellError
-from twin.core.domain import Cluster, LinkState
+from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.plan import Plan, Share
 from twin.core.schedules import SPLIT
 from twin.costs.layer_compute import ComputeModel
@@ -49,16 +49,16 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
     """Estimator, plan and links of a case: one domain a stage, one link a boundary."""
     assert case.job is not None
     width = case.tp * case.ranks
-    placed: dict[int, int] = {}
+    placed: dict[tuple[int, Domain], int] = {}
     shares, first = [], []
-    for i, domain in enumerate(case.domains):
-        start = placed.get(domain, 0)
-        placed[domain] = start + width
+    for i, where in enumerate(zip(case.domains, case.of_stages, strict=True)):
+        start = placed.get(where, 0)
+        placed[where] = start + width
         first.append(start)
         shares.append(Share(i, case.counts[i], case.tp, 1, tuple(range(start, start + width))))
     stages = len(shares)
     prices = tuple((0.0,) * stages for _ in range(stages))
-    estimator = Estimator(Cluster((case.site,) * stages, prices), case.job, compute=compute)
+    estimator = Estimator(Cluster(case.of_stages, prices), case.job, compute=compute)
     job = case.job
     plan = Plan(
         tuple(shares), case.ranks, case.micro_batch, case.micro_batches, case.schedule, 0, case.p2p,
@@ -69,20 +69,25 @@ def _plan_of(case: Case, compute: ComputeModel) -> tuple[Estimator, Plan, LinkSt
 
 
 def _links(case: Case, first: list[int], width: int) -> LinkState:
-    """Rate and latency of every boundary; inside a domain the ports of the stage's GPUs together."""
-    stages, site, node = len(first), case.site, case.site.gpus_per_node
+    """Rate and latency of every boundary; inside a domain the ports of the stage's GPUs together, of the
+    slower of the two. Nodes hold GPUs of one model."""
+    stages = len(first)
     bandwidth, latency = np.full((stages, stages), np.inf), np.zeros((stages, stages))
     joints = [(i, i + 1, wan) for i, wan in enumerate(case.wan)]
     if stages > 2:
         joints.append((stages - 1, 0, case.around))
     for i, j, wan in joints:
-        crosses = any((first[i] + r) // node != (first[j] + r) // node for r in range(width))
+        ends, node = (case.of_stages[i], case.of_stages[j]), case.of_stages[i].gpus_per_node
+        crosses = ends[0] != ends[1] or any(
+            (first[i] + r) // node != (first[j] + r) // node for r in range(width)
+        )
         if wan is not None:
             bps, delay = wan
         elif crosses:
-            bps, delay = width * site.inter_node_bps, site.inter_node_latency_s
+            bps = width * min(site.inter_node_bps for site in ends)
+            delay = max(site.inter_node_latency_s for site in ends)
         else:
-            bps, delay = width * site.intra_node_bps, site.intra_node_latency_s
+            bps, delay = width * ends[0].intra_node_bps, ends[0].intra_node_latency_s
         bandwidth[i, j] = bandwidth[j, i] = bps
         latency[i, j] = latency[j, i] = delay
     return LinkState(bandwidth, latency)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.core.errors import NotFoundError, TwinError
+from ingest.core.progress import SILENT, Progress
 from ingest.core.units import to_s
 from twin.calibration import calibration, lake_profiles
 from twin.calibration.residual_quantiles import ALL, MODELS
@@ -81,10 +82,14 @@ def failed(failures: Sequence[Failure]) -> list[dict[str, Any]]:
     ]
 
 
-def _each(table: Table, solve_row: Callable[[CaseRow], T]) -> tuple[list[tuple[int, T]], tuple[Failure, ...]]:
+def _each(
+    table: Table, solve_row: Callable[[CaseRow], T], progress: Progress
+) -> tuple[list[tuple[int, T]], tuple[Failure, ...]]:
     """Apply `solve_row` to every readable row; its errors are added to the table's failures."""
     found, failures = [], list(table.failures)
+    progress.start(len(table.rows), "cases", "rows")
     for row in table.rows:
+        progress.advance()
         try:
             found.append((row.number, solve_row(row)))
         except BadCellError as error:
@@ -109,7 +114,9 @@ def constants_of(store: Path, dataset: str | None = None) -> Constants:
     return replace(constants, profiles=lake_profiles.load(store, dataset, constants.compute))
 
 
-def estimate(path: Path, constants: Constants = BUILT_IN, given: Cells = NO_CELLS) -> CaseAnswers:
+def estimate(
+    path: Path, constants: Constants = BUILT_IN, given: Cells = NO_CELLS, progress: Progress = SILENT
+) -> CaseAnswers:
     """Answers to every row of the table at `path`; `given`: cells of rows that leave them empty.
 
     Raises:
@@ -117,14 +124,15 @@ def estimate(path: Path, constants: Constants = BUILT_IN, given: Cells = NO_CELL
         InputError: the file cannot be read.
     """
     found, failures = _each(
-        table_reader.read(path), lambda row: answer(resolve({**given, **row.cells}), constants)
+        table_reader.read(path), lambda row: answer(resolve({**given, **row.cells}), constants), progress
     )
     return CaseAnswers(path, constants, failures, tuple(found))
 
 
 def invert(
-    path: Path, column: str, target: Target, constants: Constants = BUILT_IN, given: Cells = NO_CELLS
-) -> Solutions:
+    path: Path, column: str, target: Target, constants: Constants = BUILT_IN, given: Cells = NO_CELLS,
+    progress: Progress = SILENT,
+) -> Solutions:  # fmt: skip
     """Value of `column` that reaches `target`, for every row of the table at `path`.
 
     Raises:
@@ -135,7 +143,7 @@ def invert(
     def solve_row(row: CaseRow) -> tuple[str, InverseSolution]:
         return row.cells.get("case", ""), solve({**given, **row.cells}, column, target, constants)
 
-    found, failures = _each(table_reader.read(path), solve_row)
+    found, failures = _each(table_reader.read(path), solve_row, progress)
     rows = tuple((number, label, solution) for number, (label, solution) in found)
     return Solutions(path, constants, failures, column, target, rows)
 

@@ -152,7 +152,9 @@ def _csv(path: Path, text: str) -> Iterator[Record]:
                 )
             yield lines.line_num, dict(zip(names, cells, strict=False)), problem
     except csv.Error as error:
-        raise InputError(f"{path}:{lines.line_num}: not valid CSV: {error}") from error
+        raise InputError(
+            f"{path}:{lines.line_num}: not valid CSV: {error}; save it again with a head and a case a line"
+        ) from error
 
 
 def _yaml(path: Path, text: str) -> Iterator[Record]:

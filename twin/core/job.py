@@ -100,10 +100,13 @@ class JobSpec:
         batch = f"dp {dp // self.context_parallel} x micro-batch {micro_batch}"
         return f"global batch {self.global_batch} is not a multiple of {batch}"
 
+    def degrees(self, dp: int) -> tuple[int, ...]:
+        """Degrees of expert parallelism that plans with `dp` ranks may have, the largest first."""
+        return tuple(sorted({ep for ep in self.ep if dp % ep == 0}, reverse=True))
+
     def ep_of(self, dp: int) -> int:
-        """Degree of expert parallelism of plans that are made with `dp` ranks: the largest allowed one that
-        divides them; 0: there is none."""
-        return max((ep for ep in self.ep if dp % ep == 0), default=0)
+        """The largest of `degrees`, with which the experts take least memory; 0: there is none."""
+        return max(self.degrees(dp), default=0)
 
     def message_bytes(self, micro_batch: int) -> int:
         """Bytes of one activation (or its gradient) between stages, for one rank: mbs * s / cp * h * 2."""

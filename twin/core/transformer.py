@@ -1,15 +1,15 @@
-"""Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query attention, gated or plain
-MLP, mixtures of experts."""
+"""Decoder-only Transformers: exact parameters and FLOPs per layer, grouped-query and latent attention, gated
+or plain MLP, mixtures of experts. A tensor group divides all of them evenly; norms of queries and keys are
+left out (2 x head width in a block)."""
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Literal
 
 from ingest.core.errors import UsageError
-from ingest.core.terminal import LONGEST, shown
 from twin.core.adapters import Adapters
 from twin.core.experts import Experts
+from twin.core.latent_attention import Latent
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp32"]
 Attention = Literal["flash", "materialised"]
@@ -47,7 +47,8 @@ class Transformer:
     the Llama family (all false). `attention` materialised: the s x s score matrix is written to memory.
 
     `experts`: those of a mixture; `ffn` is then the width of the blocks that have none. Experts are gated as
-    the MLP is, and have no biases. `adapters`: those of LoRA, which alone are trained then.
+    the MLP is, and have no biases. `adapters`: those of LoRA, which alone are trained then. `head_dim`: width
+    of a head where it is not hidden / heads (0: it is). `latent`: attention of DeepSeek's form.
     """
 
     name: str
@@ -68,19 +69,15 @@ class Transformer:
     dropout: bool = False
     experts: Experts | None = None
     adapters: Adapters | None = None
+    head_dim: int = 0
+    latent: Latent | None = None
 
     def __post_init__(self) -> None:
         for name in ("blocks", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab"):
             if getattr(self, name) < 1:
                 raise UsageError(f"model {self.name}: {name} must be at least 1")
-        if self.hidden % self.heads:
-            raise UsageError(
-                f"model {self.name}: hidden {self.hidden} is not divisible by {self.heads} heads"
-            )
-        if self.heads % self.kv_heads:
-            raise UsageError(
-                f"model {self.name}: {self.heads} heads cannot share {self.kv_heads} kv_heads evenly"
-            )
+        if fault := self._head_fault():
+            raise UsageError(f"model {self.name}: {fault}")
         if self.experts is not None and (fault := self.experts.fault):
             raise UsageError(f"model {self.name}: {fault}")
         narrowest = min(self.kv_hidden, self.ffn)
@@ -89,10 +86,58 @@ class Transformer:
         ):
             raise UsageError(f"model {self.name}: {fault}")
 
+    def _head_fault(self) -> str | None:
+        """Reason why attention cannot have these heads; None if it can."""
+        if self.latent is not None:
+            if self.kv_heads != self.heads or self.head_dim:
+                return "latent attention has as many kv_heads as heads, and no head_dim"
+            if self.adapters is not None:
+                return "lora: adapters of latent attention have no model"
+            return self.latent.fault
+        if self.head_dim < 0:
+            return f"head_dim {self.head_dim} is below 0"
+        if not self.head_dim and self.hidden % self.heads:
+            return f"hidden {self.hidden} is not divisible by {self.heads} heads; else give head_dim"
+        if self.heads % self.kv_heads:
+            return f"{self.heads} heads cannot share {self.kv_heads} kv_heads evenly; change one of them"
+        return None
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head: of its query and key."""
+        return self.latent.query_key if self.latent else self.head_dim or self.hidden // self.heads
+
+    @property
+    def query_hidden(self) -> int:
+        """Width of the queries of all heads: hidden, where no `head_dim` says otherwise."""
+        return self.heads * self.head_width
+
     @property
     def kv_hidden(self) -> int:
-        """Width of the keys (and of the values): hidden * kv_heads / heads."""
-        return self.hidden // self.heads * self.kv_heads
+        """Width of the keys of all key-value heads (and of the values, unless latent)."""
+        return self.kv_heads * self.head_width
+
+    @property
+    def result_hidden(self) -> int:
+        """Width of what the heads give together, and of the values that each has."""
+        return self.heads * self.latent.value if self.latent else self.query_hidden
+
+    @property
+    def value_hidden(self) -> int:
+        """Width of the values of all key-value heads."""
+        return self.result_hidden if self.latent else self.kv_hidden
+
+    @property
+    def attention_weights(self) -> int:
+        """Elements of the matrices of a block's attention."""
+        if self.latent is not None:
+            return self.latent.weights(self.hidden, self.heads)
+        return self.hidden * (self.query_hidden + 2 * self.kv_hidden + self.result_hidden)
+
+    @property
+    def attention_products(self) -> int:
+        """Products of a block's attention but for its core."""
+        return 2 if self.latent is None else self.latent.products
 
     @property
     def bytes_per_element(self) -> int:
@@ -131,9 +176,9 @@ class Transformer:
     @property
     def adapter_widths(self) -> tuple[tuple[int, int], ...]:
         """Input and output width of every matrix of a block that has an adapter."""
-        h, kv, f = self.hidden, self.kv_hidden, self.ffn
+        h, q, kv, f = self.hidden, self.query_hidden, self.kv_hidden, self.ffn
         widths = {
-            "q": (h, h), "k": (h, kv), "v": (h, kv), "o": (h, h),
+            "q": (h, q), "k": (h, kv), "v": (h, kv), "o": (q, h),
             "gate": (h, f), "up": (h, f), "down": (f, h),
         }  # fmt: skip
         return () if self.adapters is None else tuple(widths[name] for name in self.adapters.targets)
@@ -153,9 +198,9 @@ class Transformer:
     @property
     def _attention_parameters(self) -> int:
         """Parameters of a block but for its MLP."""
-        h, kv = self.hidden, self.kv_hidden
-        biases = h + 2 * kv + h if self.bias else 0
-        return h * h + 2 * h * kv + h * h + biases + 2 * self.norm_parameters
+        biases = self.query_hidden + 2 * self.kv_hidden + self.hidden if self.bias else 0
+        norms = 2 * self.norm_parameters + (self.latent.ranks if self.latent else 0)
+        return self.attention_weights + biases + norms
 
     def _mlp_parameters(self, width: int) -> int:
         """Parameters of the matrices of an MLP."""
@@ -196,13 +241,13 @@ class Transformer:
 
     @property
     def core_flops(self) -> float:
-        """Those of the attention core, which has no weights: 4 s^2 h."""
-        return 4.0 * self.seq**2 * self.hidden
+        """Those of the attention core, which has no weights: 4 s^2 h in the usual block, scores and
+        their products with the values."""
+        return 2.0 * self.seq**2 * (self.query_hidden + self.result_hidden)
 
     @property
     def _attention_flops(self) -> float:
-        s, h = self.seq, self.hidden
-        return float(2 * s * h * (2 * h + 2 * self.kv_hidden) + 4 * s * s * h)
+        return 2.0 * self.seq * self.attention_weights + self.core_flops
 
     @property
     def head_flops(self) -> float:
@@ -256,50 +301,3 @@ def classic(
         bias=True, learned_positions=True, layer_norm=True, tied=True, attention="materialised",
         dropout=True,
     )  # fmt: skip
-
-
-# GPT-2: Radford et al. 2019 (1.5B); GPT-3: Brown et al. 2020, table 2.1; Llama-2: Touvron et al. 2023;
-# Llama-3: Dubey et al. 2024, table 3 (trained at sequence length 8192). Mixtral 8x7B: Jiang et al. 2024
-# (arXiv:2401.04088), table 1; 8x22B and Qwen1.5-MoE-A2.7B: config.json of mistralai/Mixtral-8x22B-v0.1 and of
-# Qwen/Qwen1.5-MoE-A2.7B on Hugging Face; both are given sequences of 4,096 tokens here.
-PRESETS: dict[str, Transformer] = {
-    model.name: model
-    for model in (
-        classic("gpt2-1.5b", 48, 1600, 25, 1024, 50257, "fp16"),
-        classic("gpt3-175b", 96, 12288, 96, 2048, 50257, "bf16"),
-        Transformer("llama2-7b", 32, 4096, 32, 32, 11008, True, 4096, 32000),
-        Transformer("llama2-13b", 40, 5120, 40, 40, 13824, True, 4096, 32000),
-        Transformer("llama2-70b", 80, 8192, 64, 8, 28672, True, 4096, 32000),
-        Transformer("llama3-8b", 32, 4096, 32, 8, 14336, True, 8192, 128256),
-        Transformer("llama3-70b", 80, 8192, 64, 8, 28672, True, 8192, 128256),
-        Transformer("llama3-405b", 126, 16384, 128, 8, 53248, True, 8192, 128256),
-        Transformer(
-            "mixtral-8x7b", 32, 4096, 32, 8, 14336, True, 4096, 32000, experts=Experts(8, 2, 14336)
-        ),
-        Transformer(
-            "mixtral-8x22b", 56, 6144, 48, 8, 16384, True, 4096, 32000, experts=Experts(8, 2, 16384)
-        ),
-        Transformer(
-            "qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632, True, 4096, 151936,
-            experts=Experts(60, 4, 1408, shared=5632),
-        ),
-    )
-}  # fmt: skip
-
-
-def preset(name: str) -> Transformer:
-    """Model of that name, in any case, `llama-2` or `llama2`.
-
-    Raises:
-        UsageError: unknown model; the message names the nearest and all known ones.
-    """
-    key = name.strip().lower().replace("_", "-").replace(" ", "-")
-    for family in ("gpt", "llama"):
-        key = key.replace(f"{family}-", family)
-    if key not in PRESETS:
-        near = ", ".join(get_close_matches(key[:LONGEST], PRESETS, n=3, cutoff=0.4))
-        raise UsageError(
-            f"model {shown(name)} is not known; " + (f"nearest: {near}; " if near else "")
-            + f"known: {', '.join(PRESETS)}; `twin estimate` takes any other by its layers and hidden size"
-        )  # fmt: skip
-    return PRESETS[key]

@@ -31,8 +31,8 @@ def context_levels(domain: Domain, tp: int, ranks: int) -> tuple[Level, Level]:
 
 def block_bytes(model: Transformer, tp: int, micro_batch: int, ranks: int) -> float:
     """Keys and values that a rank holds; a tensor group wider than the key-value heads repeats them."""
-    width = model.hidden // model.heads * max(1.0, model.kv_heads / tp)
-    return 2.0 * model.bytes_per_element * micro_batch * (model.seq / ranks) * width
+    widths = (model.kv_hidden + model.value_hidden) / model.kv_heads * max(1.0, model.kv_heads / tp)
+    return model.bytes_per_element * micro_batch * (model.seq / ranks) * widths
 
 
 def ring_s(piece: Ways, size_bytes: float, levels: Sequence[Level]) -> Ways:

@@ -76,7 +76,7 @@ def _core_s(
     Materialised: two batched products and the passes over s x s matrices. Fused: causal, so half the
     products, and 2.5 times as many in backward (Dao 2023).
     """
-    flops = 4.0 * micro_batch * model.seq**2 * model.hidden / tp / parts
+    flops = micro_batch * model.core_flops / tp / parts
     if model.attention == "flash":
         once = flops / 2 / (gpu.peak_flops * energy.clock(gpu))
         return rates.start_s + once / rates.flash[0], rates.start_s + 2.5 * once / rates.flash[1]
@@ -105,8 +105,7 @@ def _attention_s(
 
 def _weights(model: Transformer, tp: int, ffn: int) -> float:
     """Elements on one GPU of the matrices of a block with an MLP of width `ffn`."""
-    h, kv, f = model.hidden, model.kv_hidden, ffn * (2 if model.gated else 1)
-    return (h * (h + 2 * kv) + h * h + h * f + ffn * h) / tp
+    return (model.attention_weights + model.mlp_matrices * model.hidden * ffn) / tp
 
 
 def _beside_s(seconds: float, products: float, tp: int) -> float:
@@ -120,7 +119,7 @@ def _block_s(
 ) -> Ways:
     """Forward and backward seconds on the GPU of one block with an MLP of width `ffn` (0: none), attention
     core and collectives left out."""
-    h, products = model.hidden, 4 if ffn else 2
+    h, products = model.hidden, model.attention_products + (2 if ffn else 0)
     weights = _weights(model, tp, ffn)
     norms, inside = CLASSIC if model.bias else GATED, (GATED if model.gated else CLASSIC).ffn
     parts = tp if mode.sequence_parallel else 1

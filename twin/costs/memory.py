@@ -1,14 +1,16 @@
 """Memory of a GPU: model states by ZeRO stage, activations by recompute mode.
 
-Bytes per parameter follow Megatron's mixed precision (weights 2, fp32 gradients 4, fp32 master and two Adam
-moments 12 = 18; the distributed optimiser shards the 12: 6 + 12/dp).
+Bytes per parameter follow Megatron's mixed precision (the table of its guide to the distributed optimiser):
+in bf16 weights 2, fp32 gradients 4, fp32 master and two Adam moments 12 = 18, of which the distributed
+optimiser shards the 12; in fp16 weights 2, gradients 2, and beside the 12 an fp32 copy of the gradients, 16
+that are sharded: 20 or 4 + 16/dp.
 Activations per layer follow Korthikanti et al. 2022, table 2: s b h (34 + 5 a s/h) for the classic block,
 here written term by term so that grouped-query attention and gated MLPs come out right. A gated MLP
 keeps four tensors of its width: so it was measured on an H200 (traces/profile-nvidia-h200), in
 profiles-galvatron (llama) and in profiles-sailor (Llama-3-8B).
 """
 
-from ingest.core.units import GIB
+from ingest.core.units import GIB, MIB
 from twin.core.plan import Recompute, Schedule
 from twin.core.transformer import Dtype, Transformer
 from twin.costs import expert_mlp
@@ -17,6 +19,12 @@ WORKSPACE_BYTES = int(1.5 * GIB)
 """CUDA context, NCCL buffers, cuBLAS workspace and fragmentation: one constant per platform."""
 
 
+HANDLES = 2
+"""cuBLAS handles of a training process: of the thread that runs the forward and of that of the backward."""
+CUBLAS_WORKSPACE_BYTES = (8_519_680, 32 * MIB)
+"""Workspace of each, which PyTorch takes from its allocator: before Hopper, and from Hopper on
+(`parseChosenWorkspaceSize` in aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+HOPPER_AND_LATER = ("H100", "H200", "GH200", "GB200", "B200")
 MARGIN = 0.08
 """Share of a predicted peak that `twin estimate` keeps free on top of `WORKSPACE_BYTES` (`needed_bytes`):
 with both, none of the 108 measured peaks of docs/measured/fidelity.md exceeds the prediction.
@@ -33,6 +41,15 @@ FP32_LOGIT_BYTES = 16.0
 gradients 4 and 2."""
 
 
+STATES = {"fp32": (4.0, 4.0, 8.0), "fp16": (2.0, 2.0, 16.0), "bf16": (2.0, 4.0, 12.0)}
+"""Bytes of weights, gradients and optimiser states per parameter; fp8 recipes keep those of bf16."""
+
+
+def workspace_bytes(gpu: str) -> int:
+    """Bytes that libraries hold inside the allocator for as long as the process runs."""
+    return HANDLES * CUBLAS_WORKSPACE_BYTES[gpu in HOPPER_AND_LATER]
+
+
 def state_bytes_per_parameter(
     zero: int, dp: int, dtype: Dtype = "bf16", offloaded: bool = False, frozen: bool = False
 ) -> float:
@@ -41,7 +58,7 @@ def state_bytes_per_parameter(
     In fp32 no second copy of the weights is kept: 4 + 4 + 8. `offloaded`: optimiser states lie on the host.
     `frozen`: there are weights alone.
     """
-    weights, gradients, optimiser = (4.0, 4.0, 8.0) if dtype == "fp32" else (2.0, 4.0, 12.0)
+    weights, gradients, optimiser = STATES.get(dtype, STATES["bf16"])
     optimiser = 0.0 if offloaded else optimiser
     gradients, optimiser = (0.0, 0.0) if frozen else (gradients, optimiser)
     return (
@@ -70,14 +87,14 @@ def block_activation_bytes(
     block's input, `selective` everything but the attention matrices, `none` all. `imbalance`: that of
     experts.
     """
-    s, h, f, kv, element = model.seq, model.hidden, model.ffn, model.kv_hidden, model.bytes_per_element
+    s, h, f, element = model.seq, model.hidden, model.ffn, model.bytes_per_element
     around = tp if sharded else 1
     if recompute == "full":
         return float(element * s * h / around)
     masks = 2 if model.dropout else 0  # two dropout masks of one byte
     norm_inputs, gemm_inputs = 2 * element, element * _kept_inputs(model)
     whole = s * h * (norm_inputs + gemm_inputs + masks) / around
-    attention = element * s * (h + 2 * kv + h) / tp  # queries, keys and values, output
+    attention = element * s * _attention_elements(model) / tp
     if mixed and model.experts is not None:
         f = model.experts.shared
     product = 1 if model.adapters is None or "down" in model.adapters.targets else 0
@@ -85,6 +102,12 @@ def block_activation_bytes(
     matrices = 0.0 if recompute == "selective" else attention_matrix_bytes(model) / tp
     routed = expert_mlp.activation_bytes(model, tp, sharded, imbalance) if mixed else 0.0
     return whole + attention + mlp + matrices + routed
+
+
+def _attention_elements(model: Transformer) -> int:
+    """Elements a token that attention keeps: queries, keys and values, output, and latent ones."""
+    narrow = model.latent.stored() if model.latent else 0
+    return model.query_hidden + model.kv_hidden + model.value_hidden + model.result_hidden + narrow
 
 
 def _kept_inputs(model: Transformer) -> int:

@@ -131,8 +131,8 @@ def warmup_of(positions: Sequence[Slot], micro_batches: int, extra: int) -> Int:
 def weight_share(model: Transformer) -> Float:
     """Share of each layer's backward, recompute not counted, that is its weight gradient (N,).
 
-    A product costs as much for its weights as for its input; the attention core (4 s^2 h per sequence, twice
-    that backward) has no weights; the embedding has nothing but its table.
+    A product costs as much for its weights as for its input; the attention core (twice its FLOPs backward)
+    has no weights; the embedding has nothing but its table.
     """
     flops = np.array([layer.forward_flops_per_sequence for layer in model.layers()], np.float64)
     if model.adapters is not None:  # theirs are the only ones
@@ -142,7 +142,7 @@ def weight_share(model: Transformer) -> Float:
         adapters[[0, -1]] = 0.0
         return adapters
     core = np.zeros_like(flops)
-    core[1:-1] = 4.0 * model.seq**2 * model.hidden
+    core[1:-1] = model.core_flops
     share: Float = np.maximum(flops - core, 0.0) / (2 * np.maximum(flops, 1.0))
     share[0] = 1.0
     return share

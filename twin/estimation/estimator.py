@@ -87,7 +87,7 @@ class Estimator:
 
     def make(
         self, order: Sequence[int], layer_counts: Sequence[int], dp: int, inner: Sequence[tuple[int, int]],
-        micro_batch: int, *, extra_warmup: int | None = None,
+        micro_batch: int, *, extra_warmup: int | None = None, ep: int = 0,
     ) -> Plan:  # fmt: skip
         """Plan with default placement and the job's schedule; see `twin.estimation.plan_builder.make`.
 
@@ -95,7 +95,9 @@ class Estimator:
             InfeasibleError: too many GPUs, or the batch does not divide.
         """
         extra = self.job.extra_warmup if extra_warmup is None else extra_warmup
-        return plan_builder.make(self.cluster, self.job, order, layer_counts, dp, inner, micro_batch, extra)
+        return plan_builder.make(
+            self.cluster, self.job, order, layer_counts, dp, inner, micro_batch, extra, ep
+        )
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
         """Reasons why `plan` cannot run; empty when it can. `free_gpus` (K,): GPUs alive per domain."""
@@ -138,7 +140,7 @@ class Estimator:
 
     def share_costs(
         self, domain: int, spans: Int, dp: int, tp: int, pp: int, micro_batch: int, in_flight: int,
-        first_gpu: int = 0,
+        first_gpu: int = 0, ep: int = 0,
     ) -> StageCosts:  # fmt: skip
         """Costs of the stages of one domain that runs the layers `spans` (P, 2), first and past the last.
 
@@ -152,7 +154,8 @@ class Estimator:
         job = self.job
         sketch = Plan(
             (share,), dp, micro_batch, in_flight, "gpipe", 0, job.p2p, job.recompute, job.zero,
-            sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel, ep=job.ep_of(dp),
+            sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
+            ep=ep or job.ep_of(dp),
         )  # fmt: skip
         return self._costs(sketch, spans)
 
@@ -260,7 +263,7 @@ class Estimator:
 
     def iter_ns_cuts(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
-        links: LinkState, slowdown: Slowdown = None,
+        links: LinkState, slowdown: Slowdown = None, ep: int = 0,
     ) -> Int:  # fmt: skip
         """Iteration times (P,) of the plans `cuts` (P, n + 1) over the domains `order`, default placement.
 
@@ -268,18 +271,21 @@ class Estimator:
         dead.
         """
         times, depths = np.full(len(cuts), DEAD), [self.job.extra_warmup]
-        for timing, fits in self.pipelines(order, cuts, dp, inner, micro_batch, links, depths, slowdown):
+        for timing, fits in self.pipelines(
+            order, cuts, dp, inner, micro_batch, links, depths, slowdown, ep=ep
+        ):
             times[fits] = kernel.iteration_ns(timing)
         return times
 
     def pipelines(
         self, order: Sequence[int], cuts: Int, dp: int, inner: Sequence[tuple[int, int]], micro_batch: int,
         links: LinkState, depths: Sequence[int], slowdown: Slowdown = None, *, exchange: bool = True,
+        ep: int = 0,
     ) -> list[tuple[Pipeline, NDArray[np.bool_]]]:  # fmt: skip
         """For each extra warm-up of `depths` the durations of the plans `cuts` (P, n + 1) that fit, and
         which do (P,). Depths with which none fits are left out, and all depths if a used link is dead.
-        `exchange` as in `pipeline`."""
-        sketch = plan_builder.sketch(self.cluster, self.job, order, dp, inner, micro_batch)
+        `exchange` as in `pipeline`; `ep` as in `make`."""
+        sketch = plan_builder.sketch(self.cluster, self.job, order, dp, inner, micro_batch, ep)
         across = None if sketch is None else self._crossings(sketch, links)
         if sketch is None or across is None:
             return []

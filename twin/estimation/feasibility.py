@@ -24,8 +24,9 @@ def shape_problems(
         found.append(f"{product} is {batch}, the global batch {job.global_batch}")
     if plan.context_parallel != job.context_parallel:
         found.append(f"context_parallel is {plan.context_parallel}, that of the job {job.context_parallel}")
-    if plan.ep != (ep := job.ep_of(plan.dp)):
-        found.append(f"ep is {plan.ep}, that of the job with dp {plan.dp} is {ep or 'none'}")
+    if plan.ep not in (degrees := job.degrees(plan.dp)):
+        allowed = " or ".join(map(str, degrees)) or "none"
+        found.append(f"ep is {plan.ep}, that of the job with dp {plan.dp} is {allowed}")
     if plan.micro_batch not in job.micro_batches_allowed:
         found.append(f"micro-batch {plan.micro_batch} is not one of {job.micro_batches_allowed}")
     for route in plan.routes:

@@ -26,10 +26,10 @@ def place(cluster: Cluster, domain: int, dp: int, tp: int, pp: int) -> tuple[int
 
 def make(
     cluster: Cluster, job: JobSpec, order: Sequence[int], layer_counts: Sequence[int], dp: int,
-    inner: Sequence[tuple[int, int]], micro_batch: int, extra_warmup: int,
+    inner: Sequence[tuple[int, int]], micro_batch: int, extra_warmup: int, ep: int = 0,
 ) -> Plan:  # fmt: skip
     """Plan in which domain `order[n]` runs `layer_counts[n]` layers on `inner[n]` = (tp, pp); the number
-    of micro-batches follows from the global batch.
+    of micro-batches follows from the global batch. `ep` 0: the largest degree that the job allows.
 
     Raises:
         InfeasibleError: too many GPUs, the batch does not divide, or the job's chunks do not fit.
@@ -46,13 +46,13 @@ def make(
     return Plan(
         shares, dp, micro_batch, count, job.schedule, extra_warmup, job.p2p, job.recompute, job.zero,
         chunks=job.chunks, sequence_parallel=job.sequence_parallel, context_parallel=job.context_parallel,
-        ep=job.ep_of(dp),
+        ep=ep or job.ep_of(dp),
     )  # fmt: skip
 
 
 def sketch(
     cluster: Cluster, job: JobSpec, order: Sequence[int], dp: int, inner: Sequence[tuple[int, int]],
-    micro_batch: int,
+    micro_batch: int, ep: int = 0,
 ) -> Plan | None:  # fmt: skip
     """Plan of these sizes with the fewest layers; None where no layer counts make it legal."""
     fits = all(dp * tp * pp <= cluster.domains[k].gpus for k, (tp, pp) in zip(order, inner, strict=True))
@@ -62,4 +62,4 @@ def sketch(
     if not fits or count is None or uneven:
         return None
     least = [pp * chunks for _, pp in inner]
-    return make(cluster, job, order, least, dp, inner, micro_batch, job.extra_warmup)
+    return make(cluster, job, order, least, dp, inner, micro_batch, job.extra_warmup, ep)

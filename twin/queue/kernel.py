@@ -70,7 +70,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
         time = min(submission, end)
         while True:
             if submission == time and (flags.submissions_first or end > time):
-                _submit(jobs, flags, pool, arrived)
+                submit(jobs, flags, pool, arrived)
                 arrived += 1
             else:
                 _end(jobs, flags, pool, profile, time)
@@ -87,7 +87,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
+def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     """Puts a job into the queue, behind those of its key."""
     queue, key = pool.queue, pool.key
     first, moving = pool.now[FIRST], flags.power or flags.by_user
@@ -107,7 +107,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int
     job = pool.end_of[now[RUNNING]]
     size, predicted_end = jobs.processors[job], pool.start[job] + jobs.predicted[job]
     if not pool.released[job]:
-        _forget(pool, job)
+        forget(pool, job)
         now[FREE] += size
     if flags.backfill == CONSERVATIVE:
         trim(profile, time)
@@ -122,7 +122,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _forget(pool: Pool, job: int) -> None:
+def forget(pool: Pool, job: int) -> None:
     """Takes a job out of the list by predicted end."""
     now, at, of = pool.now, pool.predicted_at, pool.predicted_of
     i = now[PREDICTED] - 1
@@ -134,7 +134,7 @@ def _forget(pool: Pool, job: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
+def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     """Puts a job into a list whose earliest is at the tail; the first of equals stays there."""
     i = count
     while i > 0 and at[i - 1] <= when:
@@ -148,8 +148,8 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that its caller takes out of the queue."""
     now, size = pool.now, jobs.processors[job]
     pool.start[job] = time
-    _insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
-    _insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
+    insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
+    insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
     now[RUNNING] += 1
     now[PREDICTED] += 1
     now[FREE] -= size
@@ -159,7 +159,7 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _place(pool: Pool, job: int) -> int:
+def place_of(pool: Pool, job: int) -> int:
     """Returns the place of a waiting job in the queue."""
     place = pool.now[FIRST]
     while pool.queue[place] != job:
@@ -168,7 +168,7 @@ def _place(pool: Pool, job: int) -> int:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _take_out(pool: Pool, i: int) -> None:
+def take_out(pool: Pool, i: int) -> None:
     """Takes the job at place i out of the queue; the shorter side moves up."""
     queue, first = pool.queue, pool.now[FIRST]
     last = first + pool.now[WAITING] - 1
@@ -183,7 +183,7 @@ def _take_out(pool: Pool, i: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
+def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
     for i in range(first, first + pool.now[WAITING]):
@@ -221,7 +221,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: in
             _overtakes(jobs, flags, pool, new, time)
         return
     if now[WAITING] and (flags.power or flags.by_user):
-        _sort(jobs, flags, pool, time)
+        sort(jobs, flags, pool, time)
     if flags.backfill == CONSERVATIVE:
         _start_reserved(jobs, flags, pool, profile, time)
         return
@@ -229,7 +229,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: in
         job = now[CHOSEN] if now[CHOSEN] >= 0 else queue[now[FIRST]]
         if jobs.processors[job] > now[FREE]:
             break
-        _take_out(pool, _place(pool, job))
+        take_out(pool, place_of(pool, job))
         _start(jobs, flags, pool, job, time)
         now[CHOSEN] = -1
     if now[WAITING]:
@@ -273,7 +273,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> N
     """Starts a job that is not the head of the queue."""
     if time + jobs.predicted[job] > pool.now[LATEST]:
         pool.now[SPARE] -= jobs.processors[job]
-    _take_out(pool, _place(pool, job))
+    take_out(pool, place_of(pool, job))
     _start(jobs, flags, pool, job, time)
     pool.backfilled[job] = True
 
@@ -302,6 +302,6 @@ def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile
         if profile.start[job] > time:
             behind = True
             continue
-        _take_out(pool, _place(pool, job))
+        take_out(pool, place_of(pool, job))
         _start(jobs, flags, pool, job, time)
         pool.backfilled[job] = behind

@@ -36,7 +36,9 @@ class _Running:
 
 
 @dataclass
-class _Referee:
+class Referee:
+    """The events and passes of one pool; `node_referee.py` gives jobs places."""
+
     jobs: QueueJobs
     predicted: Int
     processors: int
@@ -72,10 +74,12 @@ class _Referee:
         self.env.run()
 
     def submitted(self, job: int) -> None:
+        """Puts a job into the queue."""
         self.queue.append(job)
         self.schedule()
 
     def terminated(self, job: int) -> None:
+        """Ends a running job."""
         del self.running[job]
         self.reserved.pop(job, None)
         self.ended = True
@@ -90,6 +94,7 @@ class _Referee:
             At(self.env, 0, LAST).callbacks.append(lambda _: self.pass_now())
 
     def start(self, job: int, overtakes: bool) -> None:
+        """Starts a job of the queue."""
         now = self.env.now
         self.queue.remove(job)
         self.started[job] = now
@@ -105,6 +110,7 @@ class _Referee:
         return self.processors - sum(held)
 
     def key(self, job: int) -> float:
+        """Returns what the queue is sorted by."""
         now, keys = int(self.env.now), self.keys
         if keys.by_user:
             return self.served_ns(int(self.jobs.user[job])) / NS_PER_S
@@ -122,6 +128,7 @@ class _Referee:
         )
 
     def pass_now(self) -> None:
+        """Starts whoever may start now."""
         self.pass_at = -1
         self.queue.sort(key=lambda job: (self.key(job), job))
         if self.backfill == "conservative":
@@ -139,6 +146,7 @@ class _Referee:
             self.chosen = (self.queue[0], 0)
 
     def overtake(self) -> None:
+        """Reserves for the head, and starts who does not delay it."""
         head = self.chosen[0] if self.chosen else self.queue[0]
         shadow, spare = self.reservation(head)
         if self.rules.commits:
@@ -154,6 +162,7 @@ class _Referee:
                 self.start(job, overtakes=True)
 
     def candidates(self) -> list[int]:
+        """Returns the queue in the order in which jobs may overtake."""
         if self.rules.backfills_by_submission:
             return sorted(self.queue)
         if self.backfill == "easy-sjbf":
@@ -173,9 +182,11 @@ class _Referee:
         raise AssertionError("the job is larger than the pool")
 
     def freed(self, one: _Running) -> bool:
+        """Returns True for a job that counts as gone."""
         return self.rules.frees_predicted and bool(one.predicted_end <= self.env.now)
 
     def start_reserved(self) -> None:
+        """Starts jobs whose reservation is now."""
         for job in [job for job in self.queue if job in self.reserved] if self.ended else []:
             del self.reserved[job]
             self.reserved[job] = self.earliest(job)
@@ -201,6 +212,7 @@ class _Referee:
         return next(time for time in sorted(times) if self.fits(job, time, places))
 
     def fits(self, job: int, begin: int, places: list[tuple[int, int, int]]) -> bool:
+        """Returns True if a job fits there."""
         end = begin + self.expected[job]
         marks = [begin, *(start for start, _, _ in places if begin < start < end)]
         used = (sum(size for start, size, stop in places if start <= mark < stop) for mark in marks)
@@ -212,7 +224,7 @@ def play(
     promise: Promise = _ignore,
 ) -> tuple[list[int], list[bool]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
-    referee = _Referee(jobs, predicted, processors, keys, backfill, rules, promise)
+    referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise)
     referee.play()
     indices = range(len(jobs))
     return [referee.started[job] for job in indices], [job in referee.overtook for job in indices]

@@ -4,7 +4,8 @@ Published results rest on these choices as much as on the scheduler; the rule se
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class LogJobs:
-    """The jobs of a log on a pool, the rows left out with their reasons, and what else is to be known."""
+    """The jobs of a log on a pool, the rows left out with their reasons, and what else is to be known.
+
+    `ids`, `users`: names of jobs and users by number, where numbers stand for names.
+    """
 
     name: str
     processors: int
     jobs: QueueJobs
     rejects: tuple[Reject, ...]
     notes: tuple[str, ...]
+    ids: Mapping[int, str] = field(default_factory=dict)
+    users: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -44,13 +50,16 @@ def select(log: SwfLog, rules: QueueRules, processors: int | None = None) -> Log
     """
     size = processors or log.processors
     if size is None:
-        raise UsageError(f"{log.name}: the header has neither MaxProcs nor MaxNodes; add --processors N")
+        raise UsageError(
+            f"{log.name} does not say how large the machine is (MaxProcs, MaxNodes); add --processors N"
+        )
     if rules.cuts:
         columns, faults = _with_estimates(log, size)
     else:
         columns, faults = _with_long_runs(log, size)
     submit, run, width, estimate = columns
     faults["submit time negative"] = submit < 0
+    faults["its preceding jobs lead back to itself"] = cyclic(log.column("job"), log.column("preceding_job"))
     faults["time beyond all reason"] = (submit >= LATEST_S) | (np.maximum(run, estimate) >= LONGEST_S)
     kept, rejects = _sieve(log, faults)
     if not kept.any():
@@ -61,10 +70,10 @@ def select(log: SwfLog, rules: QueueRules, processors: int | None = None) -> Log
     jobs = QueueJobs.of_seconds(
         submit[kept], run[kept], width[kept].astype(np.int64), estimate[kept],
         number=log.column("job")[kept].astype(np.int64), user=log.column("user")[kept].astype(np.int64),
-        priority=log.column("queue")[kept].astype(np.int64),
+        priority=log.column("queue")[kept].astype(np.int64), deadline=_deadlines(log, kept),
     )  # fmt: skip
     found = tuple(sorted((*log.rejects, *rejects), key=lambda reject: reject.row))
-    return LogJobs(log.name, size, jobs, found, tuple(_notes(log, kept, rules)))
+    return LogJobs(log.name, size, jobs, found, tuple(_notes(log, kept, rules)), log.ids, log.users)
 
 
 Columns = tuple[NDArray[np.float64], ...]
@@ -103,6 +112,26 @@ def _with_long_runs(log: SwfLog, size: int) -> tuple[Columns, dict[str, Mask]]:
     faults["estimate below -1"] = estimate < -1
     run = np.where(run < 0, 10.0, run)
     return (log.column("submit_s"), run, width, estimate), faults
+
+
+def _deadlines(log: SwfLog, kept: Mask) -> NDArray[np.float64] | None:
+    """Deadlines of the jobs that are kept, -1 s where there is none; None where the log knows none."""
+    return None if log.deadline_s is None else np.nan_to_num(log.deadline_s[kept], nan=-1.0)
+
+
+def cyclic(job: NDArray[np.float64], preceding: NDArray[np.float64]) -> Mask:
+    """Returns which jobs lie on a cycle of preceding jobs (n,); `preceding` is -1 where a job has none."""
+    place = {number: at for at, number in enumerate(job.tolist())}
+    before = [place.get(number, -1) if number > 0 else -1 for number in preceding.tolist()]
+    found, seen = np.zeros(len(job), np.bool_), [0] * len(job)
+    for first in range(len(job)):
+        at, walk = first, first + 1
+        while at >= 0 and not seen[at]:
+            seen[at], at = walk, before[at]
+        if at >= 0 and seen[at] == walk:  # this walk met itself: everything from here on is the cycle
+            while not found[at]:
+                found[at], at = True, before[at]
+    return found
 
 
 def _sieve(log: SwfLog, faults: dict[str, Mask]) -> tuple[Mask, list[Reject]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ingest.core.errors import UsageError
 from ingest.core.units import GB, to_ns
 from twin.calibration.calibration import Calibration
-from twin.core import gpu_models, transformer
+from twin.core import gpu_models, model_presets
 from twin.core.adapters import Adapters
 from twin.core.domain import Cluster, Domain, GpuType
 from twin.core.job import JobSpec
@@ -31,7 +31,8 @@ def _domain(settings: ClusterSettings, domain: DomainSettings) -> Domain:
     fields = settings.hardware.model_dump() | own
     if fields["gpus"] % fields["gpus_per_node"]:
         raise UsageError(
-            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}"
+            f"domain {domain.name!r}: {fields['gpus']} GPUs do not fill nodes of {fields['gpus_per_node']}; "
+            "change one of them"
         )
     own_model = settings.gpu_models.get(fields["gpu"])
     gpu = gpu_models.preset(fields["gpu"]) if own_model is None else _gpu_type(fields["gpu"], own_model)
@@ -66,7 +67,7 @@ def submissions(scenario: Scenario) -> tuple[Submission, ...]:
 def job(scenario: Scenario, model: str | None = None, settings: JobSettings | None = None) -> JobSpec:
     """Training job of a scenario; `model` and `settings` replace its own."""
     used = settings or scenario.job
-    trained = transformer.preset(model or scenario.model)
+    trained = model_presets.preset(model or scenario.model)
     if used.lora is not None:
         trained = replace(trained, adapters=Adapters(used.lora.rank, used.lora.targets))
     return JobSpec(

@@ -13,7 +13,7 @@ import yaml
 from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.lake import duckdb_views
-from twin.core import gpu_models, transformer
+from twin.core import gpu_models, model_presets
 from twin.traces import link_samples
 
 SCHEMA_NAME = "scenario.schema.json"
@@ -83,7 +83,7 @@ class Seen:
             raise NotFoundError(f"{dataset}: no two sites with measured links in both directions{known}")
         if not usable:
             raise NotFoundError(
-                "the lake has no two sites with measured links in both directions; `twin ingest traces/` "
+                "the lake has no two sites with measured links in both directions; `twin ingest shipped` "
                 "reads synthetic ones, `twin ingest FOLDER` your own"
             )
         best = max(
@@ -138,8 +138,8 @@ def draft(offered: Seen, choices: DraftChoices) -> str:
     bare = [pair for pair in links.samples if set(pair) <= set(sites) and pair not in links.round_trips]
     return _TEXT.format(
         schema=SCHEMA_NAME, name=choices.name, about=_quoted(f"{choices.model} over {len(sites)} sites of "
-        f"{links.dataset}"), model=transformer.preset(choices.model).name,
-        models=", ".join(sorted(transformer.PRESETS)), gpu=gpu, seen=seen_gpus,
+        f"{links.dataset}"), model=model_presets.preset(choices.model).name,
+        models=", ".join(sorted(model_presets.PRESETS)), gpu=gpu, seen=seen_gpus,
         per_node=min(count, fabric.gpus_per_node), intra=f"{fabric.intra_node_bps:.3e}",
         inter=f"{fabric.inter_node_bps:.3e}", intra_s=fabric.intra_node_latency_s,
         inter_s=fabric.inter_node_latency_s,

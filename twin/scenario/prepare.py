@@ -127,7 +127,9 @@ def load(name_or_path: str) -> Scenario:
     if is_file or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
         if not is_file:
-            raise NotFoundError(f"scenario file {clipped(name_or_path)} does not exist")
+            raise NotFoundError(
+                f"scenario file {clipped(name_or_path)} does not exist; `twin init` writes one"
+            )
         return _checked(config.load(Scenario, path), path)
     if name_or_path not in names():
         hint = config.suggestion(name_or_path, names())

@@ -14,7 +14,7 @@ from typing import Any
 from ingest.core import config
 from ingest.core.errors import UsageError
 from ingest.core.terminal import shown
-from twin.core import gpu_models, transformer
+from twin.core import gpu_models, model_presets
 from twin.core.transformer import Transformer
 from twin.settings.scenario_file import Scenario
 from twin.traces.site_nodes import SiteNodes, nodes_of
@@ -67,7 +67,7 @@ def question(
             f"{lacking} missing: without a scenario, --model, --sites and --links are asked together; "
             f"{_FORM} and --links with a data set of `twin traces`"
         )
-    trained, listed = transformer.preset(model), parse_sites(sites)
+    trained, listed = model_presets.preset(model), parse_sites(sites)
     mapped = nodes_of(store, links, [site.name for site in listed])
     sequences = batch or TOKENS // trained.seq
     document = _document(trained, listed, links, mapped, sequences)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.units import to_ns
-from twin.core import transformer
+from twin.core import model_presets
 from twin.core.job import JobSpec
 from twin.scenario import step_jitter
 from twin.scenario.fault_timeline import Fault
@@ -107,7 +107,7 @@ def arrivals(rows: Sequence[Any], settings: Arrivals, spec: JobSpec) -> tuple[Su
 def _of_size(spec: JobSpec, models: Mapping[int, str], gpus: int) -> JobSpec:
     """Training job of a submission of so many GPUs."""
     least = max((size for size in models if size <= gpus), default=None)
-    return spec if least is None else replace(spec, model=transformer.preset(models[least]))
+    return spec if least is None else replace(spec, model=model_presets.preset(models[least]))
 
 
 def _quantiles(rows: Sequence[Any], settings: JitterSettings) -> Factors:

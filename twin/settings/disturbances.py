@@ -3,7 +3,7 @@
 from pydantic import model_validator
 
 from ingest.core.config import Config
-from ingest.core.names import Label, Name
+from ingest.core.ranges import Label, Name
 from twin.settings.ranges import (
     Clip,
     Daily,

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
 
 from ingest.core.config import Config, suggestion
-from ingest.core.names import STORED, Label, Name, Text
+from ingest.core.names import STORED
+from ingest.core.ranges import Label, Name, Text
 from ingest.core.terminal import shown
 from twin.core import schedules
 from twin.core.plan import PointToPoint, Recompute, Schedule
@@ -98,7 +99,7 @@ class JobSettings(Config):
     context_parallel: Gpus = 1  # ranks that split every sequence; dp of a plan counts them
     context_exchange: ContextExchange = "ring"  # of keys and values between them
     ep: Annotated[tuple[Gpus, ...], Field(min_length=1, max_length=64)] = (
-        1,  # degrees of expert parallelism: plans are made with the largest that divides their dp
+        1,  # degrees of expert parallelism that plans may have; one that divides their dp
     )
     lora: LoraSettings | None = None
     expert_imbalance: Imbalance = 1.0  # tokens of the busiest of the ranks that share experts, over the mean

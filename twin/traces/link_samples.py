@@ -186,7 +186,7 @@ def explain(
 def _remedy(name: str) -> str:
     """Command that brings a data set into the lake."""
     if name.startswith("synthetic-"):
-        return "run `twin ingest traces/`"
+        return "run `twin ingest shipped`"
     origin = catalogue.origin_of(name)
     if origin is None:
         return f"run `twin ingest` on the folder of {name}"

@@ -84,7 +84,7 @@ def _moment(option: str, text: str | None) -> Moment | None:
             ) from None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if not isfinite(seconds * NS_PER_S):
-        raise UsageError(f"{option} {text!r}: not a time")
+        raise UsageError(f"{option} {text!r}: not a time; write seconds, or as in 2020-01-01T02:00")
     return to_ns(seconds)
 
 

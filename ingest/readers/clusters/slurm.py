@@ -2,9 +2,10 @@
 
 JSON (data parser v0.0.39 and later): `jobs` is a list; sacct's jobs have `time`, `state.current` and
 `tres.allocated`, squeue's `submit_time`, `job_state` and `tres_alloc_str`. A number is plain or `{"set":
-..., "infinite": ..., "number": ...}`; 0, unset and infinite mean unknown. Text has bars between cells; a
-row with a step (`123.batch`) is no job and is passed over. Times of text are in `timezone`. Definition:
-Slurm, man pages sacct(1) and squeue(1). `source_row` is the place in the list, or the line.
+..., "infinite": ..., "number": ...}`; 0, unset and infinite mean unknown. A time limit, in minutes there, is
+the estimate. Text has bars between cells; a row with a step (`123.batch`) is no job and is passed over. Times
+of text are in `timezone`. Definition: Slurm, man pages sacct(1) and squeue(1). `source_row` is the place in
+the list, or the line.
 """
 
 import re
@@ -23,8 +24,9 @@ from ingest.parsing.row_builder import RowBuilder, from_document
 from ingest.parsing.source import BOM, Source
 
 _TABLE = "jobs"
-_COLUMNS = ("job_id", "submit_ts", "start_ts", "end_ts", "gpus", "user", "status", "priority")
+_COLUMNS = ("job_id", "submit_ts", "start_ts", "end_ts", "gpus", "user", "status", "priority", "estimate_s")
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d{1,9})")
+_LIMIT = re.compile(r"(?:(\d{1,4})-)?(\d{1,5}):(\d\d):(\d\d)")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 _NEEDED = {"JobID", "Submit"}
 _FLUSH = 1 << 16
@@ -35,7 +37,7 @@ class Slurm:
     """Accounting of a Slurm cluster."""
 
     name = "slurm"
-    version = 1
+    version = 2
     tables = (_TABLE,)
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
@@ -80,7 +82,9 @@ def _of_text(names: list[str], cells: list[str], zone: ZoneInfo) -> Job:
     times = [_local(held.get(name, ""), zone) for name in ("Submit", "Start", "End")]
     gpus = _gpus(held.get("AllocTRES") or held.get("ReqTRES") or "")
     state = held.get("State", "").split(" ")[0] or None
-    return text(held["JobID"]), *times, gpus, held.get("User") or None, state, held.get("Priority") or None
+    limit_s = _limit_s(held.get("Timelimit", ""))
+    said = held.get("User") or None, state, held.get("Priority") or None
+    return text(held["JobID"]), *times, gpus, *said, limit_s
 
 
 def _local(cell: str, zone: ZoneInfo) -> int | None:
@@ -88,6 +92,15 @@ def _local(cell: str, zone: ZoneInfo) -> int | None:
         return None
     moment = datetime.fromisoformat(cell)
     return to_ns((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp())
+
+
+def _limit_s(cell: str) -> float | None:
+    """Seconds of a time limit, `[DAYS-]HOURS:MINUTES:SECONDS`; None where it is none or unlimited."""
+    found = _LIMIT.fullmatch(cell)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _gpus(said: str) -> int:
@@ -106,16 +119,19 @@ def _of_json(job: dict[str, Any]) -> Job:
     if "time" in job:  # sacct
         times = [job["time"].get(name) for name in ("submission", "start", "end")]
         state, user = job["state"], job.get("user") or job["association"].get("user")
+        limit = _number(job["time"].get("limit"))
         allocated = job.get("tres", {}).get("allocated") or ()
         gpus = sum(whole(t["count"]) for t in allocated if t["type"] == "gres" and t["name"] == "gpu")
     else:
         times = [job.get(name) for name in ("submit_time", "start_time", "end_time")]
         state, user = job["job_state"], job.get("user_name")
+        limit = _number(job.get("time_limit"))
         gpus = _gpus(job.get("tres_alloc_str") or job.get("tres_req_str") or "")
     priority = _number(job.get("priority"))
     instants = [_instant(value) for value in times]
     said = None if priority is None else str(priority)
-    return str(whole(job["job_id"])), *instants, gpus, user or None, _state(state), said
+    limit_s = None if limit is None else 60.0 * limit
+    return str(whole(job["job_id"])), *instants, gpus, user or None, _state(state), said, limit_s
 
 
 def _state(state: Any) -> str | None:

@@ -19,7 +19,10 @@ from ingest.parsing.source import Source
 _TABLE = "jobs"
 _FIELDS = 18
 _FLUSH = 1 << 16
-_NAMES = ("job_id", "submit_ts", "start_ts", "end_ts", "gpus", "user", "status", "priority", "duration_s")
+_NAMES = (
+    "job_id", "submit_ts", "start_ts", "end_ts", "gpus", "user", "status", "priority", "duration_s",
+    "gpus_requested", "estimate_s",
+)  # fmt: skip
 _BEGAN = re.compile(r";\s*UnixStartTime:\s*(\d{1,12})")
 _STATUS = {0: "failed", 1: "completed", 2: "partial", 3: "partial", 4: "partial failed", 5: "cancelled"}
 
@@ -28,7 +31,7 @@ class Swf:
     """Jobs of a cluster."""
 
     name = "swf"
-    version = 1
+    version = 2
     text_only = True
     tables = (_TABLE,)
 
@@ -85,6 +88,7 @@ def _job(cells: list[str], start_ns: int) -> tuple[object, ...]:
         str(whole(values[0])), _instant(start_ns, submit_s), start, end,
         whole(processors) if processors > 0 else None, _known(values[11]),
         _STATUS.get(int(values[10])), _known(values[14]), run_s if run_s >= 0 else None,
+        whole(values[7]) if values[7] > 0 else None, values[8] if values[8] >= 0 else None,
     )  # fmt: skip
 
 

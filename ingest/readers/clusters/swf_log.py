@@ -6,7 +6,7 @@ large the machine is. Definition: D. Feitelson, the Parallel Workloads Archive, 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,11 @@ _HEADER = re.compile(r";\s*([A-Za-z][A-Za-z ]{0,40}?)\s*:\s*(.*)")
 @dataclass(frozen=True, eq=False)
 class SwfLog:
     """One log: its header, its lines as an array (rows, 18), the line number of each row, what was rejected,
-    and how many rows it had."""
+    and how many rows it had.
+
+    A log of another format may name its jobs and users (`ids`, `users`, by number) and know deadlines
+    (rows,), nan where there is none.
+    """
 
     name: str
     header: Mapping[str, str]
@@ -40,10 +44,13 @@ class SwfLog:
     line: NDArray[np.int64]
     rejects: tuple[Reject, ...]
     rows_in: int
+    ids: Mapping[int, str] = field(default_factory=dict)
+    users: Mapping[int, str] = field(default_factory=dict)
+    deadline_s: NDArray[np.float64] | None = None
 
-    def column(self, field: str) -> NDArray[np.float64]:
+    def column(self, name: str) -> NDArray[np.float64]:
         """Returns one of `FIELDS` (rows,)."""
-        return self.table[:, FIELDS.index(field)]
+        return self.table[:, FIELDS.index(name)]
 
     @property
     def processors(self) -> int | None:
@@ -64,24 +71,43 @@ def read(path: Path) -> SwfLog:
     Raises:
         InputError: it cannot be read, or holds no job.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file; name a log in the Standard Workload Format")
-    if path.is_dir():
-        raise InputError(f"{path}: a folder; name one log in it")
+    return of_source(opened(path))
+
+
+def of_source(log: Source) -> SwfLog:
+    """Reads a log that was opened.
+
+    Raises:
+        InputError: it holds no job.
+    """
     header: dict[str, str] = {}
     numbers, rows = [], []
-    for number, text in text_lines.numbered(_source(path)):
+    for number, text in text_lines.numbered(log):
         if text.startswith(";"):
             if said := _HEADER.match(text):
                 header.setdefault(said[1], said[2].strip())
         else:
             numbers.append(number)
             rows.append(text.split())
-    return _checked(path, header, numbers, rows)
+    return _checked(log, header, numbers, rows)
 
 
-def _source(path: Path) -> Source:
-    """Returns the one file that lies there or in an archive."""
+def looks_like(log: Source) -> bool:
+    """Returns True if the name or the first record is that of the format, however the rest is."""
+    records = (text for _, text in text_lines.numbered(log) if not text.startswith(";"))
+    return log.path.suffix.lower() == ".swf" or len(next(records, "").split()) == len(FIELDS)
+
+
+def opened(path: Path) -> Source:
+    """Returns the one file that lies there or in an archive.
+
+    Raises:
+        InputError: there is none, or more than one.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file; name a job log")
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; name one log in it")
     if not archive.is_archive(path):
         return source.from_file(path, path.name)
     index = archive.contents(path, path.name)
@@ -90,7 +116,7 @@ def _source(path: Path) -> Source:
     return next(index.sources())
 
 
-def _checked(path: Path, header: dict[str, str], numbers: list[int], rows: Sequence[list[str]]) -> SwfLog:
+def _checked(log: Source, header: dict[str, str], numbers: list[int], rows: Sequence[list[str]]) -> SwfLog:
     """Returns the log of the rows that are jobs."""
     rejects, kept = [], []
     for i, (number, cells) in enumerate(zip(numbers, rows, strict=True)):
@@ -118,10 +144,11 @@ def _checked(path: Path, header: dict[str, str], numbers: list[int], rows: Seque
     sound &= ~again
     if not sound.any():
         raise InputError(
-            f"{path}: no job in the Standard Workload Format among {len(rows)} rows; a line has 18 numbers"
+            f"{log.shown}: no job in the Standard Workload Format among {len(rows)} rows; "
+            "a line has 18 numbers"
         )
     found = tuple(sorted(rejects, key=lambda reject: reject.row))
-    return SwfLog(path.name, header, table[sound], line[sound], found, len(rows))
+    return SwfLog(log.path.name, header, table[sound], line[sound], found, len(rows))
 
 
 def _number(cell: Any) -> float:

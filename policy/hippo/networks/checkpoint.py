@@ -8,7 +8,6 @@ iteration), so the iteration number is their state.
 import hashlib
 import io
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +16,17 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from ingest.core import durable, safe_json
-from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from ingest.core import durable
+from ingest.core.errors import InputError, UsageError
 from ingest.core.terminal import SENTENCE, clipped, shown
-from policy.hippo.networks import checkpoint_content
+from policy.hippo.networks import checkpoint_file
+from policy.hippo.networks.checkpoint_file import ANOTHER, NAME, SCHEMA, digest, install, locate
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.networks.lower_agent import LowerAgent
 from policy.hippo.networks.upper_agent import LAYER, UpperAgent
 from policy.hippo.tables.observation import CHOICE, EDGE, GLOBAL, KNOB, NODE
 
-SCHEMA = "twin.hippo/1"
-NAME = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
+__all__ = ["NAME", "Checkpoint", "build", "digest", "install", "load", "locate", "publish", "save"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,27 +95,6 @@ def publish(checkpoint: Checkpoint, out: Path) -> Path:
     return save(checkpoint, out / name)
 
 
-def install(path: Path, out: Path) -> str:
-    """Copies a checkpoint file into `out` under its whole digest, unless it is there; returns the digest."""
-    name, data = _verified(path)
-    durable.put(out / name / f"hippo-{name}.pt", data, idempotent=True)
-    return name
-
-
-def locate(path: Path) -> Path:
-    """Returns the checkpoint file at `path`: itself, or the one inside a folder that `publish` made.
-
-    Raises:
-        NotFoundError: no such file, or not exactly one in the folder.
-    """
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("hippo-*.pt"))
-    if len(found) != 1:
-        raise NotFoundError(f"{path}: expected one checkpoint hippo-<digest>.pt, found {len(found)}")
-    return found[0]
-
-
 def code_version() -> str:
     """Returns the version of the code: SHA-256 (first 16 hex digits) over the paths and sources of
     `policy.hippo`.
@@ -127,43 +105,14 @@ def code_version() -> str:
     return f"hippo-{state.hexdigest()[:16]}"
 
 
-def digest(path: Path) -> str:
-    """Returns the SHA-256 (hex) of a checkpoint file, checked against its name.
-
-    Raises:
-        NotFoundError: no such file. InputError: no digest in the name. DamageError: another content than the
-        name says.
-    """
-    return _verified(path)[0]
-
-
-def _verified(path: Path) -> tuple[str, bytes]:
-    """Returns the digest of a checkpoint file and its bytes, read once."""
-    if not path.is_file():
-        raise NotFoundError(f"checkpoint {path} does not exist: run `twin train`, or name another file")
-    named = NAME.fullmatch(path.name)
-    if not named:
-        raise InputError(
-            f"{path}: a checkpoint is named hippo-<digest>.pt, so that damage is detected; rename it back"
-        )
-    data = path.read_bytes()
-    found = hashlib.sha256(data).hexdigest()
-    if not found.startswith(named.group(1)):
-        raise DamageError(
-            f"{path}: damaged: its digest is {found[:16]}..., its name says {named.group(1)[:16]}...; "
-            "restore the file or train again"
-        )
-    return found, data
-
-
 def load(path: Path, expect: HiPpoConfig | None = None) -> Checkpoint:
     """Reads a checkpoint after checking its digest and, if given, the architecture of `expect`.
 
     Raises:
-        NotFoundError, InputError, DamageError: see `digest`. InputError: not a Hi-PPO checkpoint.
+        NotFoundError, InputError, DamageError: see `checkpoint_file`. InputError: not a Hi-PPO checkpoint.
         UsageError: another architecture.
     """
-    payload, header = _content(path, _verified(path)[1])
+    payload, header = _content(path, checkpoint_file.verified(path)[1])
     try:
         config = HiPpoConfig.model_validate(header["config"])
     except ValidationError as error:
@@ -211,28 +160,13 @@ def _content(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         InputError: not a checkpoint; unpickling arbitrary bytes can raise nearly any exception.
     """
+    header = checkpoint_file.header(path, data)
     try:
-        checkpoint_content.check(data)
         payload = torch.load(io.BytesIO(data), weights_only=True)
     except Exception as error:
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: {clipped(str(error), SENTENCE)}") from error
-    parts = ("header", "upper", "lower", "training")
-    if not isinstance(payload, dict) or not all(name in payload for name in parts):
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: it lacks one of {', '.join(parts)}")
-    try:
-        header = safe_json.parsed(payload["header"])
-    except (TypeError, ValueError) as error:
         raise InputError(
-            f"{path}: not a Hi-PPO checkpoint: its header is no JSON: {clipped(str(error), SENTENCE)}"
+            f"{path}: not a Hi-PPO checkpoint: {clipped(str(error), SENTENCE)}; {ANOTHER}"
         ) from error
-    schema = header.get("schema") if isinstance(header, dict) else None
-    if schema != SCHEMA:
-        raise InputError(
-            f"{path}: checkpoint format {shown(schema)}, this version reads {SCHEMA!r}; train again"
-        )
-    wanted = ("config", "architecture", "provenance")
-    if missing := [name for name in wanted if not isinstance(header.get(name), dict)]:
-        raise InputError(f"{path}: not a Hi-PPO checkpoint: its header lacks {', '.join(missing)}")
     return payload, header
 
 

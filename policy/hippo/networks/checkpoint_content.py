@@ -10,18 +10,19 @@ import math
 import zipfile
 from typing import Any
 
-from ingest.parsing.safe_pickle import DAMAGE, Machine, Refused
+from ingest.parsing.pickle_machine import DAMAGE, Machine, Refused
 
 _ITEM_BYTES = {
     "Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1,
     "Byte": 1, "Bool": 1,
 }  # fmt: skip
 MOST_PICKLE_BYTES = 16 * 1024**2
-_REFUSED = (*DAMAGE, Refused, zipfile.BadZipFile, NotImplementedError)
+_REFUSED = (*DAMAGE, Refused, zipfile.BadZipFile, RuntimeError)  # RuntimeError: it is encrypted
 
 
-def check(data: bytes) -> None:
-    """Checks that a file of `torch.save` holds plain values and tensors, and no more than its bytes.
+def plain(data: bytes) -> Any:
+    """Returns what a file of `torch.save` holds, with stand-ins for tensors, after checking that it is plain
+    values and tensors and no more than its bytes.
 
     Raises:
         ValueError: it does not; says why.
@@ -35,7 +36,7 @@ def check(data: bytes) -> None:
             if sizes[pickled] > MOST_PICKLE_BYTES:
                 raise ValueError("it has more parts than any network")
             folder = pickled.removesuffix("data.pkl")
-            _Plain(
+            return _Plain(
                 held.read(pickled), {name.removeprefix(folder): size for name, size in sizes.items()}
             ).load()
     except Refused as error:

@@ -152,7 +152,9 @@ class PlanningTables:
         self._inner: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.knobs = self._knobs(groups)
         if not self.knobs:
-            raise InfeasibleError("no dp, tp and pp suit the GPUs and the global batch")
+            raise InfeasibleError(
+                "no dp, tp and pp suit the GPUs and the global batch; change global_batch or the GPUs"
+            )
         self.choices = [[self._inner[c.dp, z] for z in range(len(groups))] for c in self.knobs]
         self.tables, space = self._tabulate(len(groups))
         self.shapes = ShareShapes(self.class_of, self.tables.tp, self.tables.pp)

@@ -4,7 +4,7 @@ import os
 import pickle
 from collections.abc import Sequence
 
-from ingest.core.errors import UsageError
+from ingest.core import extras
 from policy.hippo.env.training_task import TrainingTask
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.training.learner import PpoLearner, Rollout
@@ -29,7 +29,7 @@ class RayWorkers:
         try:
             import ray
         except ImportError as error:
-            raise UsageError("training over Ray needs the extra: pip install 'twin[ray]'") from error
+            raise extras.missing("ray", "training over Ray") from error
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:

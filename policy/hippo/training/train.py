@@ -152,7 +152,7 @@ class _Training:
         imitation = config.imitation
         asked = imitation.lessons + imitation.searched + imitation.past
         total = asked + imitation.steps + config.iterations
-        self.progress.start(total, "training")
+        self.progress.start(total, "training", "steps")
         learned = 0 if state.imitated < imitation.steps else asked
         self.progress.advance(learned + state.imitated + state.iteration)
         imitated = state.imitated >= imitation.steps or not self.first or self._imitate()

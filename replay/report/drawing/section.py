@@ -1,7 +1,7 @@
 """Sections of the page: data from Python, HTML from `templates/`, where every value is escaped."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from replay.report.drawing.plot import Colours, LiveChart
+from replay.report.drawing.plot import Colours, LiveChart, embedded
 
 FOLDER = Path(__file__).parents[1] / "templates"
 TEMPLATES = Environment(
@@ -51,6 +51,20 @@ def chart_section(
     """Returns a section of charts alone, in a layout of the style sheet (`pair`, `many` or below each other);
     `colours` are those of all charts."""
     return section("charts", title, charts=charts, layout=layout, colours=colours, intro=intro)
+
+
+def document(title: str, sections: Iterable[Section | None], origin_s: float | None) -> str:
+    """Returns the page of these sections; the first stands above the table of contents. Axes of time show
+    dates where their start `origin_s` is given, s after 1970-01-01 UTC, else time since the start."""
+    return TEMPLATES.get_template("page.html.j2").render(
+        title=title,
+        style=asset("uplot/uPlot.min.css") + asset("report.css"),
+        library=asset("uplot/uPlot.iife.min.js"),
+        licence=asset("uplot/LICENSE"),
+        script=asset("report.js"),
+        clock=embedded({"origin": origin_s}),
+        sections=[part for part in sections if part is not None],
+    )
 
 
 def asset(name: str) -> Markup:

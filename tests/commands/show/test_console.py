@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import rich.console
+import rich.progress
 
-from commands.show.console import Console, cell
+from commands.show.console import Bars, Console, PaceColumn, cell
 from ingest.core.progress import SILENT
 
 
@@ -26,9 +27,34 @@ def test_a_terminal_gets_bars_and_a_pipe_gets_none() -> None:
     console._err = rich.console.Console(file=screen, force_terminal=True, width=100)
     with console.progress() as progress:
         progress.advance(3)  # before anything has started: nothing to move
-        progress.start(10, "running")
+        progress.start(10, "running", "files")
         progress.advance(4, "0.5 h")
-    assert "running" in screen.getvalue() and "4/10" in screen.getvalue() and "0.5 h" in screen.getvalue()
+    assert (
+        "running" in screen.getvalue() and "4/10 files" in screen.getvalue() and "0.5 h" in screen.getvalue()
+    )
+    with console.working("query"):
+        pass
+    assert "query" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("total", "unit", "words"),
+    [
+        (40, "files", "20/40 files  10 files/s  0:00:02, 0:00:02 left"),
+        (4_000_000, "B", "2.0 MB of 4.0 MB  1.0 MB/s  0:00:02, 0:00:02 left"),
+        (1000, "", "50 %  25 %/s  0:00:02, 0:00:02 left"),
+        (None, "iterations", "20 iterations  10 iterations/s  0:00:02"),
+        (None, "", "0:00:02"),
+    ],
+)  # fmt: skip
+def test_a_bar_has_amount_rate_unit_and_time_left(total: int | None, unit: str, words: str) -> None:
+    now = [0.0]
+    bars = rich.progress.Progress(get_time=lambda: now[0], console=rich.console.Console(file=io.StringIO()))
+    shown = Bars(bars)
+    shown.start(total, "work", unit)
+    for now[0] in (0.0, 1.0, 2.0):
+        shown.advance(0 if now[0] == 0 else (total or 40) // 4)
+    assert str(PaceColumn().render(bars.tasks[0])) == words
 
 
 def printed(capsys: pytest.CaptureFixture[str], width: int, *table: Any, **keys: int) -> str:

@@ -53,7 +53,7 @@ def test_rejected_rows_have_reasons_that_can_be_asked_for(shown: Shown) -> None:
 
 
 def test_an_empty_lake_says_what_to_do(shown: Shown) -> None:
-    assert "twin ingest traces/" in shown(data.traces, {"columns": ["dataset"], "rows": []})
+    assert "twin ingest shipped" in shown(data.traces, {"columns": ["dataset"], "rows": []})
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def status_of(**changes: Any) -> dict[str, Any]:
 def test_an_empty_store_says_what_to_do(shown: Shown) -> None:
     text = shown(status.status, status_of())
     assert (
-        "none: the shipped one" in text and "none: twin ingest traces/" in text and "newest run" not in text
+        "none: the shipped one" in text and "none: twin ingest shipped" in text and "newest run" not in text
     )
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ingest.lake import lake
+from ingest.lake.undated import UNDATED
 from ingest.pipeline.ingest import ingest
-from ingest.pipeline.transaction import UNDATED
 from tests.support.kit import lines
 from tests.support.kits_operators import DMON, dmon
 

@@ -10,8 +10,7 @@ from policy.baselines.static import Static
 from policy.core import registry
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
-from replay.metrics import store_status
-from replay.store import run_index
+from replay.store import checkpoint_listing, run_index
 from replay.store.run_header import from_payload
 from tests.support.toys import toy_run, without_lake
 
@@ -69,7 +68,7 @@ def test_names_import_no_plugin(plugins: None) -> None:
 def test_a_plugin_is_listed_with_its_distribution_and_what_fails_with_the_reason(
     plugins: None, tmp_path: Path
 ) -> None:
-    shown = store_status.policies(tmp_path)
+    shown = checkpoint_listing.policies(tmp_path)
     entries = {row["name"]: row for row in shown["policies"]}
     assert entries["mine"]["summary"] == "Equal cuts, by a plugin."
     assert entries["made"]["summary"] == "made by a function"

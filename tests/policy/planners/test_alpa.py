@@ -10,7 +10,7 @@ from policy.planners.alpa import Alpa, AlpaNative, _options, block_points, solut
 from tests.support.cases import cluster, links, model, random_case
 from tests.support.views import context, flat, view
 from twin.core.job import JobSpec
-from twin.core.transformer import preset
+from twin.core.model_presets import preset
 from twin.estimation.estimator import Estimator
 
 

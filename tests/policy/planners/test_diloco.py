@@ -11,8 +11,8 @@ from policy.planners.diloco import INNER_STEPS, DiLoCo
 from tests.support.cases import cluster, model
 from tests.support.views import context, flat, view
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset
 from twin.core.plan import Sync
-from twin.core.transformer import preset
 from twin.estimation.estimator import Estimator
 
 

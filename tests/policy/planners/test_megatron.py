@@ -8,8 +8,8 @@ from policy.planners.megatron import Megatron, levels
 from tests.support.cases import cluster, model
 from tests.support.views import context, flat, view
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset
 from twin.core.plan import Plan
-from twin.core.transformer import preset
 from twin.estimation.estimator import Estimator
 
 

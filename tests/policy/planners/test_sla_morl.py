@@ -10,7 +10,7 @@ from policy.planners.sla_morl import STATE_FEATURES, AllocationEnv, SlaMorl, tra
 from tests.support.cases import cluster, model
 from tests.support.views import context, flat, view
 from twin.core.job import JobSpec
-from twin.core.transformer import preset
+from twin.core.model_presets import preset
 from twin.estimation.estimator import Estimator
 
 

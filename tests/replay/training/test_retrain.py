@@ -17,7 +17,7 @@ from replay.metrics import paired_comparison, store_status
 from replay.metrics.cost_time_points import points
 from replay.metrics.paired_comparison import PairedDifference
 from replay.sql.query import query
-from replay.store import checkpoint_lineage, checkpoint_registry, run_index
+from replay.store import checkpoint_lineage, checkpoint_listing, checkpoint_registry, run_index
 from replay.store.run_header import STARTED
 from replay.training import retrain, schedule
 from replay.training.retrain import LoggedUpdate, Trained
@@ -317,7 +317,7 @@ def test_status_tells_runs_checkpoint_and_filter_health(store: Path) -> None:
     assert len(found["health"]["links"]) == 6
     worst = max(found["health"]["links"], key=lambda link: link["nis"])
     assert (worst["src"], worst["dst"]) == ("d0", "d1") and worst["nis"] > 1  # the link that steps
-    listed = store_status.policies(store)
+    listed = checkpoint_listing.policies(store)
     assert {entry["name"] for entry in listed["policies"]} >= {"static", "mpc", "hippo"}
     assert [c["active"] for c in listed["checkpoints"] if c["digest"] == done.challenger[:64]] in ([True], [])
     assert store_status.status(store / "empty").to_json()["runs"] == []

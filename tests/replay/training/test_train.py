@@ -31,7 +31,7 @@ class Interrupting:
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def start(self, total: int | None, what: str) -> None:
+    def start(self, total: int | None, what: str, unit: str = "") -> None:
         """Nothing is drawn."""
 
     def advance(self, steps: int = 1, note: str = "") -> None:

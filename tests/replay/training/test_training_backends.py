@@ -17,13 +17,14 @@ from click.testing import CliRunner
 
 import cli
 from commands.show.console import Console
-from commands.show.live_curve import Live, sparkline
+from commands.show.live_training import UpdateLines, sparkline
 from ingest.core.errors import InputError, UsageError
 from policy.hippo.env.training_task import prepare_task
 from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
 from policy.hippo.training import ray_workers
 from policy.hippo.training.imitation import logged_demonstrations
 from policy.hippo.training.rollout_workers import InProcessWorkers
+from replay.live.training_curves import TrainingCurves
 from replay.offpolicy.demonstrations import AHEAD, logged
 from replay.report import tensorboard
 from replay.run import runner
@@ -140,7 +141,7 @@ def test_without_the_extra_the_message_says_what_to_install(
     store, done = trained
     assert done.run_id is not None
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    with pytest.raises(UsageError, match=r"pip install 'twin\[tensorboard\]'"):
+    with pytest.raises(UsageError, match=r"needs the extra 'tensorboard': python -m pip install "):
         tensorboard.export(store, done.run_id, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +150,8 @@ def test_live_prints_every_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toys.without_lake(monkeypatch)
-    done = training_run.train(tmp_path, toy_scenario(), algorithm="toy", tell=Live(Console()).tell)
+    tell = UpdateLines(Console(), TrainingCurves()).tell
+    done = training_run.train(tmp_path, toy_scenario(), algorithm="toy", tell=tell)
     shown = " ".join(capsys.readouterr().err.split())
     assert shown.count(" steps ") == done.updates
     assert "ppo 2 256 steps" in shown and "reward" in shown and "validation_score" in shown

@@ -102,7 +102,7 @@ def test_the_command_prints_what_it_stores(store: Path) -> None:
 
 
 def test_an_empty_lake_and_a_damaged_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="twin ingest traces/"):
+    with pytest.raises(NotFoundError, match="twin ingest shipped"):
         calibrate(tmp_path)
     assert calibration.load(tmp_path) is None
     (tmp_path / "calibration.json").write_text("{}")

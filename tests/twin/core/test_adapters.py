@@ -7,7 +7,7 @@ import pytest
 from ingest.core.errors import UsageError
 from twin.core.adapters import Adapters
 from twin.core.job import JobSpec
-from twin.core.transformer import preset
+from twin.core.model_presets import preset
 
 LLAMA = preset("llama3-8b")  # hidden 4,096, keys and values 1,024 wide, MLP 14,336, 32 blocks
 H, KV, F, S, V = 4096, 1024, 14336, 8192, 128256

@@ -6,7 +6,8 @@ import pytest
 
 from ingest.core.errors import UsageError
 from twin.core.experts import Experts
-from twin.core.transformer import Transformer, preset
+from twin.core.model_presets import preset
+from twin.core.transformer import Transformer
 
 H, S = 2048, 4096
 QWEN = preset("qwen1.5-moe-a2.7b")  # 60 experts of 1,408, 4 a token, shared ones of 5,632, hidden 2,048

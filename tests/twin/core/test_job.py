@@ -2,7 +2,7 @@ import pytest
 
 from ingest.core.errors import UsageError
 from twin.core.job import JobSpec
-from twin.core.transformer import preset
+from twin.core.model_presets import preset
 
 MODEL = preset("llama2-7b")
 

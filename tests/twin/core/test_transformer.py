@@ -1,7 +1,8 @@
 import pytest
 
 from ingest.core.errors import UsageError
-from twin.core.transformer import PRESETS, Transformer, classic, preset
+from twin.core.model_presets import PRESETS, preset
+from twin.core.transformer import Transformer, classic
 
 
 @pytest.mark.parametrize(

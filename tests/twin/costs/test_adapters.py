@@ -9,8 +9,9 @@ from twin.core.adapters import Adapters
 from twin.core.domain import Cluster, Domain
 from twin.core.gpu_models import preset as gpu
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset
 from twin.core.switches import Switches
-from twin.core.transformer import classic, preset
+from twin.core.transformer import classic
 from twin.costs import memory, tied_embeddings
 from twin.costs.layer_compute import layer_times
 from twin.costs.memory import WORKSPACE_BYTES

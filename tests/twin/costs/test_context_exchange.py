@@ -6,8 +6,8 @@ import pytest
 
 from twin.core.domain import Domain
 from twin.core.gpu_models import fabric, preset
+from twin.core.model_presets import preset as model
 from twin.core.switches import TensorMode
-from twin.core.transformer import preset as model
 from twin.costs import context_exchange
 from twin.costs.layer_compute import layer_times
 

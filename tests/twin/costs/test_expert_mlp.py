@@ -8,10 +8,10 @@ import pytest
 from twin.core.domain import Domain
 from twin.core.experts import Experts
 from twin.core.gpu_models import fabric, preset
+from twin.core.model_presets import preset as model
 from twin.core.plan import Recompute
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer
-from twin.core.transformer import preset as model
 from twin.costs import expert_mlp, memory
 from twin.costs.gpu_rates import HOST, built_in_rates
 from twin.costs.layer_compute import layer_times

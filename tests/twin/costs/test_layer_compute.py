@@ -5,10 +5,10 @@ import pytest
 
 from twin.core.domain import Domain
 from twin.core.gpu_models import fabric, preset
+from twin.core.model_presets import preset as model
 from twin.core.plan import Recompute
 from twin.core.switches import TensorMode
 from twin.core.transformer import Transformer, classic
-from twin.core.transformer import preset as model
 from twin.costs import gpu_rates
 from twin.costs.gpu_rates import HOST
 from twin.costs.layer_compute import LayerTimes, layer_times

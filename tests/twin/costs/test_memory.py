@@ -1,6 +1,7 @@
 import pytest
 
-from twin.core.transformer import classic, preset
+from twin.core.model_presets import preset
+from twin.core.transformer import classic
 from twin.costs import memory
 from twin.pipeline.pipeline import warmup_depths
 
@@ -20,6 +21,18 @@ def test_states_per_parameter() -> None:
     assert memory.state_bytes_per_parameter(2, 8) == 2 + 16 / 8
     assert memory.state_bytes_per_parameter(3, 8) == 18 / 8
     assert {memory.state_bytes_per_parameter(zero, 1) for zero in range(4)} == {18}
+
+
+def test_states_of_fp16_have_gradients_twice() -> None:
+    """Megatron's table: 20, with the distributed optimiser 4 + 16/d."""
+    found = [memory.state_bytes_per_parameter(zero, 8, "fp16") for zero in range(4)]
+    assert found == [20, 4 + 16 / 8, 2 + 18 / 8, 20 / 8]
+    assert memory.state_bytes_per_parameter(1, 8, "fp32") == 8 + 8 / 8
+
+
+def test_workspaces_of_two_handles_lie_in_the_allocator() -> None:
+    assert memory.workspace_bytes("A100-80") == 2 * (2 * 4096 + 8 * 16) * 1024
+    assert memory.workspace_bytes("H200") == 64 * 2**20
 
 
 def test_classic_block_follows_korthikanti_table_2() -> None:

@@ -9,8 +9,8 @@ from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.experts import Experts
 from twin.core.gpu_models import preset as gpu
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset
 from twin.core.plan import Plan, Share
-from twin.core.transformer import preset
 from twin.costs import migration
 from twin.network.bulk_transfers import Transfers, directed
 from twin.network.flows import Network

@@ -13,9 +13,9 @@ from twin.cases.answer import explain
 from twin.cases.resolve import resolve
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset
 from twin.core.plan import Plan, Schedule
 from twin.core.schedules import default_chunks
-from twin.core.transformer import preset
 from twin.costs import tied_embeddings
 from twin.estimation.estimator import DEAD, Estimator
 from twin.estimation.link_state_times import States, iteration_ns

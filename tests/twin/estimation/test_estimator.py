@@ -9,8 +9,8 @@ from ingest.core.errors import InfeasibleError
 from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.gpu_models import fabric, preset
 from twin.core.job import JobSpec
+from twin.core.model_presets import preset as model
 from twin.core.plan import Plan, Schedule, Share
-from twin.core.transformer import preset as model
 from twin.costs.stage_costs import StageCosts
 from twin.estimation.estimator import DEAD, Estimator
 

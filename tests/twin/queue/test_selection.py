@@ -95,6 +95,14 @@ def test_what_is_done_to_the_jobs_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_preceding_jobs_that_lead_back_are_rejected(tmp_path: Path) -> None:
+    before = [-1, 3, 2, 2, 5, 99]  # 2 and 3 wait for each other, 4 for them, 5 for itself, 99 is not there
+    found = selected(tmp_path, *({"preceding_job": one} for one in before))
+    reason = "its preceding jobs lead back to itself"
+    assert [(one.raw, one.reason) for one in found.rejects] == [(job, reason) for job in "235"]
+    assert found.jobs.number.tolist() == [1, 4, 6]
+
+
 def test_users_and_queues_are_kept(tmp_path: Path) -> None:
     jobs = selected(tmp_path, {"user": 3, "queue": 2}).jobs
     assert (int(jobs.user[0]), int(jobs.priority[0])) == (3, 2)

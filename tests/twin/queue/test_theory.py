@@ -36,18 +36,29 @@ def test_a_queue_that_grows_for_ever_has_no_mean_wait(load: float) -> None:
         theory.mg1_wait(load, 1.0, 2.0)
 
 
+def test_shortest_first_by_hand() -> None:
+    # One length: no order. Lengths 1 and 3 at rate 1/4: residual 5/8, loads 1/8 and 1/2.
+    assert theory.spt_wait(0.5, np.array([1.0])) == pytest.approx(theory.mg1_wait(0.5, 1.0, 1.0))
+    by_hand = (0.625 / 0.875 + 0.625 / (0.875 * 0.5)) / 2
+    assert theory.spt_wait(0.25, np.array([1.0, 3.0])) == pytest.approx(by_hand)
+    with pytest.raises(ValueError, match="load of"):
+        theory.spt_wait(1.0, np.array([1.0]))
+
+
 REPLICATIONS, JOBS = 20, 20_000
 Draw = Callable[[np.random.Generator], Float]
 
 
-def deviation(expected_s: float, interval_s: float, runs_s: Draw, servers: int) -> float:
+def deviation(
+    expected_s: float, interval_s: float, runs_s: Draw, servers: int, policy: str = "fcfs"
+) -> float:  # fmt: skip
     """Mean wait of Poisson arrivals less what is expected, in standard errors of independent runs."""
     waits = []
     for seed in range(REPLICATIONS):
         random = np.random.default_rng(seed)
         arrivals = random.exponential(interval_s, JOBS).cumsum()
         jobs = QueueJobs.of_seconds(arrivals, runs_s(random), np.ones(JOBS, np.int64))
-        waits.append(metrics.waits_s(simulate(jobs, servers, recipe("fcfs"))).mean())
+        waits.append(metrics.waits_s(simulate(jobs, servers, recipe(policy))).mean())
     error = float(np.std(waits, ddof=1)) / REPLICATIONS**0.5
     assert error < 0.05 * expected_s
     return (float(np.mean(waits)) - expected_s) / error
@@ -65,6 +76,13 @@ def test_m_m_c_waits_as_erlang_says(servers: int, load: float) -> None:
 def test_m_g_1_waits_as_pollaczek_and_khinchine_say() -> None:
     expected = theory.mg1_wait(0.6 / 100.0, 100.0, 200.0**2 / 3)
     assert abs(deviation(expected, 100.0 / 0.6, lambda random: random.uniform(0.0, 200.0, JOBS), 1)) < 3
+
+
+def test_shortest_first_waits_as_phipps_says() -> None:
+    lengths = np.array([550.0] + [50.0] * 9)
+    expected = theory.spt_wait(0.6 / 100.0, lengths)
+    found = deviation(expected, 100.0 / 0.6, lambda random: random.choice(lengths, JOBS), 1, "sjf")
+    assert abs(found) < 3
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6))

@@ -73,5 +73,5 @@ def test_a_mistake_is_told_with_what_there_is(mistake: str) -> None:
 def test_an_empty_lake_says_how_to_fill_it(tmp_path: Path) -> None:
     offered = drafting.seen(tmp_path)
     assert offered == Seen({}, ())
-    with pytest.raises(NotFoundError, match="twin ingest traces/"):
+    with pytest.raises(NotFoundError, match="twin ingest shipped"):
         draft(offered, DraftChoices("mine"))

@@ -142,7 +142,7 @@ def test_sites_may_have_other_names_than_domains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "changes", "domains", "error", "message"),
     [
-        (ROWS, {"dataset": "synthetic-tri"}, ["a", "b"], NotFoundError, "run `twin ingest traces/`"),
+        (ROWS, {"dataset": "synthetic-tri"}, ["a", "b"], NotFoundError, "run `twin ingest shipped`"),
         (ROWS, {"dataset": "other"}, ["a", "b"], NotFoundError, "choose one of: mine with --dataset"),
         (ROWS, {}, ["a", "bb"], UsageError, "no site 'bb'; did you mean 'b'?; name the site"),
         (

@@ -12,9 +12,9 @@ from tests.support.hippo_tables import setup, walk
 from tests.support.worlds import toy_setup
 from twin.core.adapters import Adapters
 from twin.core.domain import LinkState
+from twin.core.model_presets import preset
 from twin.core.plan import Schedule
 from twin.core.schedules import default_chunks
-from twin.core.transformer import preset
 from twin.estimation.estimator import DEAD, Estimator
 
 

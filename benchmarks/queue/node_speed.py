@@ -1,0 +1,127 @@
+"""Speed of queues on nodes, on one core: python -m benchmarks.queue.node_speed
+
+100,000 synthetic jobs on 10,000 GPUs in 1,250 nodes, starts, ends and places written to a Parquet file:
+seconds and peak memory. Then the time of a scheduling pass at 1,000 nodes of 8 GPUs while about 5,000 jobs
+wait; the loop of the kernel is in Python there, so that the call of a pass is in its time."""
+
+import argparse
+import resource
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from policy.placement.registry import PLACEMENTS, placement
+from policy.queue.registry import recipe
+from twin.placement.cluster import NodeCluster
+from twin.placement.demands import Demands
+from twin.queue.jobs import Float, QueueJobs
+from twin.queue.kernel import submit
+from twin.queue.node_kernel import _count_task, _end, _pass, site_of
+from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.queue.pool import ENDED, RUNNING, WAITING, flags_of, idle, inputs_of
+from twin.queue.rules import PREDICTSIM
+
+SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.5, 0.15, 0.15, 0.15, 0.04, 0.01)
+LOAD, MEAN_S = 0.95, 3600.0
+WAITING_JOBS = 4_500, 5_500
+
+
+def workload(count: int, gpus: int, *, at_once: bool = False) -> QueueJobs:
+    """Jobs of powers of two GPUs and exponential run times, at a load of `LOAD`, or all at once."""
+    random = np.random.default_rng(1)
+    sizes = random.choice(SIZES, count, p=SHARES)
+    interval_s = 0.0 if at_once else float(np.dot(SIZES, SHARES)) * MEAN_S / (gpus * LOAD)
+    run = np.ceil(random.exponential(MEAN_S, count))
+    return QueueJobs.of_seconds(
+        np.ceil(random.exponential(interval_s, count).cumsum()),
+        run,
+        sizes,
+        np.ceil(run * random.uniform(1, 4, count)),
+    )
+
+
+def written(done: NodeSchedule, path: Path) -> None:
+    """Writes a row for every start and end, with the nodes of the job."""
+    sizes, width = np.diff(done.first), int(done.cluster.gpus.max())
+    nodes = pa.ListArray.from_arrays(pa.array(done.first), pa.array(done.slots // width))
+    end_ns = done.start_ns + done.jobs.run_ns
+    rows = {
+        "time_ns": np.concatenate((done.start_ns, end_ns)), "job": np.tile(done.jobs.number, 2),
+        "kind": np.repeat(("start", "end"), len(sizes)), "nodes": pa.concat_arrays([nodes, nodes]),
+    }  # fmt: skip
+    pq.write_table(pa.table(rows), path)
+
+
+def large() -> None:
+    cluster, jobs = NodeCluster.parse("1250 x 8 A100-80"), workload(100_000, 10_000)
+    demands = Demands.of_jobs(cluster, jobs.processors)
+    print("| scheduler | placement | wall s | CPU s | peak memory GB |\n|---|---|---:|---:|---:|")
+    with TemporaryDirectory() as folder:
+        for policy, place in (
+            ("easy", "best-fit"),
+            ("easy", "packing"),
+            ("easy-sjbf", "spread"),
+            ("easy", "fgd"),
+        ):
+            few = jobs.select(slice(50))
+            simulate_on_nodes(
+                few, Demands.of_jobs(cluster, few.processors), cluster, recipe(policy), placement(place),
+                rules=PREDICTSIM,
+            )  # fmt: skip
+            begin, used = perf_counter(), process_time()
+            done = simulate_on_nodes(
+                jobs, demands, cluster, recipe(policy), placement(place), rules=PREDICTSIM
+            )
+            written(done, Path(folder) / "events.parquet")
+            wall, cpu = perf_counter() - begin, process_time() - used
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+            print(f"| `{policy}` | `{place}` | {wall:.1f} | {cpu:.1f} | {peak:.2f} |", flush=True)
+
+
+def pass_times(policy: str, place: str) -> Float:
+    """CPU seconds of each pass while the wanted number of jobs waits."""
+    cluster, jobs = NodeCluster.parse("1000 x 8 A100-80"), workload(9_000, 8_000, at_once=True)
+    chosen, predicted = recipe(policy), jobs.predicted_ns("estimate")
+    keys = chosen.keys(jobs, predicted)
+    inputs, flags = inputs_of(jobs, predicted, keys), flags_of(keys, chosen.backfill, PREDICTSIM)
+    pool = idle(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    site = site_of(cluster, Demands.of_jobs(cluster, jobs.processors), placement(place))
+    found, time = [], int(jobs.submit_ns[0])
+    for job in range(len(jobs)):
+        submit(inputs, flags, pool, job)
+        _count_task(site, job)
+    while True:
+        waiting, begin = int(pool.now[WAITING]), process_time()
+        _pass(inputs, flags, pool, site, time, -1)
+        if waiting <= WAITING_JOBS[1]:
+            found.append(process_time() - begin)
+        if waiting < WAITING_JOBS[0]:
+            return np.array(found)
+        time = int(pool.end_at[pool.now[RUNNING] - 1])
+        pool.now[ENDED] = 0
+        _end(inputs, flags, pool, site)
+
+
+def passes() -> None:
+    print("\n| scheduler | placement | passes | mean ms | p99 ms |\n|---|---|---:|---:|---:|")
+    for policy in ("easy", "easy-sjbf", "saf+easy", "wfp3+easy"):
+        for place in PLACEMENTS if policy == "easy" else ("best-fit",):
+            took = 1e3 * pass_times(policy, place)
+            slowest = np.percentile(took, 99)
+            print(
+                f"| `{policy}` | `{place}` | {len(took):,} | {took.mean():.2f} | {slowest:.2f} |", flush=True
+            )
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    large()
+    passes()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""A queue run read back from its events, and its audit: the same schedule from the same inputs."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.core.errors import UsageError
+from ingest.parsing.reader import Reject
+from policy.queue.registry import recipe
+from replay.log.events import Event
+from replay.log.run_log import RunReader
+from replay.queue import run_events
+from replay.queue.run_events import JobNames, QueueChoices
+from replay.store import run_index
+from replay.store.event_sinks import Compare, DivergenceError, Reached
+from replay.store.run_header import QUEUE, Header, from_payload
+from twin.queue.jobs import UNKNOWN, Int, QueueJobs
+from twin.queue.rules import rule_set
+from twin.queue.simulation import QueueSchedule, simulate
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedQueue:
+    """A queue run: its header, what it was made with, its schedule as logged, names, and rows left out."""
+
+    run_id: str
+    header: Header
+    choices: QueueChoices
+    schedule: QueueSchedule
+    names: JobNames
+    left_out: tuple[Reject, ...]
+
+    def index(self, job: str) -> int:
+        """Returns the place of a job.
+
+        Raises:
+            UsageError: there is none of that name, or it was left out.
+        """
+        for at, number in enumerate(self.schedule.jobs.number.tolist()):
+            if self.names.job(number) == job:
+                return at
+        for one in self.left_out:
+            if one.raw == job:
+                raise UsageError(f"{self.run_id}: job {job} was left out: {one.reason} (row {one.row})")
+        first = self.names.job(int(self.schedule.jobs.number[0]))
+        raise UsageError(f"{self.run_id} has no job {job!r}; its first is {first!r}, see `twin sql`")
+
+
+def is_queue(store: Path, run_id: str) -> bool:
+    """Returns True if the run is one of a queue."""
+    header = RunReader(run_index.folder(store, run_id)).header()
+    return bool(header["policy"] == QUEUE)
+
+
+def load(store: Path, run_id: str) -> LoggedQueue:
+    """Returns a queue run from its log.
+
+    Raises:
+        UsageError: it is another run. DamageError: the log is damaged.
+    """
+    reader = RunReader(run_index.folder(store, run_id))
+    header = from_payload(reader.header())
+    if header.policy != QUEUE:
+        raise UsageError(f"{run_id} is no queue run; `twin queue LOG --keep` makes one")
+    choices = QueueChoices(**header.world["scenario"][QUEUE])
+    return _folded(run_id, header, choices, reader.events())
+
+
+def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable[Event]) -> LoggedQueue:
+    """Returns the run that the events tell."""
+    specs: list[Json] = []
+    submitted: list[int] = []
+    place: dict[str, int] = {}
+    started: dict[str, tuple[int, bool]] = {}
+    ended: dict[str, int] = {}
+    left_out = []
+    for event in events:
+        if event.type == "job_submitted":
+            place[event.job] = len(specs)
+            specs.append(event.payload["spec"])
+            submitted.append(event.sim_ns)
+        elif event.type == "job_started":
+            started[event.job] = event.sim_ns, event.payload["reason"] == run_events.OVERTAKES
+        elif event.type == "job_finished":
+            ended[event.job] = event.sim_ns
+        elif event.type == "job_failed":
+            left_out.append(Reject(reason=event.payload["reason"], **event.payload["spec"]))
+    start_ns = np.array([started[job][0] for job in place], np.int64)
+    overtook = np.array([started[job][1] for job in place], np.bool_)
+    end_ns = np.array([ended[job] for job in place], np.int64)
+    jobs, users = _jobs(specs, np.array(submitted, np.int64), end_ns - start_ns)
+    names = JobNames(dict(enumerate(place, 1)), users)
+    done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
+    return LoggedQueue(run_id, header, choices, done, names, tuple(left_out))
+
+
+def _jobs(specs: list[Json], submit_ns: Int, run_ns: Int) -> tuple[QueueJobs, dict[int, str]]:
+    """Returns jobs, numbered by their place, and the names of users by number."""
+    people = sorted({spec["user"] for spec in specs} - {None}, key=_rank)
+    number = {name: at for at, name in enumerate(people)}
+
+    def column(name: str) -> Int:
+        return np.array([UNKNOWN if spec[name] is None else spec[name] for spec in specs], np.int64)
+
+    user = np.array([number.get(spec["user"], UNKNOWN) for spec in specs], np.int64)
+    jobs = QueueJobs(
+        np.arange(1, len(specs) + 1), submit_ns, run_ns, column("processors"), column("estimate_ns"), user,
+        column("priority"), column("deadline_ns"),
+    )  # fmt: skip
+    return jobs, dict(enumerate(people))
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Order of users: numbers by their size, as in a log, then names."""
+    return (int(name), "") if name.isdigit() else (2**63, name)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAudit:
+    """What an audit of a queue run found: faults as (check, problem), and how many events agree."""
+
+    run_id: str
+    findings: tuple[tuple[str, str], ...]
+    compared: int
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was found."""
+        return not self.findings
+
+
+def audit(store: Path, run_id: str) -> QueueAudit:
+    """Simulates a queue run again and compares every event; changes the future, and compares the past.
+
+    The chain and the digests of the log are those of every run and are checked before (`replay.audit`).
+    """
+    run = load(store, run_id)
+    findings = [("conservation", problem) for problem in contradictions(run.schedule)]
+    again = played(run, run.schedule.jobs)
+    reader = RunReader(run_index.folder(store, run_id))
+    compare = Compare(run_id, reader.events(), partial=not reader.finished)
+    try:
+        with suppress(Reached):
+            header = replace(run.header, code=run.header.code)
+            run_events.emit(compare, header, again, run.names, run.left_out)
+    except DivergenceError as error:
+        findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
+    findings += [("look-ahead", problem) for problem in looks_ahead(run)]
+    return QueueAudit(run_id, tuple(findings), compare.compared)
+
+
+def played(run: LoggedQueue, jobs: QueueJobs) -> QueueSchedule:
+    """Returns what the run's scheduler makes of jobs."""
+    chosen = run.choices
+    return simulate(
+        jobs, chosen.processors, recipe(chosen.policy), prediction=chosen.prediction,
+        rules=rule_set(chosen.rules),
+    )  # fmt: skip
+
+
+def contradictions(done: QueueSchedule) -> list[str]:
+    """Returns what cannot be: a start before the submission, or more processors in use than there are."""
+    problems = []
+    early = np.flatnonzero(done.start_ns < done.jobs.submit_ns)
+    if len(early):
+        problems.append(f"{len(early)} jobs start before they are submitted, the first is job {early[0] + 1}")
+    used = used_processors(done)[1]
+    if len(used) and used.max() > done.processors:
+        problems.append(f"{used.max():,} processors are in use of {done.processors:,}")
+    return problems
+
+
+def used_processors(done: QueueSchedule) -> tuple[Int, Int]:
+    """Returns the times at which processors in use change, and how many are from then on."""
+    times = np.concatenate((done.start_ns, done.end_ns))
+    steps = np.concatenate((done.jobs.processors, -done.jobs.processors))
+    changed, at = np.unique(times, return_inverse=True)
+    net = np.zeros(len(changed), np.int64)
+    np.add.at(net, at, steps)
+    return changed, np.cumsum(net)
+
+
+def looks_ahead(run: LoggedQueue) -> list[str]:
+    """Returns which starts up to the middle of the run depend on what happened later.
+
+    Runs that end later are cut to half of what was left of them, and later submissions are left out. With the
+    prediction `actual` the scheduler knows run times by design, and nothing is checked.
+    """
+    done = run.schedule
+    if run.choices.prediction == "actual" or not len(done.jobs):
+        return []
+    middle = int(np.median(done.start_ns))
+    known = done.jobs.submit_ns <= middle
+    left = np.maximum(done.end_ns - np.maximum(done.start_ns, middle), 0)
+    shorter = np.where(done.end_ns > middle, np.maximum(done.jobs.run_ns - left // 2, 1), done.jobs.run_ns)
+    other = played(run, replace(done.jobs, run_ns=shorter).select(known))
+    before = done.start_ns[known] <= middle
+    moved = np.flatnonzero(before & (other.start_ns != done.start_ns[known]))
+    return [
+        f"the start of job {run.names.job(at + 1)} depends on what happened after it"
+        for at in moved[:1].tolist()
+    ]

@@ -1,0 +1,119 @@
+"""Several schedulers and placements on the jobs of one log, on the nodes of one cluster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingest.core.errors import UsageError
+from ingest.parsing import csv_blocks
+from ingest.readers import job_logs
+from ingest.readers.clusters import openb_lists, swf_log
+from ingest.readers.job_logs import LakeJobs
+from policy.placement.registry import PLACEMENTS, placement
+from policy.queue.registry import recipe
+from replay.queue.comparison import SHOWN_ROWS
+from twin.placement.cluster import NodeCluster
+from twin.placement.recipe import Gang
+from twin.queue.jobs import Prediction
+from twin.queue.node_metrics import NodeFigures, node_figures
+from twin.queue.node_selection import NodeJobs, cluster_of, select_log, select_pods
+from twin.queue.on_nodes import simulate_on_nodes
+from twin.queue.rules import PREDICTSIM, QueueRules
+
+USUAL = ("fcfs", "easy", "easy-sjbf")
+"""Schedulers that are compared on nodes if none are named."""
+USUAL_PLACEMENT = next(iter(PLACEMENTS))
+
+
+@dataclass(frozen=True, eq=False)
+class NodeComparison:
+    """The jobs of a log on nodes, and the figures of each scheduler and placement by their names."""
+
+    log: NodeJobs
+    prediction: Prediction
+    rules: QueueRules
+    figures: dict[tuple[str, str], NodeFigures]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object of `twin queue --nodes --json`."""
+        cluster = self.log.cluster
+        return {
+            "schema": "twin.queue/1",
+            "log": self.log.name,
+            "nodes": len(cluster),
+            "gpus": cluster.total_gpus,
+            "gpu_models": dict(zip(cluster.models, cluster.gpus_of(range(len(cluster.models))), strict=True)),
+            "prediction": self.prediction,
+            "rules": self.rules.name,
+            "results": [
+                {"policy": policy, "placement": place, **one.to_json()}
+                for (policy, place), one in self.figures.items()
+            ],
+            "rejected": len(self.log.rejects),
+            "rejected_by_reason": self.log.reasons,
+            "rejected_rows": [
+                {"row": one.row, "column": one.column, "raw": one.raw, "reason": one.reason}
+                for one in self.log.rejects[:SHOWN_ROWS]
+            ],
+            "notes": list(self.log.notes),
+        }
+
+
+def compare_on_nodes(
+    source: Path | LakeJobs, nodes: str, policies: Sequence[str] = (), placements: Sequence[str] = (), *,
+    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+) -> NodeComparison:  # fmt: skip
+    """Returns what each scheduler with each placement makes of the jobs of a log.
+
+    `nodes` are words, as `8 x 8 A100-80, 4 x 8 V100`, or the name of a CSV file of nodes.
+
+    Raises: InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement,
+        no nodes, or a scheduler that cannot be played on nodes.
+    """
+    recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
+    places = [placement(name) for name in dict.fromkeys(placements or (USUAL_PLACEMENT,))]
+    cluster, note = cluster_named(nodes)
+    log = _jobs_of(source, cluster, rules, [one.gang for one in places])
+    found = {
+        (one.name, place.name): node_figures(
+            simulate_on_nodes(log.jobs, log.demands, cluster, one, place, prediction=prediction, rules=rules)
+        )
+        for one in recipes
+        for place in places
+    }
+    made = NodeJobs(log.name, cluster, log.jobs, log.demands, log.rejects, (*log.notes, *note))
+    return NodeComparison(made, prediction, rules, found)
+
+
+def cluster_named(nodes: str) -> tuple[NodeCluster, tuple[str, ...]]:
+    """Returns the cluster that words or a file describe, and what is to be known of it.
+
+    Raises:
+        InputError: the file cannot be read. UsageError: the words describe no cluster.
+    """
+    path = Path(nodes)
+    if not nodes.strip() or (not path.suffix and not path.exists()):
+        return NodeCluster.parse(nodes), ()
+    found = openb_lists.node_list(path)
+    notes = []
+    if found.without_gpus:
+        notes.append(f"{found.without_gpus:,} nodes of {found.name} have no GPUs and are left out")
+    if found.rejects:
+        first = found.rejects[0]
+        notes.append(
+            f"{len(found.rejects):,} rows of {found.name} are no nodes "
+            f"(first: row {first.row}, {first.reason})"
+        )
+    return cluster_of(found), tuple(notes)
+
+
+def _jobs_of(
+    source: Path | LakeJobs, cluster: NodeCluster, rules: QueueRules, gangs: Sequence[Gang]
+) -> NodeJobs:
+    """Returns the jobs of a log or of the lake, or of a list of pods."""
+    if isinstance(source, Path) and openb_lists.is_pods(csv_blocks.header(swf_log.opened(source).head)):
+        if not rules.cuts:
+            raise UsageError(f"{source}: rules {rules.name} read the Standard Workload Format; take others")
+        return select_pods(openb_lists.pod_list(source), cluster, gangs)
+    return select_log(job_logs.read(source), cluster, rules, gangs)

@@ -1,0 +1,163 @@
+"""The page about a queue run: queue and used processors over time, waits by user and by size."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ingest.core.units import NS_PER_S
+from replay.log.run_log import RunReader
+from replay.queue.logged_run import LoggedQueue, load, used_processors
+from replay.report.answer import Card
+from replay.report.drawing.formatting import percent, plain, time_unit
+from replay.report.drawing.plot import LiveChart
+from replay.report.drawing.section import Section, chart_section, document, section
+from replay.store import run_index
+from twin.queue.jobs import UNKNOWN, Float, Int
+from twin.queue.metrics import bounded_slowdowns, figures, waits_s
+from twin.queue.simulation import QueueSchedule
+
+POINTS = 800
+"""Points of a line; a chart is not finer."""
+USERS = 15
+WAITS = ("jobs", "mean wait, h", "95 % wait less, h", "bounded slowdown", "processor h")
+
+
+def render(store: Path, run_id: str) -> str:
+    """Returns the page as one HTML document."""
+    run = load(store, run_id)
+    reader = RunReader(run_index.folder(store, run_id))
+    parts = (_head(run), _answer(run), _over_time(run.schedule), _by_size(run), _by_user(run),
+             _verification(run, reader))  # fmt: skip
+    return document(run_id, parts, None)
+
+
+def _head(run: LoggedQueue) -> Section:
+    done, chosen = run.schedule, run.choices
+    span_s = int(done.end_ns.max() - done.jobs.submit_ns.min()) / NS_PER_S
+    scale, unit = time_unit(span_s)
+    return section(
+        "queue_head", heading=f"{run.header.world['scenario']['name']} under {chosen.policy}",
+        jobs=f"{len(done.jobs):,}", log=chosen.log, processors=f"{done.processors:,}",
+        length=f"{span_s / scale:.3g} {unit}", prediction=chosen.prediction, rules=chosen.rules,
+        left_out=len(run.left_out), run_id=run.run_id,
+    )  # fmt: skip
+
+
+def _answer(run: LoggedQueue) -> Section:
+    found = figures(run.schedule)
+    fair = "–" if found.jain_users is None else plain(found.jain_users, 3)
+    shown = (
+        (f"{plain(found.p95_wait_s / 3600)} h", "95 % of the jobs wait less"),
+        (plain(found.avg_bounded_slowdown), "mean bounded slowdown (10 s)"),
+        (fair, "Jain's index of the users' bounded slowdowns"),
+        (percent(found.backfilled), "of the jobs overtook the head of the queue"),
+    )
+    used, mean_h = percent(found.utilisation), plain(found.avg_wait_s / 3600)
+    sentence = f"A job waits {mean_h} h in the mean, and {used} of the processor-time is used."
+    return section("answer", "Answer", sentence=sentence, cards=[Card(*one) for one in shown])
+
+
+def _over_time(done: QueueSchedule) -> Section:
+    """Jobs that wait, and processors in use."""
+    begin, end = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
+    marks = np.linspace(begin, end, POINTS + 1)
+    times, used = used_processors(done)
+    waiting_times, waiting = _waiting(done)
+    right = (end - begin) / NS_PER_S
+    length = _highest(waiting_times, waiting, marks)
+    queue = LiveChart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
+    busy = LiveChart(right, done.processors * 1.05, "processors", "In use", ": mean of a stretch")
+    seconds = (marks[:-1] - begin) / NS_PER_S
+    queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), "jobs that wait", step=True)
+    mean = _mean(times, used, marks).tolist()
+    busy.line(list(zip(seconds.tolist(), mean, strict=True)), "processors in use", step=True)
+    return chart_section("Over time", [queue, busy], "pair")
+
+
+def _waiting(done: QueueSchedule) -> tuple[Int, Int]:
+    """Returns the times at which the number of waiting jobs changes, and that number from then on."""
+    times = np.concatenate((done.jobs.submit_ns, done.start_ns))
+    steps = np.repeat((1, -1), len(done.jobs))
+    changed, at = np.unique(times, return_inverse=True)
+    net = np.zeros(len(changed), np.int64)
+    np.add.at(net, at, steps)
+    return changed, np.cumsum(net)
+
+
+def _highest(times: Int, values: Int, marks: Float) -> Float:
+    """Returns the most of a step function in each stretch between marks."""
+    first = np.searchsorted(times, marks[:-1], side="right")
+    held = np.where(first > 0, values[np.maximum(first - 1, 0)], 0)
+    last = np.searchsorted(times, marks[1:], side="right")
+    inside = [values[a:b].max(initial=0) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+    return np.asarray(np.maximum(held, inside), np.float64)
+
+
+def _mean(times: Int, values: Int, marks: Float) -> Float:
+    """Returns the mean of a step function in each stretch between marks."""
+    lengths = np.diff(times, append=times[-1:])
+    area = np.concatenate(([0.0], np.cumsum(values * lengths)))
+    at = np.searchsorted(times, marks, side="right")
+    since = np.where(at > 0, marks - times[np.maximum(at - 1, 0)], 0.0)
+    held = np.where(at > 0, values[np.maximum(at - 1, 0)], 0)
+    until = area[np.maximum(at - 1, 0)] + held * since
+    return np.asarray(np.diff(until) / np.diff(marks))
+
+
+def _by_size(run: LoggedQueue) -> Section:
+    """Waits by processors and by run time, in powers of two and of four."""
+    jobs = run.schedule.jobs
+    size = np.floor(np.log2(jobs.processors)).astype(np.int64)
+    hours = np.maximum(jobs.run_ns / (3600 * NS_PER_S), 1 / 64)
+    length = np.floor(np.log2(hours) / 2).astype(np.int64)
+    tables = (
+        (("processors", *WAITS), _rows(run.schedule, size, _range)),
+        (("run time, h", *WAITS), _rows(run.schedule, length, lambda k: f"{4.0**k:g} to {4.0 ** (k + 1):g}")),
+    )
+    return section(
+        "queue_waits", "Waits by size", intro="Shorter runs count to the first row.", tables=tables
+    )
+
+
+def _range(power: int) -> str:
+    return f"{2**power:,} to {2 ** (power + 1) - 1:,}" if power else "1"
+
+
+def _by_user(run: LoggedQueue) -> Section | None:
+    """Waits of the users with the most processor-time; None where no user is known."""
+    jobs = run.schedule.jobs
+    if (jobs.user == UNKNOWN).all():
+        return None
+    rows = _rows(run.schedule, jobs.user, lambda k: run.names.user(k) or "unknown")
+    rows.sort(key=lambda row: -float(row[-1].replace(",", "")))
+    tables = ((("user", *WAITS), rows[:USERS]),)
+    intro = f"{len(rows):,} users; those with the most processor-time."
+    return section("queue_waits", "Waits by user", intro=intro, tables=tables)
+
+
+def _rows(done: QueueSchedule, group: Int, name: Callable[[int], str]) -> list[tuple[str, ...]]:
+    """Returns a row for each group of jobs."""
+    wait, slow = waits_s(done) / 3600, bounded_slowdowns(done)
+    hours = done.jobs.run_ns / (3600 * NS_PER_S) * done.jobs.processors
+    found: list[tuple[str, ...]] = []
+    for one in np.unique(group).tolist():
+        mine = group == one
+        found.append((
+            name(one), f"{int(mine.sum()):,}", plain(float(wait[mine].mean())),
+            plain(float(np.percentile(wait[mine], 95))), plain(float(slow[mine].mean())),
+            f"{hours[mine].sum():,.0f}",
+        ))  # fmt: skip
+    return found
+
+
+def _verification(run: LoggedQueue, reader: RunReader) -> Section:
+    header = run.header
+    facts = [
+        ("digest of the events", reader.digest()),
+        ("chain head", reader.chain_head()),
+        ("configuration", header.config_digest),
+        ("code", " ".join(map(str, header.code.values()))),
+        ("jobs", header.world["traces"]["source"]),
+    ]
+    return section("verification", "How to check this", facts=facts, note="none", run_id=run.run_id)

@@ -1,0 +1,107 @@
+"""Every command that writes takes --dry-run, says what it would do, and writes nothing."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+import cli
+from ingest.core import durable
+from replay.store import run_index
+from tests.support.commands import SINGLE, STATIC, Call, caller
+
+READERS = {
+    "queue", "offpolicy", "sql", "runs", "status", "verify", "completion", "config", "estimate",
+}  # fmt: skip
+"""Commands that only answer; the caches that some of them keep can be made again."""
+WILL = "would write {tmp}/"
+DRY: dict[str, tuple[list[str], list[str]]] = {
+    "ingest": (["ingest", "examples"], [f"{WILL}store/lake (examples: examples/queue.swf, by reader swf"]),
+    "fetch": (["fetch", "wanify-aws8"], [f"{WILL}store/fetched/wanify-aws8/"]),
+    "traces": (["traces", "synthetic-tri", "--drop"], ["would replace {tmp}/store/lake/committed.json"]),
+    "synth": (["synth", "{tmp}/t"], [f"{WILL}t/synthetic-tri/synthetic-tri.csv"]),
+    "replay": (["replay", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a run of static"]),
+    "replay --run": (
+        ["replay", "--run", STATIC, "-p", "single", "--until", "900"], [f"{WILL}store/runs/", "what-if"]
+    ),
+    "bench": (["bench", "-p", "static", "-p", "mpc"], ["log of a run of static", "log of a run of mpc"]),
+    "bench --seeds": (["bench", "-p", "static", "--seeds", "3"], ["logs of 3 runs"]),
+    "audit": (["audit", SINGLE, "--quarantine"], ["would move {tmp}/store/runs/"]),
+    "compact": (["compact", STATIC], ["few files in place of"]),
+    "report": (["report", STATIC, "--out", "{tmp}/page.html"], [f"{WILL}page.html ("]),
+    "trace": (["trace", STATIC, "--to", "5", "--out", "{tmp}/t.json"], [f"{WILL}t.json"]),
+    "tag": (["tag", STATIC, "paper"], [f"{WILL}store/"]),
+    "note": (["note", STATIC, "the first"], [f"{WILL}store/"]),
+    "rm": (["rm", SINGLE], [SINGLE]),
+    "gc": (["gc"], [""]),
+    "calibrate": (["calibrate"], [f"{WILL}store/"]),
+    "retrain": (["retrain", "--every", "6h"], ["times of retrainings, until Ctrl-C"]),
+    "train": (["train", "--algorithm", "toy"], [f"{WILL}store/checkpoints (weights of a training"]),
+    "doctor": (["doctor", "--compile"], ["compiled kernels of a first decision"]),
+    "profile": (["profile", "{tmp}/measured"], [f"{WILL}measured (layer times"]),
+}  # fmt: skip
+WRITE_ONE_FILE = {"init", "plan", "compare", "policies"}
+"""Commands without a case here: they take seconds, or a store with two checkpoints."""
+
+
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    return caller(capsysbinary, monkeypatch)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Every file below a folder with the digest of its bytes."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_every_command_writes_and_has_a_dry_run_or_only_reads() -> None:
+    dry = {
+        name
+        for name, command in cli.twin.loaded().items()
+        if any("--dry-run" in param.opts for param in command.params if isinstance(param, click.Option))
+    }
+    assert dry | READERS == set(cli.COMMANDS) and not dry & READERS
+    assert {name.split()[0] for name in DRY} | WRITE_ONE_FILE == dry
+
+
+@pytest.fixture(scope="module")
+def trial(kept_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store that all dry runs here share: it stays as it is."""
+    folder = tmp_path_factory.mktemp("trial")
+    shutil.copytree(kept_store, folder / "store")
+    (
+        run_index.folder(folder / "store", run_index.find(folder / "store", SINGLE)) / "stranger.txt"
+    ).write_text("x")
+    return folder
+
+
+@pytest.mark.parametrize("command", DRY)
+def test_a_dry_run_says_what_would_change_and_changes_nothing(trial: Path, call: Call, command: str) -> None:
+    words, told = DRY[command]
+    before = content(trial)
+    done = call(trial / "store", *[word.format(tmp=trial) for word in words], "--dry-run")
+    assert done.code == 0, done.err
+    assert content(trial) == before
+    shown = done.out.decode()
+    assert all(part.format(tmp=trial) in shown for part in told), shown
+    assert type(durable.DISK) is durable.Disk and not vars(durable.DISK)
+
+
+def test_programs_get_one_object(trial: Path, call: Call) -> None:
+    told = call(trial / "store", "tag", STATIC, "paper", "--dry-run", "--json").json
+    (change,) = told["changes"]
+    assert (told["schema"], told["command"], change["change"]) == ("twin.dry_run/1", "tag", "write")
+    assert call(trial / "store", "tag", STATIC, "--dry-run", "--json").json["changes"] == []
+
+
+def test_a_mistake_is_one_in_a_dry_run_too(trial: Path, call: Call) -> None:
+    assert call(trial / "store", "replay", "-s", "nowhere", "--dry-run").code == 1
+    with durable.Lock(run_index.folder(trial / "store", run_index.find(trial / "store", STATIC)) / ".lock"):
+        assert call(trial / "store", "compact", STATIC, "--dry-run").code == 4
+    assert type(durable.DISK) is durable.Disk

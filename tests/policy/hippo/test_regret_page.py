@@ -1,0 +1,43 @@
+"""The tables of regret hold what cells hold, trained or not."""
+
+from benchmarks.hippo.regret_page import BASELINES, LEARNED, OWN, SHIPS, Json, gains, ours, page, trainings
+
+
+def cell(title: str, iterations: dict[str, float], training_s: float) -> Json:
+    """Returns a cell whose bound does 100 iterations, and its best kept plan 99."""
+    return {
+        "title": title, "seed": 0, "code": "code", "training_s": training_s, "bound": 100.0, "kept": 99.0,
+        "scores": [("imitation", 0.1), ("ppo", 0.2)] if training_s else [], "problems": {},
+        "runs": {who: [count, 0.0, 1.0] for who, count in iterations.items()},
+    }  # fmt: skip
+
+
+WHOLE = [cell("quad-70b", dict.fromkeys((*BASELINES, *LEARNED), 90.0) | {OWN: 97.0, "mpc": 96.0}, 60.0)]
+SHORT = [cell("planet-405b", {"static": 10.0, "history": 94.0, "mpc": 95.0, SHIPS: 95.0}, 0.0)]
+
+
+def test_hippo_is_the_trained_one_where_there_is_a_training() -> None:
+    assert ours(WHOLE)[0] == OWN
+    assert trainings(WHOLE) == "1"
+    assert ours(SHORT)[0] == SHIPS
+    assert trainings(SHORT) == "none: as it ships"
+
+
+def test_what_has_not_run_has_no_gain() -> None:
+    assert gains(SHORT, SHIPS, "dtfm") is None
+    found = gains(WHOLE, OWN, "mpc")
+    assert found is not None
+    assert round(found.mean, 4) == round(100 * (97 / 96 - 1), 4)
+
+
+def test_the_page_divides_regret_into_plan_and_moves() -> None:
+    text = page({"quad-70b": WHOLE, "planet-405b": SHORT})
+    assert "| quad-70b | 3.0 | 2.0 | 1.0 |" in text
+    assert "| planet-405b | 5.0 | 4.0 | 1.0 |" in text
+
+
+def test_a_set_without_training_is_in_no_table_of_trainings() -> None:
+    before, after = page({"quad-70b": WHOLE, "planet-405b": SHORT}).split("## Training on the own past")
+    assert "planet-405b" in before
+    assert "planet-405b" not in after
+    assert "| planet-405b | 90.0 | - | - | 6.0 | 5.0 | 5.0 | - | none: as it ships |" in before

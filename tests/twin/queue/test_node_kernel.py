@@ -1,0 +1,116 @@
+"""Queues on nodes: schedules by hand, and the kernel against the SimPy referee and against one pool.
+
+`TWIN_FUZZ=1000` sets the number of random clusters and policies; the default keeps the suite short.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from ingest.core.errors import UsageError
+from policy.placement.registry import placement
+from policy.queue.registry import recipe
+from tests.support.node_queues import both, cases
+from twin.placement.cluster import NodeCluster
+from twin.placement.demands import Demands
+from twin.queue.jobs import QueueJobs
+from twin.queue.node_metrics import node_figures, nodes_per_gang
+from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.queue.rules import PREDICTSIM
+from twin.queue.simulation import simulate
+
+EXAMPLES = int(os.environ.get("TWIN_FUZZ", "40"))
+TWO = NodeCluster.parse("2 x 4 A100")
+
+
+def played(
+    rows: list[tuple[int, int, int]], policy: str, place: str, cluster: NodeCluster = TWO, **columns: Any
+) -> NodeSchedule:
+    """Rows of submit, run and GPUs."""
+    submit, run, gpus = zip(*rows, strict=True)
+    jobs = QueueJobs.of_seconds(submit, run, np.maximum(gpus, 1))
+    demands = Demands.of_jobs(cluster, gpus, **columns)
+    return simulate_on_nodes(jobs, demands, cluster, recipe(policy), placement(place))
+
+
+def starts(done: NodeSchedule) -> list[int]:
+    return (done.start_ns // 10**9).tolist()
+
+
+@given(case=cases())
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_kernel_and_referee_give_every_job_the_same_start_and_place(case: tuple[Any, ...]) -> None:
+    kernel, referee = both(case)
+    assert kernel == referee
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "saf+easy-sjbf", "wfp3+easy"])
+def test_free_gpus_wherever_they_are_make_one_pool(policy: str) -> None:
+    random = np.random.default_rng(5)
+    jobs = QueueJobs.of_seconds(
+        np.sort(random.integers(0, 300, 60)), random.integers(1, 50, 60), random.integers(1, 9, 60),
+        random.integers(50, 80, 60),
+    )  # fmt: skip
+    pool = simulate(jobs, 12, recipe(policy), rules=PREDICTSIM)
+    nodes = NodeCluster.parse("3 x 4 A100")
+    done = simulate_on_nodes(
+        jobs, Demands.of_jobs(nodes, jobs.processors), nodes, recipe(policy), placement("scattered"),
+        rules=PREDICTSIM,
+    )  # fmt: skip
+    assert done.start_ns.tolist() == pool.start_ns.tolist()
+    assert done.backfilled.tolist() == pool.backfilled.tolist()
+
+
+def test_a_job_waits_for_a_node_though_enough_gpus_are_free() -> None:
+    rows = [(0, 10, 2), (0, 20, 2), (1, 5, 4)]
+    spread = played(rows, "fcfs", "worst-fit")
+    assert [spread.nodes_of(job) for job in range(3)] == [[0], [1], [0]] and starts(spread) == [0, 0, 10]
+    packed = played(rows, "fcfs", "best-fit")
+    assert [packed.nodes_of(job) for job in range(3)] == [[0], [0], [1]] and starts(packed) == [0, 0, 1]
+    assert starts(played(rows, "fcfs", "scattered")) == [0, 0, 1]
+
+
+def test_who_overtakes_leaves_room_for_the_head() -> None:
+    # The head needs a node: node 0 is free at 10. A pair that runs past 10 may lie on node 1 alone.
+    rows = [(0, 10, 4), (0, 30, 1), (1, 10, 4), (2, 50, 2), (3, 50, 1)]
+    done = played(rows, "easy", "first-fit")
+    assert starts(done) == [0, 0, 10, 2, 3]
+    assert [done.nodes_of(job) for job in range(5)] == [[0], [1], [0], [1], [1]]
+    assert done.backfilled.tolist() == [False, False, False, True, True]
+    assert starts(played([*rows[:3], (2, 50, 4)], "easy", "first-fit"))[3] == 20
+
+
+def test_shares_lie_on_one_gpu_as_long_as_it_has_room() -> None:
+    one = NodeCluster.parse("1 x 2 T4")
+    done = played([(0, 10, 1)] * 5, "fcfs", "best-fit", one, milli=[600, 400, 600, 600, 400])
+    assert starts(done) == [0, 0, 0, 10, 10]
+    assert done.slots.tolist()[:3] == [0, 0, 1]
+    # Of 2 GPUs x 20 s: (0.6 + 0.4 + 0.6 + 0.6 + 0.4) x 10 s.
+    assert node_figures(done).of_pool.utilisation == pytest.approx(26 / 40)
+
+
+def test_a_gang_waits_for_whole_nodes_of_one_model() -> None:
+    rows = [(0, 9, 1), (0, 5, 4), (1, 5, 6)]
+    done = played(rows, "fcfs", "first-fit", NodeCluster.parse("2 x 4 A100, 2 x 2 V100"))
+    assert starts(done) == [0, 0, 5] and [done.nodes_of(job) for job in range(3)] == [[0], [1], [0, 1]]
+    assert nodes_per_gang(done) == 1.5
+    with pytest.raises(UsageError, match="1 jobs, job 1 the first, fit on no nodes"):
+        played([(0, 5, 6)], "fcfs", "best-fit", NodeCluster.parse("1 x 4 A100, 2 x 2 V100"))
+
+
+def test_fragmentation_is_a_mean_over_time() -> None:
+    # One job of half a GPU on a node of one: half of it is free, and of no use to a job of a whole GPU.
+    one = NodeCluster.parse("1 x 1 T4")
+    done = played([(0, 10, 1), (0, 10, 1)], "fcfs", "best-fit", one, milli=[500, 1000])
+    # 0 to 10: 500 are lost to the whole GPU, one job of two; 10 to 20: nothing is free.
+    assert node_figures(done).fragmentation == pytest.approx(0.5 * 500 / 1000 / 2)
+
+
+def test_what_cannot_be_played_on_nodes_is_refused() -> None:
+    with pytest.raises(UsageError, match="conservative is not played on nodes"):
+        played([(0, 1, 1)], "conservative", "best-fit")
+    with pytest.raises(UsageError, match="saf\\+conservative is not played"):
+        played([(0, 1, 1)], "saf+conservative", "best-fit")

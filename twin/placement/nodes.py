@@ -1,0 +1,176 @@
+"""The compiled state of nodes: what is free, and whether a class of jobs could be placed there.
+
+A job holds slots: slot = node x width + GPU, one for each GPU; a job without GPUs has the slot node x width.
+CPU and memory go with the slots, each the same part of the job."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ingest.core.compiled import njit
+from twin.placement.cluster import MILLI, NodeCluster
+from twin.placement.demands import Wants
+from twin.placement.recipe import Int
+
+TAKE, GIVE = np.int64(-1), np.int64(1)
+"""Signs of `take`."""
+ANY, ONE, NONE = np.int64(-1), np.int64(1), np.int64(0)
+"""Any model, one GPU or node, none. Not plain numbers: numba compiles a function anew for each literal."""
+
+
+class Nodes(NamedTuple):
+    """One element a node: GPUs, model, thousandths left of each GPU (nodes, width), of all GPUs, whole GPUs
+    left, CPU and memory left, how many GPUs hold jobs of each size (nodes, width + 1; 0: shares), and a
+    number that changes with the node.
+
+    `whole_of` counts nodes of a model by whole GPUs left (models, width + 1); `largest` is the largest node
+    of a model; `most` are the CPU and the GPUs of the largest nodes, by which scores are normalised; `able`
+    is where nodes are listed that fit (nodes,)."""
+
+    gpus: Int
+    model: Int
+    left: Int
+    total: Int
+    whole: Int
+    cpu: Int
+    memory: Int
+    held: Int
+    version: Int
+    whole_of: Int
+    largest: Int
+    most: Int
+    able: Int
+
+
+def idle(cluster: NodeCluster) -> Nodes:
+    """Returns the nodes of a cluster on which nothing runs."""
+    width, models = int(cluster.gpus.max()), len(cluster.models)
+    left = np.where(np.arange(width) < cluster.gpus[:, None], MILLI, 0).astype(np.int64)
+    whole_of = np.zeros((models, width + 1), np.int64)
+    np.add.at(whole_of, (cluster.model, cluster.gpus), 1)
+    count = len(cluster)
+    return Nodes(
+        cluster.gpus.copy(), cluster.model.copy(), left, cluster.gpus * MILLI, cluster.gpus.copy(),
+        cluster.cpu_milli.copy(), cluster.memory_mib.copy(), np.zeros((count, width + 1), np.int64),
+        np.zeros(count, np.int64), whole_of, cluster.largest(),
+        np.array([cluster.cpu_milli.max(), width], np.int64), np.zeros(count, np.int64),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
+    """Takes a slot for a job of a class (sign -1), or gives it back (sign 1)."""
+    width = nodes.left.shape[1]
+    n, gpu = slot // width, slot % width
+    nodes.cpu[n] += sign * wants.cpu[kind]
+    nodes.memory[n] += sign * wants.memory[kind]
+    nodes.version[n] += 1
+    if wants.gpus[kind] == 0:
+        return
+    milli = wants.milli[kind]
+    before = nodes.left[n, gpu]
+    nodes.left[n, gpu] += sign * milli
+    nodes.total[n] += sign * milli
+    nodes.held[n, 0 if milli < MILLI else min(wants.gpus[kind], width)] -= sign
+    change = int(nodes.left[n, gpu] == MILLI) - int(before == MILLI)
+    if change:
+        nodes.whole_of[nodes.model[n], nodes.whole[n]] -= 1
+        nodes.whole[n] += change
+        nodes.whole_of[nodes.model[n], nodes.whole[n]] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, most: int) -> int:
+    """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns
+    how many. `model` -1 is any that the job accepts."""
+    share, units = wants.milli[kind], max(gpus, 1)
+    cpu, memory, allowed = wants.cpu[kind] * units, wants.memory[kind] * units, wants.allowed[kind]
+    node_cpu, node_memory, node_model, able = nodes.cpu, nodes.memory, nodes.model, nodes.able
+    whole, count, found = nodes.whole, nodes.gpus, 0
+    for n in range(len(count)):
+        if node_cpu[n] < cpu or node_memory[n] < memory or (model >= 0 and node_model[n] != model):
+            continue
+        if gpus > 0:
+            if not allowed[node_model[n]]:
+                continue
+            if share == MILLI:
+                if whole[n] < gpus:
+                    continue
+            elif whole[n] == 0:
+                roomy = False
+                for gpu in range(count[n]):
+                    if nodes.left[n, gpu] >= share:
+                        roomy = True
+                        break
+                if not roomy:
+                    continue
+        able[found] = n
+        found += 1
+        if found == most:
+            break
+    return found
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
+    """Returns how many whole GPUs of a job the nodes of a model can hold, one by one."""
+    cpu, memory, found = wants.cpu[kind], wants.memory[kind], 0
+    for n in range(len(nodes.gpus)):
+        if nodes.model[n] == model:
+            most = nodes.whole[n]
+            if cpu:
+                most = min(most, nodes.cpu[n] // cpu)
+            if memory:
+                most = min(most, nodes.memory[n] // memory)
+            found += most
+    return int(found)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
+    """Returns True if a job of a class lies on one node: it is not larger than a node of a model that it
+    accepts."""
+    for model in range(len(nodes.largest)):
+        if wants.allowed[kind, model] and wants.gpus[kind] <= nodes.largest[model]:
+            return True
+    return bool(wants.gpus[kind] == 0)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
+    """Returns True if a job of a class can be placed now."""
+    gpus = wants.gpus[kind]
+    spread = scattered and gpus > 1
+    if spread or not single(nodes, wants, kind):
+        return bool(model_for(nodes, wants, kind, spread) >= 0)
+    if gpus and wants.milli[kind] == MILLI:
+        roomy = False
+        for model in range(len(nodes.largest)):
+            if wants.allowed[kind, model]:
+                for whole in range(gpus, nodes.whole_of.shape[1]):
+                    roomy = roomy or nodes.whole_of[model, whole] > 0
+        if not roomy or (wants.cpu[kind] == 0 and wants.memory[kind] == 0):
+            return roomy
+    return bool(find_able(nodes, wants, kind, gpus, ANY, ONE) == 1)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def model_for(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> int:
+    """Returns the first model of the cluster whose nodes can hold a gang; -1 if there is none."""
+    for model in range(len(nodes.largest)):
+        if wants.allowed[kind, model] and _model_could(nodes, wants, kind, model, scattered):
+            return model
+    return -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: bool) -> bool:
+    """Returns True if the nodes of a model can hold a gang: whole nodes and one with the rest, or GPUs one by
+    one."""
+    gpus, large = wants.gpus[kind], nodes.largest[model]
+    if scattered:
+        return bool(rooms(nodes, wants, kind, model) >= gpus)
+    full, rest = gpus // large, gpus % large
+    if find_able(nodes, wants, kind, large, model, full) < full:
+        return False
+    return bool(rest == 0 or find_able(nodes, wants, kind, rest, model, full + 1) == full + 1)

@@ -1,0 +1,308 @@
+"""The compiled event loop of a cluster of nodes: as `kernel.py` for one pool, but a job needs a place.
+
+Whether a job fits is asked once for each class of jobs until resources become free. A reservation is found
+on a copy of the nodes from which running jobs are taken by their predicted ends; a job that overtakes the
+head and ends later must leave room for the head there. `node_referee.py` has the same meaning in SimPy."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.compiled import njit
+from ingest.core.errors import UsageError
+from ingest.core.units import NS_PER_S
+from twin.placement.choosing import Chooser, chooser, put
+from twin.placement.cluster import NodeCluster
+from twin.placement.demands import POPULAR, Demands, Mix, Wants
+from twin.placement.fragmentation import share_popular
+from twin.placement.nodes import GIVE, TAKE, Nodes, could, idle, take
+from twin.placement.recipe import Int, PlacementRecipe
+from twin.placement.scores import FRAGMENTS
+from twin.queue.jobs import LATEST_NS, QueueJobs
+from twin.queue.kernel import forget, insert, place_of, sort, submit, take_out
+from twin.queue.pool import (
+    CHOSEN,
+    ENDED,
+    FIRST,
+    LATEST,
+    NONE,
+    PREDICTED,
+    RUNNING,
+    SETTLED,
+    SJBF,
+    WAITING,
+    Flags,
+    Inputs,
+    Pool,
+    flags_of,
+    inputs_of,
+)  # fmt: skip
+from twin.queue.pool import idle as idle_queue
+from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.reservations import NOT_YET
+from twin.queue.rules import QueueRules
+
+GIVEN, CHANGED, SUBMITTED, RECOUNT = range(4)
+"""Places of `ClusterState.tally`: how often resources became free, how often nodes changed, jobs submitted,
+and at how many the mix of tasks is counted anew."""
+
+
+class ClusterState(NamedTuple):
+    """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the
+    rule of placement; the class of each job, its slots from `first` on; the states in which a class did not
+    fit, and would have delayed the head; jobs submitted of each task."""
+
+    nodes: Nodes
+    future: Nodes
+    wants: Wants
+    mix: Mix
+    rule: Chooser
+    class_of: Int
+    first: Int
+    slots: Int
+    unfit: Int
+    delaying: Int
+    counts: Int
+    tally: Int
+
+
+def site_of(
+    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
+) -> ClusterState:
+    """Returns idle nodes, and jobs without places."""
+    kinds, wants = len(demands.wants.gpus), demands.wants
+    sizes = np.maximum(wants.gpus, 1)[demands.class_of]
+    first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    tasks = demands.tasks
+    mix = tasks._replace(weight=tasks.weight.copy(), total=tasks.total.copy())
+    return ClusterState(
+        idle(cluster), idle(cluster), wants, mix,
+        chooser(placement, demands, len(cluster), seed), demands.class_of, first,
+        np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
+        np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1], np.int64),
+    )  # fmt: skip
+
+
+def play(
+    jobs: QueueJobs,
+    predicted: Int,
+    site: ClusterState,
+    keys: OrderKeys,
+    backfill: Backfill,
+    rules: QueueRules,
+) -> tuple[Int, NDArray[np.bool_]]:
+    """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head; slots are in `site`.
+
+    Every job must fit into the empty cluster; backfill is not conservative.
+
+    Raises:
+        UsageError: the last jobs would start later than a time can be.
+    """
+    inputs = inputs_of(jobs, predicted, keys)
+    pool = idle_queue(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, site):
+        raise UsageError("the queue grows beyond 73 years: take a larger cluster or fewer jobs")
+    assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
+    return pool.start, pool.backfilled
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> bool:
+    """Runs until every job has ended; returns False if time runs out."""
+    count, now = len(jobs.submit), pool.now
+    arrived = 0
+    while arrived < count or now[RUNNING]:
+        submission = jobs.submit[arrived] if arrived < count else NOT_YET
+        end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
+        time = min(submission, end)
+        while True:
+            if submission == time and (flags.submissions_first or end > time):
+                submit(jobs, flags, pool, arrived)
+                _count_task(site, arrived)
+                arrived += 1
+            else:
+                _end(jobs, flags, pool, site)
+            submission = jobs.submit[arrived] if arrived < count else NOT_YET
+            end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
+            if flags.passes_each_event or min(submission, end) > time:
+                break
+        new = arrived - 1 if flags.passes_each_event and not now[ENDED] else -1
+        _pass(jobs, flags, pool, site, time, new)
+        now[ENDED] = 0
+        if time > LATEST_NS:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _count_task(site: ClusterState, job: int) -> None:
+    """Counts the task of a job; the mix is made anew whenever the jobs have doubled."""
+    tally = site.tally
+    tally[SUBMITTED] += 1
+    if site.rule.code != FRAGMENTS:
+        return
+    site.counts[site.wants.task[site.class_of[job]]] += 1
+    if tally[SUBMITTED] == tally[RECOUNT]:
+        share_popular(site.mix, site.counts, POPULAR)
+        tally[RECOUNT] *= 2
+        site.rule.seen[:] = -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
+    """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
+    kind = site.class_of[job]
+    for place in range(site.first[job], site.first[job + 1]):
+        take(nodes, site.wants, kind, site.slots[place], sign)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _free(site: ClusterState, job: int) -> None:
+    """Gives back what a job holds."""
+    _move(site.nodes, site, job, GIVE)
+    site.tally[GIVEN] += 1
+    site.tally[CHANGED] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
+    """Ends the running job that ends first, of several the one that started first."""
+    now = pool.now
+    now[RUNNING] -= 1
+    job = pool.end_of[now[RUNNING]]
+    if not pool.released[job]:
+        forget(pool, job)
+        _free(site, job)
+    if flags.by_user:
+        user, size = jobs.user[job], jobs.processors[job]
+        pool.done[user] += size * (jobs.run[job] / NS_PER_S)
+        pool.rate[user] -= size
+        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+    now[ENDED], now[SETTLED] = 1, 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _fits(site: ClusterState, kind: int) -> bool:
+    """Returns True if a class can be placed now; what did not fit is not asked again until something is
+    free."""
+    if site.unfit[kind] == site.tally[GIVEN]:
+        return False
+    if could(site.nodes, site.wants, kind, site.rule.scattered):
+        return True
+    site.unfit[kind] = site.tally[GIVEN]
+    return False
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put(site: ClusterState, job: int) -> None:
+    """Places a job that fits."""
+    slots = site.slots[site.first[job] : site.first[job + 1]]
+    put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots)
+    site.tally[CHANGED] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+    """Starts a job that has its place, and takes it out of the queue."""
+    now = pool.now
+    take_out(pool, place_of(pool, job))
+    pool.start[job] = time
+    insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
+    insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
+    now[RUNNING] += 1
+    now[PREDICTED] += 1
+    if flags.by_user:
+        pool.rate[jobs.user[job]] += jobs.processors[job]
+        pool.base[jobs.user[job]] += jobs.processors[job] * (time / NS_PER_S)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
+    """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
+    now, queue = pool.now, pool.queue
+    if flags.frees_predicted:
+        while now[PREDICTED] and pool.predicted_at[now[PREDICTED] - 1] <= time:
+            now[PREDICTED] -= 1
+            job = pool.predicted_of[now[PREDICTED]]
+            pool.released[job] = True
+            _free(site, job)
+            now[SETTLED] = 0
+    if new >= 0 and now[SETTLED] and queue[now[FIRST]] != new:
+        if flags.backfill != NONE and _overtakes(jobs, flags, pool, site, new, time):
+            now[SETTLED] = 0
+        return
+    if now[WAITING] and (flags.power or flags.by_user):
+        sort(jobs, flags, pool, time)
+    while now[WAITING]:
+        job = now[CHOSEN] if now[CHOSEN] >= 0 else queue[now[FIRST]]
+        if not _fits(site, site.class_of[job]):
+            break
+        _put(site, job)
+        _start(jobs, flags, pool, job, time)
+        now[CHOSEN] = -1
+    if now[WAITING]:
+        overtaken = _overtake(jobs, flags, pool, site, time)
+        now[SETTLED] = not (overtaken or flags.power or flags.by_user or flags.commits)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> bool:
+    """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
+    if one started."""
+    now = pool.now
+    if now[CHOSEN] < 0:
+        if flags.backfill != NONE:
+            _reserve_head(flags, pool, site)
+        if flags.commits:
+            now[CHOSEN] = pool.queue[now[FIRST]]
+    if flags.backfill == NONE:
+        return False
+    waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
+    head = now[CHOSEN] if now[CHOSEN] >= 0 else waiting[0]
+    if flags.by_submission:
+        waiting.sort()
+    elif flags.backfill == SJBF:
+        waiting.sort()
+        waiting = waiting[np.argsort(jobs.predicted[waiting], kind="mergesort")]
+    overtaken = False
+    for job in waiting:
+        if job != head and site.unfit[site.class_of[job]] != site.tally[GIVEN]:
+            overtaken |= _overtakes(jobs, flags, pool, site, job, time)
+    return overtaken
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
+    """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
+    now, kind, tally = pool.now, site.class_of[job], site.tally
+    late = time + jobs.predicted[job] > now[LATEST]
+    if (late and (not flags.spares or site.delaying[kind] == tally[CHANGED])) or not _fits(site, kind):
+        return False
+    _put(site, job)
+    if late:
+        _move(site.future, site, job, TAKE)
+        head = now[CHOSEN] if now[CHOSEN] >= 0 else pool.queue[now[FIRST]]
+        if not could(site.future, site.wants, site.class_of[head], site.rule.scattered):
+            _move(site.future, site, job, GIVE)
+            _move(site.nodes, site, job, GIVE)
+            site.delaying[kind] = tally[CHANGED]
+            return False
+    _start(jobs, flags, pool, job, time)
+    pool.backfilled[job] = True
+    return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
+    """Finds when the head of the queue fits, by the predicted ends; leaves the nodes as they are then."""
+    now, at, nodes, future = pool.now, pool.predicted_at, site.nodes, site.future
+    future.left[:], future.total[:], future.whole[:] = nodes.left, nodes.total, nodes.whole
+    future.cpu[:], future.memory[:], future.whole_of[:] = nodes.cpu, nodes.memory, nodes.whole_of
+    kind, i = site.class_of[pool.queue[now[FIRST]]], now[PREDICTED]
+    while True:
+        i -= 1
+        _move(future, site, pool.predicted_of[i], GIVE)
+        if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.scattered):
+            break
+    now[LATEST] = at[i] - 1 if flags.strict else at[i]

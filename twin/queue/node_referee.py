@@ -1,0 +1,128 @@
+"""Reference simulator of a cluster of nodes in SimPy: slow and plain; tests hold the kernel equal to it.
+
+The pool's referee with places: every pass asks every job anew, and a reservation is found by emptying a copy
+of the nodes end by end."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from twin.placement.cluster import NodeCluster
+from twin.placement.demands import Demands, popular
+from twin.placement.plain import Piece, PlainNodes
+from twin.placement.recipe import PlacementRecipe
+from twin.queue.jobs import Int, QueueJobs
+from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.referee import Referee
+from twin.queue.rules import QueueRules
+
+
+@dataclass
+class _NodeReferee(Referee):
+    nodes: PlainNodes | None = None
+    class_of: Int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.nodes is not None and self.class_of is not None
+        self.site: PlainNodes = self.nodes
+        self.kind = [int(kind) for kind in self.class_of]
+        self.tasks: Counter[int] = Counter()
+        self.held: dict[int, list[Piece]] = {}
+        self.laid: dict[int, list[Piece]] = {}
+        self.future, self.latest = self.site, -1
+
+    def submitted(self, job: int) -> None:
+        self.tasks[int(self.site.wants.task[self.kind[job]])] += 1
+        count = self.tasks.total()
+        if count & (count - 1) == 0:
+            counts = np.array([self.tasks[task] for task in range(len(self.site.mix.gpus))], np.int64)
+            self.site.mix = popular(self.site.mix, counts)
+        super().submitted(job)
+
+    def terminated(self, job: int) -> None:
+        self.leave(job)
+        super().terminated(job)
+
+    def leave(self, job: int) -> None:
+        """Gives back what a job still holds."""
+        for piece in self.held.pop(job, []):
+            self.site.move(self.kind[job], piece, 1)
+
+    def place(self, job: int) -> None:
+        self.held[job] = self.laid[job] = self.site.put(self.kind[job], job)
+
+    def pass_now(self) -> None:
+        self.pass_at = -1
+        for job in [job for job, one in self.running.items() if self.freed(one)]:
+            self.leave(job)
+        self.queue.sort(key=lambda job: (self.key(job), job))
+        while self.queue:
+            job = self.chosen[0] if self.chosen else self.queue[0]
+            if not self.site.could(self.kind[job]):
+                break
+            self.place(job)
+            self.start(job, overtakes=False)
+            self.chosen = None
+        if self.queue and self.backfill != "none":
+            self.overtake()
+        elif self.queue and self.rules.commits and not self.chosen:
+            self.chosen = (self.queue[0], 0)
+
+    def overtake(self) -> None:
+        head = self.chosen[0] if self.chosen else self.queue[0]
+        if not self.chosen:
+            self.latest, self.future = self.reserved_for(head)
+        if self.rules.commits:
+            self.chosen = (head, self.latest)
+        self.promise(self.env.now, head, self.latest)
+        for job in self.candidates():
+            end = self.env.now + self.expected[job]
+            in_time = end < self.latest if self.rules.strict else end <= self.latest
+            if job != head and (in_time or self.rules.spares) and self.site.could(self.kind[job]):
+                self.try_to_overtake(job, head, in_time)
+
+    def try_to_overtake(self, job: int, head: int, in_time: bool) -> None:
+        """Starts a job that fits, unless it would be in the way of the head."""
+        self.place(job)
+        if not in_time:
+            without = self.future.copy()
+            for piece in self.held[job]:
+                without.move(self.kind[job], piece, -1)
+            if not without.could(self.kind[head]):
+                self.leave(job)
+                return
+            self.future = without
+        self.start(job, overtakes=True)
+
+    def reserved_for(self, head: int) -> tuple[int, PlainNodes]:
+        """Returns when a job fits by the predicted ends, and the nodes as they are then."""
+        for time in sorted({one.predicted_end for job, one in self.running.items() if job in self.held}):
+            nodes = self.site.copy()
+            for job, one in self.running.items():
+                if one.predicted_end <= time:
+                    for piece in self.held.get(job, []):
+                        nodes.move(self.kind[job], piece, 1)
+            if nodes.could(self.kind[head]):
+                return time, nodes
+        raise AssertionError("the job is larger than the cluster")
+
+
+def play(
+    jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
+    keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0,
+) -> tuple[list[int], list[bool], list[list[Piece]]]:  # fmt: skip
+    """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of
+    its pieces."""
+    nodes = PlainNodes(cluster, demands, placement, seed)
+    referee = _NodeReferee(
+        jobs, predicted, 1, keys, backfill, rules, lambda time, job, start: None, nodes=nodes,
+        class_of=demands.class_of,
+    )  # fmt: skip
+    referee.play()
+    everyone = range(len(jobs))
+    return (
+        [referee.started[job] for job in everyone], [job in referee.overtook for job in everyone],
+        [referee.laid[job] for job in everyone],
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Jobs on a cluster of nodes under one recipe and one placement: who starts when, and where."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.errors import UsageError
+from twin.placement.cluster import MILLI, NodeCluster
+from twin.placement.demands import Demands, possible
+from twin.placement.recipe import Int, PlacementRecipe
+from twin.queue import node_kernel
+from twin.queue.jobs import Prediction, QueueJobs
+from twin.queue.recipe import QueueRecipe
+from twin.queue.rules import INSTANT, QueueRules
+from twin.queue.simulation import QueueSchedule
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSchedule:
+    """The jobs as they ran with their starts (n,), nanoseconds, who overtook the head (n,), and the slots of
+    job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU."""
+
+    jobs: QueueJobs
+    cluster: NodeCluster
+    demands: Demands
+    start_ns: Int
+    backfilled: NDArray[np.bool_]
+    first: Int
+    slots: Int
+
+    @property
+    def as_pool(self) -> QueueSchedule:
+        """Returns the schedule with processors in thousandths of a GPU, for figures of time and use."""
+        milli = self.demands.wants.gpus * self.demands.wants.milli
+        jobs = replace(self.jobs, processors=milli[self.demands.class_of])
+        return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, self.start_ns, self.backfilled)
+
+    def nodes_of(self, job: int) -> list[int]:
+        """Returns the nodes of a job, first to last."""
+        width = int(self.cluster.gpus.max())
+        return sorted({int(slot) // width for slot in self.slots[self.first[job] : self.first[job + 1]]})
+
+
+def simulate_on_nodes(
+    jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe,
+    placement: PlacementRecipe, *, prediction: Prediction = "estimate", rules: QueueRules = INSTANT,
+    seed: int = 0,
+) -> NodeSchedule:  # fmt: skip
+    """Returns what a recipe and a placement make of the jobs on the nodes.
+
+    Raises:
+        UsageError: a job does not fit into the empty cluster, or the recipe cannot be played there.
+    """
+    check_on_nodes(jobs, demands, cluster, recipe, placement, rules)
+    played = jobs.cut_at_estimate() if rules.cuts else jobs
+    predicted = played.predicted_ns(prediction)
+    site = node_kernel.site_of(cluster, demands, placement, seed)
+    keys = recipe.keys(played, predicted)
+    start_ns, backfilled = node_kernel.play(played, predicted, site, keys, recipe.backfill, rules)
+    return NodeSchedule(played, cluster, demands, start_ns, backfilled, site.first, site.slots)
+
+
+def check_on_nodes(
+    jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe, placement: PlacementRecipe,
+    rules: QueueRules,
+) -> None:  # fmt: skip
+    """Checks that the jobs can be played.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    jobs.check()
+    if recipe.backfill == "conservative":
+        raise UsageError(
+            f"{recipe.name} is not played on nodes: it reserves for every job, and nodes have no profile "
+            "of free places over time; take easy or easy-sjbf"
+        )
+    if recipe.backfill == "easy-sjbf" and rules.backfills_by_submission:
+        raise UsageError(f"{recipe.name} backfills the shortest job first, rules {rules.name} by submission")
+    if rules.cuts and len(jobs) and jobs.estimate_ns.min() < 0:
+        raise UsageError(
+            f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out"
+        )
+    fit = possible(cluster, demands.wants, placement.gang)[demands.class_of]
+    if not fit.all():
+        job = int(jobs.number[int(np.flatnonzero(~fit)[0])])
+        raise UsageError(
+            f"{int((~fit).sum()):,} jobs, job {job} the first, fit on no nodes: take them out first"
+        )
