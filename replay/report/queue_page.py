@@ -55,7 +55,7 @@ def _answer(run: LoggedQueue) -> Section:
     )
     used, mean_h = percent(found.utilisation), plain(found.avg_wait_s / 3600)
     sentence = f"A job waits {mean_h} h in the mean, and {used} of the processor-time is used."
-    return section("answer", "Answer", sentence=sentence, cards=[Card(*one) for one in shown])
+    return section("answer", "The answer", sentence=sentence, cards=[Card(*one) for one in shown])
 
 
 def _over_time(done: QueueSchedule) -> Section:
