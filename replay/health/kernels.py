@@ -1,4 +1,4 @@
-"""Compiled kernels: where numba keeps them, which are there, and compiling those of a first decision.
+"""Compiled kernels: where numba keeps them, which are there, and those of a first decision and queue made.
 
 A kernel is compiled for its types when it is first called, which takes seconds, and kept on the disk; a
 later process loads it. What is kept counts only for the same source, numba and processor.
@@ -17,8 +17,15 @@ from ingest.core.errors import StorageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.scratch import Scratch
 from ingest.pipeline.ingest import ingest
+from policy.placement.registry import placement
+from policy.queue.registry import recipe as queue_recipe
 from replay.health.check import Check
 from replay.run import runner
+from twin.placement.cluster import NodeCluster
+from twin.placement.demands import Demands
+from twin.queue.jobs import QueueJobs
+from twin.queue.on_nodes import simulate_on_nodes
+from twin.queue.simulation import simulate
 from twin.scenario.prepare import load
 from twin.traces.time_range import TimeRange
 
@@ -86,14 +93,14 @@ def check() -> Check:
 
 
 def compile_first(progress: Progress = SILENT) -> int:
-    """Plays the begin of a shipped scenario in a temporary store, so that what it calls is compiled and kept;
-    returns the number of kernels that it called.
+    """Plays the begin of a shipped scenario in a temporary store and a small queue, so that what they call is
+    compiled and kept; returns the number of kernels that they called.
 
     Raises:
         StorageError: there is no room for temporary files.
     """
-    DISK.foretell((Path(os.environ["NUMBA_CACHE_DIR"]), "compiled kernels of a first decision"))
-    progress.start(1 + len(POLICIES), "compiling", "policies")
+    DISK.foretell((Path(os.environ["NUMBA_CACHE_DIR"]), "compiled kernels of a first decision and queue"))
+    progress.start(2 + len(POLICIES), "compiling", "parts")
     with Scratch() as scratch:
         if scratch.path is None:
             raise StorageError("no folder for temporary files can be written; set TMPDIR to one of your own")
@@ -103,6 +110,8 @@ def compile_first(progress: Progress = SILENT) -> int:
         for policy in POLICIES:
             play(store, policy)
             progress.advance(1, policy)
+    play_queue()
+    progress.advance(1, "queue")
     return len(used())
 
 
@@ -111,6 +120,15 @@ def play(store: Path, policy: str) -> None:
     span = TimeRange.parse("13000", str(13000 + SECONDS))
     assert span is not None
     runner.run(store, policy=policy, scenario=load(SCENARIO), window=span)
+
+
+def play_queue() -> None:
+    """Runs three jobs through a pool of processors, and through nodes."""
+    jobs, easy = QueueJobs.of_seconds([0, 0, 1], [9, 9, 2], [1, 2, 1]), queue_recipe("easy")
+    simulate(jobs, 2, easy)
+    nodes = NodeCluster.parse("1 x 2 A100-80")
+    demands = Demands.of_jobs(nodes, jobs.processors)
+    simulate_on_nodes(jobs, demands, nodes, easy, placement("best-fit"))
 
 
 def _nothing() -> None:
