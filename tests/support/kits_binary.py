@@ -84,6 +84,7 @@ KITS = (
         (
             Bad("cut", (CHAKRA + node(1) + node(2))[:-3], 1, 1, "ends inside"),
             Bad("no name", CHAKRA + node(1, b"") + node(2), 1, 1, "is not a name"),
+            Bad("zeros", CHAKRA + node(1) + bytes(64) + node(2), 1, 1, "is empty"),
             Bad("days", CHAKRA + node(1, time_us=10**12) + node(2), 1, 1, "not microseconds"),
             Bad("another message", CHAKRA + varint(3) + b"\x0b\x01\x02" + node(2), 1, 1, "not a message"),
         ),

@@ -84,6 +84,9 @@ def _nodes(source: Source, rows: RowBuilder) -> Iterator[tuple[int, dict[int, An
                 return
             if message is None:
                 return
+            if not message:  # a node has a name; the zeros of a lost block are empty messages without end
+                rows.reject(row, "node", f"behind node {row - 1}", "is empty; what follows cannot be found")
+                return
             try:
                 node: dict[int, Any] = dict(fields(message))
             except ValueError as error:
