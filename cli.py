@@ -37,7 +37,7 @@ COMMANDS = {
     "sql": ("inspecting", "Query lake and event logs in SQL."),
     "audit": ("inspecting", "Verify a run, or explain one decision or one job of it."),
     "compact": ("inspecting", "Merge the segments of a finished run into few files."),
-    "report": ("inspecting", "Write one self-contained HTML page about a run."),
+    "report": ("inspecting", "Write one self-contained HTML page about a run, or several overlaid."),
     "trace": ("inspecting", "Write a window of a run as a Chrome trace."),
     "runs": ("runs", "List runs with their key figures, tags and notes."),
     "compare": ("runs", "Set runs beside each other, with paired differences from the first."),

@@ -168,7 +168,7 @@ def held(store: Path, dataset: str) -> DatasetInfo:
     """
     found = datasets(store)
     if dataset not in found:
-        hint = f"{suggestion(dataset, found)}; `twin traces` lists them" if found else EMPTY
+        hint = f" (`twin traces` lists them){suggestion(dataset, found)}" if found else EMPTY
         raise NotFoundError(f"the lake in {store} has no data set {dataset!r}{hint}")
     return found[dataset]
 

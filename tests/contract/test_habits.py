@@ -35,7 +35,8 @@ def source(command: click.Command) -> str:
 
 @pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name not in QUICK])
 def test_a_command_that_may_take_seconds_shows_progress(name: str) -> None:
-    assert re.search(r"console\.(progress|working)\(", source(cli.twin.loaded()[name])), name
+    shows = r"console\.(progress|working)\(|live_view\.(run|training)\("
+    assert re.search(shows, source(cli.twin.loaded()[name])), name
 
 
 def test_those_without_progress_show_none() -> None:

@@ -60,7 +60,7 @@ def test_the_arbitrary_day_is_no_invention_where_a_start_was_stated() -> None:
 
 
 def test_a_name_that_is_not_there_is_told_what_is(store: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"did you mean 'mine'\?; `twin traces` lists them"):
+    with pytest.raises(NotFoundError, match=r"\(`twin traces` lists them\); did you mean 'mine'\?"):
         details(store, "mime")
     with pytest.raises(NotFoundError, match="it is empty; `twin ingest shipped`"):
         details(store / "none", "mine")
