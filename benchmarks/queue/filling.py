@@ -3,7 +3,6 @@
 python -m benchmarks.queue.filling ../shared --page docs/measured/placement.md
 """
 
-import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ingest.core.durable import replace
+from benchmarks.queue.page_command import write_or_print
 from replay.queue.filling_published import FIGURES, PLACED, FilledRun, filled_runs
 
 HEAD = """# Placement on nodes: published results
@@ -120,17 +119,5 @@ published simulator share, so its runs cannot be repeated: of it all rows are sh
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shared", type=Path)
-    parser.add_argument("--page", type=Path)
-    said = parser.parse_args()
-    text = page(said.shared)
-    if said.page:
-        replace(said.page, text.encode())
-    else:
-        print(text)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_print(page, __doc__)

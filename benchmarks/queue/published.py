@@ -3,14 +3,13 @@
 python -m benchmarks.queue.published ../shared --page docs/measured/jobs.md
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from ingest.core.durable import replace
+from benchmarks.queue.page_command import write_or_print
 from ingest.readers.clusters import swf_log
 from policy.queue.registry import recipe
 from replay.queue import recorded
@@ -173,17 +172,5 @@ mean. Each run starts empty, which takes a little off the mean.
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shared", type=Path)
-    parser.add_argument("--page", type=Path)
-    said = parser.parse_args()
-    text = page(said.shared)
-    if said.page:
-        replace(said.page, text.encode())
-    else:
-        print(text)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_print(page, __doc__)

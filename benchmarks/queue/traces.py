@@ -3,7 +3,6 @@
 python -m benchmarks.queue.traces ../shared --page docs/measured/queues.md
 """
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from benchmarks.queue import formulas, optimum
 from benchmarks.queue.inputs import LOAD, Trace, traces
+from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
 from benchmarks.queue.windows import BLOCK, DRAWS, WINDOWS, Ranged, Windowed, ratio
-from ingest.core.durable import replace
 from policy.queue.registry import recipe
 from twin.queue.simulation import simulate
 
@@ -145,17 +144,5 @@ Intervals over queues.
 {text}"""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shared", type=Path)
-    parser.add_argument("--page", type=Path)
-    said = parser.parse_args()
-    text = page(said.shared)
-    if said.page:
-        replace(said.page, text.encode())
-    else:
-        print(text)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_print(page, __doc__)

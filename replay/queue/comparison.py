@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ingest.core.errors import UsageError
+from ingest.parsing.reader import Reject
 from ingest.readers import job_logs
 from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
@@ -20,6 +21,38 @@ USUAL = ("fcfs", "easy", "easy-sjbf", "conservative")
 """Schedulers that are compared if none are named."""
 SHOWN_ROWS = 20
 """Rows left out that the JSON object lists; all of them are counted."""
+
+
+class ReadJobs(Protocol):
+    """Jobs of a log with what was left out of it: on a pool, or on nodes."""
+
+    @property
+    def rejects(self) -> tuple[Reject, ...]:
+        """Rows left out, in their order."""
+        ...
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Rows left out by reason."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what the log does not say."""
+        ...
+
+
+def read_to_json(log: ReadJobs) -> dict[str, Any]:
+    """Returns what an answer tells of the rows left out, the first `SHOWN_ROWS` in full, and the notes."""
+    shown = log.rejects[:SHOWN_ROWS]
+    return {
+        "rejected": len(log.rejects),
+        "rejected_by_reason": log.reasons,
+        "rejected_rows": [
+            {"row": one.row, "column": one.column, "raw": one.raw, "reason": one.reason} for one in shown
+        ],
+        "notes": list(log.notes),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +78,7 @@ class QueueComparison:
                 {"policy": name, "run": self.runs.get(name), **one.to_json()}
                 for name, one in self.figures.items()
             ],
-            "rejected": len(self.log.rejects),
-            "rejected_by_reason": self.log.reasons,
-            "rejected_rows": [
-                {"row": one.row, "column": one.column, "raw": one.raw, "reason": one.reason}
-                for one in self.log.rejects[:SHOWN_ROWS]
-            ],
-            "notes": list(self.log.notes),
+            **read_to_json(self.log),
         }
 
 

@@ -12,7 +12,7 @@ from ingest.readers.clusters import openb_lists, swf_log
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
-from replay.queue.comparison import SHOWN_ROWS
+from replay.queue.comparison import read_to_json
 from twin.placement.cluster import NodeCluster
 from twin.placement.recipe import Gang
 from twin.queue.jobs import Prediction
@@ -50,13 +50,7 @@ class NodeComparison:
                 {"policy": policy, "placement": place, **one.to_json()}
                 for (policy, place), one in self.figures.items()
             ],
-            "rejected": len(self.log.rejects),
-            "rejected_by_reason": self.log.reasons,
-            "rejected_rows": [
-                {"row": one.row, "column": one.column, "raw": one.raw, "reason": one.reason}
-                for one in self.log.rejects[:SHOWN_ROWS]
-            ],
-            "notes": list(self.log.notes),
+            **read_to_json(self.log),
         }
 
 

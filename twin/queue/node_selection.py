@@ -1,6 +1,5 @@
 """Which rows of a log, or of a list of pods, are jobs that nodes can run, and what they ask for."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from twin.placement.demands import Demands, mask_of, possible
 from twin.placement.recipe import Gang, Int
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import QueueRules
-from twin.queue.selection import select
+from twin.queue.selection import by_reason, select
 
 NOWHERE = "fits on no nodes of the cluster"
 """Reason of a job that the empty cluster cannot run."""
@@ -38,7 +37,7 @@ class NodeJobs:
     @property
     def reasons(self) -> dict[str, int]:
         """Rows left out by reason, most first."""
-        return dict(Counter(reject.reason for reject in self.rejects).most_common())
+        return by_reason(self.rejects)
 
 
 def select_log(log: SwfLog, cluster: NodeCluster, rules: QueueRules, gangs: Sequence[Gang]) -> NodeJobs:

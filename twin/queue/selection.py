@@ -4,7 +4,7 @@ Published results rest on these choices as much as on the scheduler; the rule se
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,7 +38,12 @@ class LogJobs:
     @property
     def reasons(self) -> dict[str, int]:
         """Rows left out by reason, most first."""
-        return dict(Counter(reject.reason for reject in self.rejects).most_common())
+        return by_reason(self.rejects)
+
+
+def by_reason(rejects: Sequence[Reject]) -> dict[str, int]:
+    """Returns the number of rows left out by reason, most first."""
+    return dict(Counter(reject.reason for reject in rejects).most_common())
 
 
 def select(log: SwfLog, rules: QueueRules, processors: int | None = None) -> LogJobs:
