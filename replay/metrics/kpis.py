@@ -85,7 +85,7 @@ class KpiFold(Fold):
         self._coordination_s: list[float] = []
 
     def _on_run_started(self, event: Event, started: Json) -> None:
-        if started.get("policy") == QUEUE:
+        if started["policy"] == QUEUE:
             raise UsageError(NO_WORLD)
         domains = started["scenario"]["cluster"]["domains"]
         self._gpus_owned = sum(domain["gpus"] for domain in domains)

@@ -147,8 +147,7 @@ def audit(store: Path, run_id: str) -> QueueAudit:
     compare = Compare(run_id, reader.events(), partial=not reader.finished)
     try:
         with suppress(Reached):
-            header = replace(run.header, code=run.header.code)
-            run_events.emit(compare, header, again, run.names, run.left_out)
+            run_events.emit(compare, run.header, again, run.names, run.left_out)
     except DivergenceError as error:
         findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
     findings += [("look-ahead", problem) for problem in looks_ahead(run)]

@@ -39,7 +39,7 @@ def decided(latency_s: float, fallback: str | None = None) -> tuple[dict[str, An
 def history() -> list[Event]:
     """100 s: 40 s with two domains, a 10 s move to one domain, 45 s there, 5 s lost at the end."""
     rows: list[tuple[int, str, dict[str, Any], dict[str, Any]]] = [
-        (0, "run_started", {"scenario": SCENARIO}, {}),
+        (0, "run_started", {"policy": "mpc", "scenario": SCENARIO}, {}),
         (0, "decided", *decided(0.5)),
         (0, "plan_applied", applied(0, 0, (0, 1)), {}),
         (40, "iteration_done", {
@@ -106,7 +106,7 @@ def test_work_that_a_failure_took_back_does_not_count() -> None:
 
 
 def test_an_empty_run_has_no_ratios() -> None:
-    found = of_events([Event(0, 0, "run_started", 1, "", {"scenario": SCENARIO}, {})])
+    found = of_events([Event(0, 0, "run_started", 1, "", {"policy": "mpc", "scenario": SCENARIO}, {})])
     assert found.time_per_token_s is None and found.utilisation is None and found.decision_p50_s is None
     assert found.load_stability == 1.0
 
@@ -126,7 +126,7 @@ def test_of_several_jobs_the_stability_is_over_the_time_that_they_are_there() ->
         return {**fields, "wan_bytes": [], "moved_bytes": [], **NO_CHARGE}
 
     rows: list[tuple[int, str, str, dict[str, Any]]] = [
-        (0, "run_started", "", {"scenario": SCENARIO}),
+        (0, "run_started", "", {"policy": "mpc", "scenario": SCENARIO}),
         (0, "job_submitted", "a", {}),
         (0, "plan_applied", "a", applied(0, 0, (0,))),
         (20, "job_submitted", "b", {}),
