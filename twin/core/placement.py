@@ -1,6 +1,9 @@
 """Placement of ranks on GPUs: the default packed one, and the nodes that the groups of a placement span."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from twin.core.domain import Domain
 
@@ -31,23 +34,21 @@ def packed(dp: int, tp: int, pp: int) -> Gpus:
 
 def layout(gpus: Gpus, domain: Domain, dp: int, tp: int, pp: int) -> Layout:
     """Layout of rank order (stage, d, t) when rank r runs on `gpus[r]`."""
-    node = [gpu // domain.gpus_per_node for gpu in gpus]
+    return _layout(gpus, domain.gpus_per_node, dp, tp, pp)
 
-    def node_of(stage: int, d: int, t: int) -> int:
-        return node[(stage * dp + d) * tp + t]
 
-    tp_split = any(len({node_of(q, d, t) for t in range(tp)}) > 1 for q in range(pp) for d in range(dp))
-    dp_nodes, dp_local = [], []
-    for q in range(pp):
-        spans = [len({node_of(q, d, t) for d in range(dp)}) for t in range(tp)]
-        dp_nodes.append(max(spans))
-        dp_local.append(max(1, dp // max(spans)))
-
-    def apart(a: int, b: int) -> bool:
-        return any(node_of(a, d, t) != node_of(b, d, t) for d in range(dp) for t in range(tp))
-
-    crosses = tuple(apart(q, q + 1) for q in range(pp - 1))
-    return Layout(tuple(dp_local), tuple(dp_nodes), crosses, tp_split, apart(pp - 1, 0))
+@lru_cache(maxsize=8192)
+def _layout(gpus: Gpus, gpus_per_node: int, dp: int, tp: int, pp: int) -> Layout:
+    nodes = (np.array(gpus) // gpus_per_node).reshape(pp, dp, tp)
+    spans = [max(len(set(group)) for group in stage.T.tolist()) for stage in nodes]
+    apart = (nodes != np.roll(nodes, -1, axis=0)).any(axis=(1, 2)).tolist()
+    return Layout(
+        dp_local=tuple(max(1, dp // nodes_of_group) for nodes_of_group in spans),
+        dp_nodes=tuple(spans),
+        crosses=tuple(apart[:-1]),
+        tp_split=bool((nodes != nodes[:, :, :1]).any()),
+        around=apart[-1],
+    )
 
 
 def choices(domain: Domain, dp: int, heads: int, layers: int) -> tuple[tuple[int, int], ...]:

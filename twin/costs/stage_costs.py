@@ -24,7 +24,7 @@ from twin.costs.collectives import Path, hierarchical_all_gather_s, hierarchical
 from twin.costs.gradient_reduction import exposed_sync_s
 from twin.costs.layer_compute import ComputeModel
 from twin.costs.stage_holdings import Flight, Group, Holdings, Spans, added, prefix_sum
-from twin.pipeline import operation_order
+from twin.pipeline import operation_order, zero_bubble_order
 from twin.pipeline.pipeline import warmup_depths
 
 Float = NDArray[np.float64]
@@ -166,6 +166,21 @@ def _logits_in_flight(sketch: Plan, warmup: Int) -> float:
     return 1 if sketch.schedule in schedules.CHUNKED else _in_flight(sketch, warmup, len(warmup) - 1)
 
 
+def _alike(domains: Sequence[Domain]) -> list[int]:
+    """Returns a number for each domain (K,), the same where GPUs and networks are."""
+    numbers: dict[tuple[object, ...], int] = {}
+    return [
+        numbers.setdefault(
+            (
+                one.gpu, one.intra_node_bps, one.intra_node_latency_s, one.inter_node_bps,
+                one.inter_node_latency_s,
+            ),
+            len(numbers),
+        )
+        for one in domains
+    ]  # fmt: skip
+
+
 class StageModel:
     """Stage costs from cuts, for one job; caches prefix sums over layers."""
 
@@ -174,6 +189,7 @@ class StageModel:
         self._job = job
         self._compute = compute
         self._times: dict[tuple[int, int, int, Recompute, TensorMode], tuple[Float, Float, Float]] = {}
+        self._machines = _alike(self._domains)
         self._holdings = Holdings(job)
         self._layers = len(job.model.layers())
 
@@ -198,44 +214,75 @@ class StageModel:
 
         `layouts` (n,): one per share.
         """
-        count = len(positions)
+        chunked = (sketch.chunks, len(positions), len(cuts))
         spans = stage_spans(cuts, positions, self._layers, sketch.chunks, sketch.schedule)
-        parts, shape = (len(spans), len(cuts)), (count, len(cuts))
-        forward, backward, weight = (np.empty(parts) for _ in range(3))
-        sync, update, peak, flight_bytes = (np.empty(shape) for _ in range(4))
+        start, past = (np.reshape(each, chunked) for each in zip(*spans, strict=True))
+        forward, backward, weight = self._compute_s(positions, start, past, sketch)
+        sync, update, peak, flight_bytes = np.empty((4, *chunked[1:]))
         warmup = warmup_of(positions, sketch.micro_batches, sketch.extra_warmup)
-        for part, (start, past) in enumerate(spans):
-            times = self._layer_prefix(positions[part % count], sketch)
-            for row, prefix in zip((forward, backward, weight), times, strict=True):
-                row[part] = prefix[past] - prefix[start]
-        for i, slot in enumerate(positions):
-            held, layout = spans[i::count], layouts[slot.share]
+        logits = _logits_in_flight(sketch, warmup)
+        # Stages that differ in their layers alone are rows of one computation.
+        for slot, layout, rows in self._alike_stages(positions, layouts):
+            held = list(zip(start[:, rows], past[:, rows], strict=True))
             each = [self._holdings.groups([span], slot.tp, sketch.ep) for span in held]
             if sketch.zero >= 3 and sketch.dp > 1:  # weights come layer by layer, beside the computation
-                for part, groups in zip(range(i, len(forward), count), each, strict=True):
+                for chunk, groups in enumerate(each):
                     reduce, gather = self._whole_s(groups, slot, sketch, layout)
-                    forward[part] = np.maximum(forward[part], gather)
-                    backward[part] = np.maximum(backward[part], gather + reduce)
+                    forward[chunk, rows] = np.maximum(forward[chunk, rows], gather)
+                    backward[chunk, rows] = np.maximum(backward[chunk, rows], gather + reduce)
             trained = [kind for kind in zip(*each, strict=True) if not kind[0].frozen]
-            sync[i] = exposed_sync_s(
+            sync[rows] = exposed_sync_s(
                 [[group.parameters for group in kind] for kind in trained],
                 [
                     partial(self.collectives_s, slot=slot, sketch=sketch, shape=layout, ep=kind[0].ep)
                     for kind in trained
                 ],
-                self._job, sketch, forward[i::count], backward[i::count],
+                self._job, sketch, forward[:, rows], backward[:, rows],
             )  # fmt: skip
             groups = each[0] if len(held) == 1 else self._holdings.groups(held, slot.tp, sketch.ep)
-            update[i] = self._update_s(groups, slot, sketch)
-            flight = Flight(_in_flight(sketch, warmup, i), _logits_in_flight(sketch, warmup))
-            peak[i], flight_bytes[i] = self._holdings.peak_bytes(groups, held, slot.tp, sketch, flight)
+            update[rows] = self._update_s(groups, slot, sketch)
+            in_flight = np.array([[_in_flight(sketch, warmup, i)] for i in rows])
+            peak[rows], flight_bytes[rows] = self._holdings.peak_bytes(
+                groups, held, slot.tp, sketch, Flight(in_flight, logits)
+            )
             if sketch.schedule in schedules.ZERO_BUBBLE:
-                peak[i] += self._holdings.delayed_bytes(held, slot.tp, sketch, i)
-        filled = np.all([past > start for start, past in spans], axis=0)
-        split = weight if sketch.schedule in schedules.SPLIT else None
+                delayed = np.array([[zero_bubble_order.delayed(sketch.micro_batches, i)] for i in rows])
+                peak[rows] += self._holdings.delayed_bytes(held, slot.tp, sketch, delayed)
+        parts = (-1, len(cuts))
         return StageCosts(
-            positions, forward, backward, sync, update, peak, flight_bytes, warmup, filled, split
+            positions, forward.reshape(parts), backward.reshape(parts), sync, update, peak, flight_bytes,
+            warmup, np.all(past > start, axis=(0, 1)),
+            weight.reshape(parts) if sketch.schedule in schedules.SPLIT else None,
+        )  # fmt: skip
+
+    def _compute_s(
+        self, positions: Sequence[Slot], start: Int, past: Int, sketch: Plan
+    ) -> tuple[Float, Float, Float]:
+        """Seconds (v, S, P) of the forward, of the backward, and of the weight gradient in it, of the layers
+        from `start` to before `past` (v, S, P)."""
+        tables, rows = list[tuple[Float, Float, Float]](), dict[tuple[int, int], int]()
+        for slot in positions:
+            if (slot.domain, slot.tp) not in rows:
+                rows[slot.domain, slot.tp] = len(rows)
+                tables.append(self._layer_prefix(slot, sketch))
+        of_stage = np.array([rows[slot.domain, slot.tp] for slot in positions])[:, None]
+        forward, backward, weight = (
+            prefix[of_stage, past] - prefix[of_stage, start] for prefix in np.stack(tables, axis=1)
         )
+        return forward, backward, weight
+
+    def _alike_stages(
+        self, positions: Sequence[Slot], layouts: Sequence[Layout]
+    ) -> list[tuple[Slot, Layout, list[int]]]:
+        """The stages that run on the same machines in groups of the same widths: one of them, its layout, and
+        the numbers of all."""
+        found: dict[tuple[int, ...], tuple[Slot, Layout, list[int]]] = {}
+        for i, slot in enumerate(positions):
+            layout = layouts[slot.share]
+            spread = layout.dp_local[slot.inner], layout.dp_nodes[slot.inner]
+            key = (self._machines[slot.domain], slot.tp, *spread)
+            found.setdefault(key, (slot, layout, []))[2].append(i)
+        return list(found.values())
 
     def _update_s(self, groups: Sequence[Group], slot: Slot, sketch: Plan) -> Float:
         gpu, on_host = self._domains[slot.domain].gpu, self._job.switches.offload_optimiser

@@ -11,7 +11,6 @@ from twin.core.job import JobSpec
 from twin.core.plan import Plan
 from twin.core.transformer import Transformer
 from twin.costs import context_exchange, expert_mlp, memory
-from twin.pipeline import zero_bubble_order
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -32,9 +31,10 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Micro-batches whose activations a stage holds at the peak, and whose logits the last stage holds."""
+    """Micro-batches whose activations a stage holds at the peak, of several stages (S, 1), and whose logits
+    the last stage holds."""
 
-    activations: float
+    activations: float | Float
     logits: float
 
 
@@ -150,17 +150,17 @@ class Holdings:
         most: Float = found[0] if len(found) == 1 else np.maximum(*found)
         return most
 
-    def delayed_bytes(self, held: Spans, tp: int, sketch: Plan, stage: int) -> Float:
-        """Bytes (P,) that micro-batches between input and weight gradient store beyond those in flight: with
-        full recompute the inputs of the products, which were made again for the input gradient."""
-        total: Float = np.zeros(len(held[0][0]))
+    def delayed_bytes(self, held: Spans, tp: int, sketch: Plan, delayed: Int) -> Float:
+        """Bytes (S, P) that the `delayed` micro-batches (S, 1) between input and weight gradient store beyond
+        those in flight: with full recompute the inputs of the products, which were made again for the input
+        gradient."""
+        total: Float = np.zeros(held[0][0].shape)
         sequences = sketch.micro_batch / sketch.context_parallel
-        delayed = zero_bubble_order.delayed(sketch.micro_batches, stage) * sequences
         for mixed, count in self._kinds.items():
             kept, now = (
                 self._block_bytes(tp, mode, tp > 1, mixed) for mode in ("selective", sketch.recompute)
             )
-            total = total + of_layers(count, held) * max(kept - now, 0.0) * delayed
+            total = total + of_layers(count, held) * max(kept - now, 0.0) * (delayed * sequences)
         return total
 
 
