@@ -7,6 +7,7 @@ alone and once beside the other messages of the plan; the faster result counts. 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ Int = NDArray[np.int64]
 
 ROUNDS = 2
 """Times that every message chooses its relay anew beside the others."""
+_known_relays: WeakKeyDictionary[States, dict[tuple[object, ...], Int]] = WeakKeyDictionary()
+"""Relays by the messages of a plan: cuts and warm-up depths do not change them."""
 
 
 def best_relay_rates(
@@ -66,12 +69,16 @@ def best_relay_ns(
 def best_relays(estimator: Estimator, plan: Plan, states: States) -> Int:
     """Returns the relays (2, T, F) of the F messages of a pipeline in each state, -1 for the direct link: the
     best for each message alone, and beside the others."""
-    source, target = _ends(_pairs(estimator, plan))
-    links = _message_links(estimator, plan, states)
-    via = np.full((2, len(states), len(source)), -1, dtype=np.int64)
-    for n, rounds in enumerate((0, ROUNDS)):
-        assign_relays(links, source, target, rounds, via[n])
-    return via
+    pairs, links = _pairs(estimator, plan), _message_links(estimator, plan, states)
+    key = (tuple(pairs), links.bits, estimator)
+    known = _known_relays.setdefault(states, {})
+    if key not in known:
+        source, target = _ends(pairs)
+        via = np.full((2, len(states), len(source)), -1, dtype=np.int64)
+        for n, rounds in enumerate((0, ROUNDS)):
+            assign_relays(links, source, target, rounds, via[n])
+        known[key] = via
+    return known[key]
 
 
 def relayed_ns(
@@ -85,17 +92,24 @@ def relayed_ns(
     own_bps = np.array([min(domains[i].egress_bps, domains[j].ingress_bps) for i, j in pairs])
     pipeline, flows = over_open_links(estimator, plan, slowdown), (*_ends(pairs), via)
     links, rows = _message_links(estimator, plan, states), len(via) * len(states)
+    late = np.empty((len(pairs), rows))
 
-    def timed(mean_bps: Float) -> Int:
-        width, late = np.empty((2, len(pairs), rows))
-        fill_routes(links, flows, mean_bps, width, late)
-        width = np.minimum(width, own_bps[:, None])
-        across = costs_by_state(*sizes, width[of_pair], late[of_pair] * NS_PER_S)
-        return crossed_ns(pipeline, plan, across)
+    def widths(mean_bps: Float) -> Float:
+        found = np.empty((len(pairs), rows))
+        fill_routes(links, flows, mean_bps, found, late)
+        return np.minimum(found, own_bps[:, None])
 
-    bits = iteration_bytes(estimator.job, plan) * BITS_PER_BYTE
-    alone = timed(np.zeros(rows))
-    return timed(bits * per_second(alone)).reshape(len(via), len(states))
+    def timed(width: Float, chosen: NDArray[np.bool_]) -> Int:
+        of_chosen = width[of_pair][:, chosen], late[of_pair][:, chosen] * NS_PER_S
+        return crossed_ns(pipeline, plan, costs_by_state(*sizes, *of_chosen))
+
+    alone = widths(np.zeros(rows))
+    times = timed(alone, np.ones(rows, dtype=np.bool_))
+    beside = widths(iteration_bytes(estimator.job, plan) * BITS_PER_BYTE * per_second(times))
+    shared = (beside != alone).any(axis=0)
+    if shared.any():
+        times[shared] = timed(beside, shared)
+    return times.reshape(len(via), len(states))
 
 
 def _pairs(estimator: Estimator, plan: Plan) -> list[Pair]:
@@ -109,7 +123,8 @@ def _ends(pairs: Sequence[Pair]) -> tuple[Int, Int]:
 
 
 def _message_links(estimator: Estimator, plan: Plan, states: States) -> MessageLinks:
-    bandwidth, latency = (np.array(x, order="C") for x in (states.bandwidth_bps, states.latency_s))
+    # Of read-only arrays the code would be compiled again.
+    bandwidth, latency = (np.require(x, np.float64, "CW") for x in (states.bandwidth_bps, states.latency_s))
     bits = message_bits(estimator.job, plan)
     return MessageLinks(bandwidth, latency, forwarding_bps(estimator.cluster), bits)
 

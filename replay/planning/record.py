@@ -57,7 +57,7 @@ class Record:
 
     def sampled(self, count: int) -> States:
         """Returns at most `count` joint states, spread evenly over the record."""
-        return self.states if self.history is None else samples_of(self.history, count)
+        return _sampled(self, count)
 
     def before(self, count: int, lag_s: float) -> States:
         """Returns for each state of `sampled` the links by which the last decision was made `lag_s` seconds
@@ -71,7 +71,7 @@ class Record:
     @property
     def typical(self) -> LinkState:
         """Mean time per bit and mean latency of every link over the record."""
-        return typical_links(self.states, np.ones(len(self.states)))
+        return _typical(self)
 
     def context(self) -> Context:
         """Returns what a policy is reset with at the end of the record."""
@@ -83,6 +83,16 @@ class Record:
             rng=generator(self.scenario.seed, "plan"),
             history=self.history,
         )
+
+
+@lru_cache(maxsize=16)
+def _sampled(record: Record, count: int) -> States:
+    return record.states if record.history is None else samples_of(record.history, count)
+
+
+@lru_cache(maxsize=4)
+def _typical(record: Record) -> LinkState:
+    return typical_links(record.states, np.ones(len(record.states)))
 
 
 @lru_cache(maxsize=4)

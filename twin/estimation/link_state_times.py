@@ -24,7 +24,7 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class States:
     """T link states: `bandwidth_bps` and `latency_s`, both (T, K, K)."""
 
