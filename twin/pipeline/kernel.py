@@ -41,7 +41,7 @@ def _forward(i, slot, last, blocking, t, free, link, arrival):  # type: ignore[n
             free[i, x] = max(free[i, x], arrival[i, slot, x]) + t[TF, i, x]
     elif blocking:
         for x in range(LANES):
-            arrived = max(free[i, x], arrival[i, slot, x]) + t[TF, i, x] + t[OF, i, x] + t[LF, i, x]
+            arrived = max(free[i, x], arrival[i, slot, x]) + t[OF, i, x]
             arrival[i + 1, slot, x] = arrived
             free[i, x] = arrived
     else:
@@ -61,7 +61,7 @@ def _backward(i, slot, blocking, t, free, link, arrival):  # type: ignore[no-unt
             free[i, x] = max(free[i, x], arrival[i, slot, x]) + t[TB, i, x]
     elif blocking:
         for x in range(LANES):
-            arrived = max(free[i, x], arrival[i, slot, x]) + t[TB, i, x] + t[OB, i, x] + t[LB, i, x]
+            arrived = max(free[i, x], arrival[i, slot, x]) + t[OB, i, x]
             arrival[i - 1, slot, x] = arrived
             free[i, x] = arrived
     else:
@@ -96,19 +96,30 @@ def _receive(t):  # type: ignore[no-untyped-def]
     t[OF : LB + 1] = 0
 
 
+@njit(inline="always")
+def _fold(t):  # type: ignore[no-untyped-def]
+    """Fold computing, sending and latency of a stage that waits for its sends into one duration."""
+    for i in range(t.shape[1]):
+        for x in range(LANES):
+            t[OF, i, x] += t[TF, i, x] + t[LF, i, x]
+            t[OB, i, x] += t[TB, i, x] + t[LB, i, x]
+
+
 @njit(cache=True, nogil=True)
 def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
     """1F1B with any warm-up depths: iteration times of all plans into `totals`; `rows` is (tf, tb, of, lf,
     ob, lb, tail)."""
     stages = rows[0].shape[0]
     last = stages - 1
-    slots = warmup[0] + 1  # no stage ever has more messages waiting
+    slots = 1  # messages that wait before a stage, at most
+    for i in range(last):
+        slots = max(slots, warmup[i] - warmup[i + 1] + 1)
     t = np.zeros((len(rows), stages, LANES), np.int64)
     free = np.empty((stages, LANES), np.int64)
     down = np.empty((stages, LANES), np.int64)
     up = np.empty((stages, LANES), np.int64)
     activations = np.zeros((stages, slots, LANES), np.int64)
-    gradients = np.zeros((stages, slots, LANES), np.int64)
+    gradients = np.zeros((stages, 1, LANES), np.int64)
     total = np.empty(LANES, np.int64)
     held = mode != OVERLAPPED
     for first in range(0, len(totals), LANES):
@@ -116,13 +127,16 @@ def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
         _load(rows, first, n, t)
         if mode == RENDEZVOUS:
             _receive(t)
+        if held:
+            _fold(t)
         free[:] = 0
         down[:] = 0
         up[:] = 0
         total[:] = 0
-        for i in range(stages):
-            for k in range(warmup[i]):
-                _forward(i, k % slots, last, held, t, free, down, activations)
+        for k in range(warmup[0]):
+            for i in range(stages):
+                if k < warmup[i]:
+                    _forward(i, k % slots, last, held, t, free, down, activations)
         for j in range(m):
             for i in range(stages):
                 k = warmup[i] + j
@@ -131,9 +145,9 @@ def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
             for i in range(last, -1, -1):
                 if j == m - 1:
                     for x in range(LANES):
-                        end = max(free[i, x], gradients[i, j % slots, x]) + t[TB, i, x]
+                        end = max(free[i, x], gradients[i, 0, x]) + t[TB, i, x]
                         total[x] = max(total[x], end + t[TAIL, i, x])
-                _backward(i, j % slots, held, t, free, up, gradients)
+                _backward(i, 0, held, t, free, up, gradients)
         for x in range(n):
             totals[first + x] = total[x]
 
