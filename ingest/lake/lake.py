@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +407,12 @@ def _load(path: Path) -> LakeManifest:
             f"{path}: its bytes are not those that were written; restore it, or delete it and "
             f"{manifest_index.NAME} in {path.parents[1]} and ingest its files again"
         )
+    return _decoded(identity, data)
+
+
+@lru_cache(maxsize=256)
+def _decoded(identity: str, data: bytes) -> LakeManifest:
+    """Returns the manifest with these bytes, which a command reads several times."""
     return _parsed(identity, json.loads(data))
 
 
