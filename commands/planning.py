@@ -70,6 +70,7 @@ def plan(
     from ingest.core import durable
     from replay.planning import plan_file
     from replay.planning.answer import answer
+    from replay.planning.candidates import compiled
     from replay.planning.picture import picture
     from twin.scenario.prepare import load
     from twin.scenario.question import Question, question
@@ -79,6 +80,8 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
+    if not compiled():
+        out.console.note("compiling kernels, once for this installation: about half a minute")
     with out.console.progress() as progress:
         found = answer(
             out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front,

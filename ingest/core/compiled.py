@@ -16,6 +16,7 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ingest.core.errors import StorageError
 
@@ -104,8 +105,14 @@ def _cache_of_user() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
+def kept(kernel: Any) -> bool:
+    """Returns True if compiled code of this function is on the disk, for this source, numba and processor."""
+    # numba has no public call for it; its index is empty if it was made by another version or source.
+    return bool(kernel._cache._cache_file._load_index())
+
+
 choose_cache_folder()
 
 from numba import njit  # noqa: E402 - numba reads the variable when it is imported
 
-__all__ = ["choose_cache_folder", "njit", "source_digest"]
+__all__ = ["choose_cache_folder", "kept", "njit", "source_digest"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core import resources, text_files
-from ingest.core.compiled import njit
+from ingest.core.compiled import kept, njit
 from ingest.core.durable import DISK
 from ingest.core.errors import StorageError
 from ingest.core.progress import SILENT, Progress
@@ -66,12 +66,6 @@ def _modules() -> Iterator[str]:
         for path in sorted((root / package).rglob("*.py")):
             if "cache=True" in text_files.read(path):
                 yield ".".join(path.relative_to(root).with_suffix("").parts)
-
-
-def kept(kernel: Any) -> bool:
-    """True if compiled code of this function is on the disk, for this source, numba and processor."""
-    # numba has no public call for it; its index is empty if it was made by another version or source.
-    return bool(kernel._cache._cache_file._load_index())
 
 
 def used() -> list[str]:

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+from ingest.core.compiled import kept
 from ingest.core.errors import InfeasibleError
 from ingest.core.progress import SILENT, Progress
+from policy.control.best_relay_times import assign_relays
 from policy.control.knobs import default_knobs
 from policy.control.long_run import candidates
 from policy.core import registry
+from policy.search.batch_scoring import _fill
+from policy.search.bottleneck_split import _fill_splits
 from replay.planning.record import Record, view_of
 from twin.core.plan import Plan
+from twin.pipeline.kernel import _warmed
 
 SEARCH = "search"
 EQUAL, SINGLE = "static", "single"
@@ -16,6 +21,11 @@ EQUAL, SINGLE = "static", "single"
 QUICK = (EQUAL, SINGLE, "megatron", "atlas", "crosspipe", "dtfm", "dtfm-native", "zero", "mast")
 """Planners that answer in a fraction of a second for any number of domains. The others (`sailor`, `alpa`,
 `hyperion`, `diloco`) take seconds to minutes at 60 domains; `--beside` asks for them."""
+
+
+def compiled() -> bool:
+    """Returns True where the kernels that take longest to compile for an answer are kept on the disk."""
+    return all(kept(kernel) for kernel in (_fill, _fill_splits, _warmed, assign_relays))
 
 
 def planned(record: Record, names: Sequence[str], progress: Progress = SILENT) -> dict[str, Plan | str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.core.compiled import kept
 from replay.health import diagnosis, installation, kernels, stored_files
 from replay.health.check import Check
 from tests.support.histories import write
@@ -65,7 +66,7 @@ def test_compiling_plays_and_leaves_kernels_that_are_kept(monkeypatch: pytest.Mo
     found = kernels.all_kernels()
     assert count == len(kernels.used()) > 0
     assert "twin.pipeline.kernel._standard" in kernels.used()
-    assert kernels.kept(found["twin.pipeline.kernel._standard"])
+    assert kept(found["twin.pipeline.kernel._standard"])
 
 
 def test_a_check_is_told_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
