@@ -97,7 +97,8 @@ def relayed_ns(
     def widths(mean_bps: Float) -> Float:
         found = np.empty((len(pairs), rows))
         fill_routes(links, flows, mean_bps, found, late)
-        return np.minimum(found, own_bps[:, None])
+        narrowest: Float = np.minimum(found, own_bps[:, None])
+        return narrowest
 
     def timed(width: Float, chosen: NDArray[np.bool_]) -> Int:
         of_chosen = width[of_pair][:, chosen], late[of_pair][:, chosen] * NS_PER_S
@@ -124,7 +125,9 @@ def _ends(pairs: Sequence[Pair]) -> tuple[Int, Int]:
 
 def _message_links(estimator: Estimator, plan: Plan, states: States) -> MessageLinks:
     # Of read-only arrays the code would be compiled again.
-    bandwidth, latency = (np.require(x, np.float64, "CW") for x in (states.bandwidth_bps, states.latency_s))
+    bandwidth, latency = (
+        np.require(x, np.float64, ["C", "W"]) for x in (states.bandwidth_bps, states.latency_s)
+    )
     bits = message_bits(estimator.job, plan)
     return MessageLinks(bandwidth, latency, forwarding_bps(estimator.cluster), bits)
 
