@@ -3,11 +3,21 @@
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from commands import completion as known
 
 CENTURY_S = 3.2e9
 """As nanoseconds it fits into 64 bits."""
+
+
+def given(option: str) -> bool:
+    """Returns True if an option was given on the command line."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+class OneOrMany(click.Option):
+    """An option that may be repeated, and whose setting may be one text: it took one alone once."""
 
 
 class Seconds(click.FloatRange):

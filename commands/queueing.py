@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from commands import completion as known
+from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
@@ -68,7 +68,7 @@ def queue(
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
 
-    if source is not None and of_settings("dataset"):
+    if source is not None and not given("dataset"):
         dataset = None  # a LOG that is named wins over a file of settings
     if (source is None) == (dataset is None):
         raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
@@ -79,20 +79,120 @@ def queue(
     if nodes is not None:
         from replay.queue.on_nodes import compare_on_nodes
 
-        if processors is not None or keep:
-            raise UsageError(f"--nodes goes without {'--keep' if keep else '--processors'}: take one of them")
-        placed = compare_on_nodes(jobs, nodes, policies, placements, prediction=predicted, rules=held)
+        if processors is not None:
+            raise UsageError("--nodes goes without --processors: take one of them")
+        with out.console.progress() as progress:
+            placed = compare_on_nodes(
+                jobs, nodes, policies, placements, prediction=predicted, rules=held,
+                keep=out.store if keep else None, progress=progress,
+            )  # fmt: skip
         out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
         return
     from replay.queue.comparison import compare
 
-    found = compare(
-        jobs, policies, processors=processors, prediction=predicted, rules=held,
-        keep=out.store if keep else None,
-    )  # fmt: skip
+    with out.console.progress() as progress:
+        found = compare(
+            jobs, policies, processors=processors, prediction=predicted, rules=held,
+            keep=out.store if keep else None, progress=progress,
+        )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 
 
-def of_settings(option: str) -> bool:
-    """Returns True if the value of an option is none that the command line says."""
-    return click.get_current_context().get_parameter_source(option) is not ParameterSource.COMMANDLINE
+MEANINGLESS = {
+    "engine", "weights", "links", "checkpoint", "deadline", "live", "metrics_port", "perturb", "pareto",
+    "jobs", "bound", "prove", "plots",
+}  # fmt: skip
+"""Options of `twin replay` and `twin bench` that have no meaning in a queue."""
+
+
+def refuse_meaningless(what: str) -> None:
+    """Refuses options that have no meaning for a queue.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for param in click.get_current_context().command.params:
+        if param.name in MEANINGLESS and given(param.name):
+            raise UsageError(f"{param.opts[0]} has no meaning for {what}, a queue of jobs; leave it out")
+
+
+def replay_queue(out: Output, name: str, policies: tuple[str, ...]) -> bool:
+    """`twin replay --scenario QUEUE`: each scheduler is a run; returns False if the scenario is no queue."""
+    from twin.scenario import queue_file
+
+    scenario = queue_file.load(name)
+    if scenario is None:
+        return False
+    from commands.show import queue as show
+    from replay.queue import scenario_run
+    from twin.traces.time_range import TimeRange
+
+    refuse_meaningless(scenario.name)
+    said = click.get_current_context().params
+    cut = TimeRange.parse(said["begin"], said["end"])
+    if cut is not None and given("window"):
+        raise UsageError("--window does not go with --from and --to, which say themselves what is replayed")
+    wanted = scenario_run.changed(
+        scenario, dataset=said["dataset"], window=said["window"] if given("window") else None, cut=cut,
+        seed=said["seed"],
+    )  # fmt: skip
+    with out.console.progress() as progress:
+        found = scenario_run.replay(out.store, wanted, policies if given("policy") else (), progress=progress)
+    out.show(found.to_json(), lambda console: show.compared(console, found))
+    return True
+
+
+def what_if_of_queue(out: Output, run_id: str, policy: str) -> bool:
+    """`twin replay --run RUN --policy OTHER` of a queue run; returns False if the run is none."""
+    from replay.queue import logged_run
+
+    if not logged_run.is_queue(out.store, run_id):
+        return False
+    from commands.show import queue as show
+    from replay.queue import whatif
+
+    refuse_meaningless(run_id)
+    for option in ("until", "from_decision"):
+        if given(option):
+            raise UsageError(
+                f"--{option.replace('_', '-')}: a what-if of a queue begins and ends with its run"
+            )
+    found = whatif.what_if(out.store, run_id, policy)
+    out.show(found.to_json(), lambda console: show.what_if(console, found))
+    return True
+
+
+def bench_queues(
+    out: Output, names: tuple[str, ...], policies: tuple[str, ...], seeds: int, load: str | None
+) -> bool:
+    """`twin bench --scenario QUEUE`: schedulers over loads and seeds; returns False if no scenario is a
+    queue."""
+    from twin.scenario import queue_file
+
+    found = [(name, queue_file.load(name)) for name in names]
+    queues = [one for _, one in found if one is not None]
+    if not queues:
+        return False
+    if other := next((name for name, one in found if one is None), None):
+        raise UsageError(f"--scenario {other} is no queue of jobs as {queues[0].name} is: compare them apart")
+    from commands.show import queue as show
+    from replay.queue import bench, comparison, scenario_run
+    from replay.run import scenario_overrides
+
+    refuse_meaningless(queues[0].name)
+    said = click.get_current_context().params
+    wanted = [
+        scenario_run.changed(
+            one, dataset=said["dataset"], window=said["window"] if given("window") else None,
+            seed=said["seed"],
+        )
+        for one in queues
+    ]  # fmt: skip
+    loads = scenario_overrides.parse_loads(load) if load else ()
+    with out.console.progress() as progress:
+        result = bench.bench(
+            out.store, wanted, policies if given("policies") else comparison.USUAL[1:3], seeds=seeds,
+            loads=loads, progress=progress,
+        )  # fmt: skip
+    out.show(result.to_json(), lambda console: show.bench(console, result))
+    return True

@@ -12,6 +12,7 @@ import click
 
 from commands.frame.options_as_settings import SHARED, long_name, settings
 from commands.frame.setting_files import SettingFile
+from commands.options import OneOrMany
 from ingest.core.errors import UsageError
 from ingest.core.terminal import LONGEST, clipped, shown
 
@@ -123,6 +124,8 @@ def checked(file: SettingFile, option: click.Option, value: Any, *key: str) -> A
         UsageError: the option does not take it.
     """
     where = f"{file.where(*key)} {'.'.join(key)}"
+    if isinstance(option, OneOrMany) and isinstance(value, str):
+        value = [value]
     if option.multiple:
         if not isinstance(value, list):
             raise UsageError(f"{where}: {shown(value)} is no list; write [{written(value)}]")

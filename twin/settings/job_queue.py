@@ -1,0 +1,81 @@
+"""Keys of a scenario whose jobs come from a log and wait in a queue: its `jobs` is a mapping, not a list."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from ingest.core.config import Config
+from ingest.core.ranges import Label, Name, Text, Within
+from twin.settings.ranges import Change, PositiveFraction, Seconds, Seed
+from twin.settings.window import Window
+
+Processors = Annotated[int, Within(1, 10**9, "the largest machines have some 10 million cores")]
+Shape = Annotated[float, Within(0.05, 20, "a shape of Weibull gaps; 1 is a Poisson process")]
+Arrivals = Literal["trace", "poisson", "weibull", "hours-of-day"]
+"""trace: as the log has them. The others are synthetic, of the same mean rate: gaps with an exponential
+or a Weibull distribution, or a Poisson process whose rate follows the log's own hours of day."""
+
+
+class Between(Config):
+    """Part of a log, seconds since its first submission."""
+
+    from_s: Seconds = 0
+    to_s: Seconds
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Between":
+        if self.from_s >= self.to_s:
+            raise ValueError(f"from_s {self.from_s:g} is not before to_s {self.to_s:g}")
+        return self
+
+
+class LoggedJobs(Config):
+    """Jobs of the lake's table `jobs`, and what is done to them, in this order."""
+
+    dataset: Name
+    file: Text | None = None  # of a data set with the queues of several clusters
+    window: Window | Between = "all"  # a part of the time of submission
+    thin: PositiveFraction = 1.0  # share of the jobs that is kept, drawn by the seed
+    arrivals: Arrivals = "trace"
+    weibull_shape: Shape | None = None  # of `arrivals: weibull`; by default that of the log's gaps
+    load: Change = 1.0  # gaps between submissions are divided by it
+
+    @model_validator(mode="after")
+    def _shape_of_weibull(self) -> "LoggedJobs":
+        if self.weibull_shape is not None and self.arrivals != "weibull":
+            raise ValueError("weibull_shape belongs to `arrivals: weibull`")
+        return self
+
+    @property
+    def source(self) -> str:
+        """Returns the data set, with its file where one is named."""
+        return self.dataset if self.file is None else f"{self.dataset}/{self.file}"
+
+
+class QueueScenario(Config):
+    """One queue: jobs of a log, the machine on which they wait, and the rules under which they are played."""
+
+    name: Name
+    about: Text = ""
+    jobs: LoggedJobs
+    processors: Processors | None = None  # one pool of so many processors
+    nodes: Text | None = None  # nodes x GPUs and their model, as `6 x 8 A100-80, 4 x 8 V100`
+    placement: Label | None = None  # on nodes; best-fit by default
+    prediction: Literal["estimate", "actual", "twice-estimate"] = "estimate"
+    rules: Label = "predictsim"
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _one_machine(self) -> "QueueScenario":
+        if (self.processors is None) == (self.nodes is None):
+            raise ValueError("say `processors`, the size of one pool, or `nodes`, and not both")
+        if self.placement is not None and self.nodes is None:
+            raise ValueError("placement: one pool of processors has no places; say `nodes`")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omits parts of a machine that is not there."""
+        fields: dict[str, Any] = written(self)
+        machine = ("processors", "nodes", "placement")
+        return {name: value for name, value in fields.items() if name not in machine or value is not None}
