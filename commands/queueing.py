@@ -43,11 +43,16 @@ from ingest.core.errors import UsageError
     metavar="SET",
     help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
 )
+@click.option(
+    "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
+)
+@click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
     out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
+    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, solve: str | None,
+    target: str | None, keep: bool,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -60,6 +65,7 @@ def queue(
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
+      twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
     from typing import cast
 
@@ -76,6 +82,22 @@ def queue(
         raise UsageError("--placement: one pool of processors has no places; add --nodes")
     jobs = source if source is not None else LakeJobs(out.store, str(dataset))
     predicted, held = cast(Prediction, prediction), rule_set(rules)
+    if (solve is None) != (target is None):
+        raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
+    if target is not None:
+        from replay.queueing import capacity
+
+        if keep or len(placements) > 1:
+            raise UsageError("--solve goes without --keep and with one --placement: leave them out")
+        wanted = capacity.CapacityTarget.parse(target)
+        with out.console.progress() as progress:
+            least = capacity.solve(
+                jobs, wanted, policies, processors=processors, nodes=nodes,
+                place=placements[0] if placements else None, prediction=predicted, rules=held,
+                progress=progress,
+            )  # fmt: skip
+        out.show(least.to_json(), lambda console: show.capacity(console, least))
+        return
     if nodes is not None:
         from replay.queue.on_nodes import compare_on_nodes
 
@@ -124,7 +146,7 @@ def replay_queue(out: Output, name: str, policies: tuple[str, ...]) -> bool:
     if scenario is None:
         return False
     from commands.show import queue as show
-    from replay.queue import scenario_run
+    from replay.queueing import scenario_run
     from twin.traces.time_range import TimeRange
 
     refuse_meaningless(scenario.name)
@@ -176,7 +198,8 @@ def bench_queues(
     if other := next((name for name, one in found if one is None), None):
         raise UsageError(f"--scenario {other} is no queue of jobs as {queues[0].name} is: compare them apart")
     from commands.show import queue as show
-    from replay.queue import bench, comparison, scenario_run
+    from replay.queue import comparison
+    from replay.queueing import bench, scenario_run
     from replay.run import scenario_overrides
 
     refuse_meaningless(queues[0].name)

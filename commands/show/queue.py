@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 from commands.show.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only what it needs
-    from replay.queue.bench import QueueBench
     from replay.queue.comparison import QueueComparison, QueueIntervals
     from replay.queue.on_nodes import NodeComparison
-    from replay.queue.scenario_run import Compared
     from replay.queue.waiting import JobAudit
     from replay.queue.whatif import QueueWhatIf
     from replay.queue.windowed import Ranged
+    from replay.queueing.bench import QueueBench
+    from replay.queueing.capacity import CapacityAnswer
+    from replay.queueing.on_sites import SiteComparison
+    from replay.queueing.scenario_run import Compared
     from twin.queue.metrics import QueueFigures
     from twin.queue.node_metrics import NodeFigures
     from twin.queue.node_selection import NodeJobs
@@ -24,6 +26,12 @@ COLUMNS = (
 NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
     "fragmentation %", "nodes a gang", "overtaking %",
+)  # fmt: skip
+
+
+SITE_COLUMNS = (
+    "policy", "jobs", "wait s", "p95", "bounded slowdown", "utilisation %", "egress USD", "moved GB",
+    "data moved %", "spanning %", "held / recorded",
 )  # fmt: skip
 
 
@@ -43,11 +51,33 @@ def comparison(console: Console, found: "QueueComparison") -> None:
 def compared(console: Console, found: "Compared") -> None:
     """Prints the comparison of a scenario, on a pool or on nodes."""
     from replay.queue.on_nodes import NodeComparison  # loaded by then
+    from replay.queueing.on_sites import SiteComparison
 
     if isinstance(found, NodeComparison):
         on_nodes(console, found)
+    elif isinstance(found, SiteComparison):
+        on_sites(console, found)
     else:
         comparison(console, found)
+
+
+def on_sites(console: Console, found: "SiteComparison") -> None:
+    """Prints the figures of schedulers over sites, the rows left out, and the notes."""
+    world, log = found.inputs.world, found.log
+    sites = ", ".join(f"{name} {gpus}" for name, gpus in zip(world.names, world.gpus.tolist(), strict=True))
+    title = f"{log.name}: {len(log.jobs):,} jobs over {sites} GPUs, placement {found.placement}"
+    rows = [
+        (
+            name, one.of_pool.jobs, one.of_pool.avg_wait_s, one.of_pool.p95_wait_s,
+            one.avg_bounded_slowdown_recorded, 100 * one.of_pool.utilisation, one.egress_usd, one.moved_gb,
+            100 * one.moved_jobs, 100 * one.spanning_jobs, one.stretch,
+        )
+        for name, one in found.figures.items()
+    ]  # fmt: skip
+    console.table(title, SITE_COLUMNS, rows)
+    _left_out(console, log)
+    for name, run in found.runs.items():
+        console.line(f"{name}: run {run}")
 
 
 def what_if(console: Console, found: "QueueWhatIf") -> None:
@@ -63,11 +93,32 @@ def what_if(console: Console, found: "QueueWhatIf") -> None:
     rows = [
         (name.replace("_", " "), cell(found.base[name]), cell(value), cell(found.differences[name]))
         for name, value in found.other.items()
+        if name in found.differences
     ]
     console.table("", ("figure", found.base_policy, found.policy, "difference"), rows)
     if found.slowdown_ratio is not None:
         one = found.slowdown_ratio
         console.line(f"bounded slowdown of {found.policy} over that of {found.base_policy}: {one.said()}")
+
+
+def capacity(console: Console, found: "CapacityAnswer") -> None:
+    """Prints the least machine for each scheduler, and what was tried."""
+    target = found.target
+    rows = [
+        (
+            one.policy, one.gpus, "" if one.nodes is None else one.nodes, getattr(one.figures, target.figure),
+            next((value for size, value, met in reversed(one.tried) if size < one.gpus), ""),
+            100 * one.figures.utilisation, len(one.tried),
+        )
+        for one in found.answers
+    ]  # fmt: skip
+    title = f"{found.log.name}: {len(found.log.jobs):,} jobs, {target.figure} at most {target.most:,.6g}"
+    columns = ("policy", "GPUs", "nodes", target.figure, "next less tried", "utilisation %", "sizes tried")
+    console.table(title, columns, rows)
+    for one in found.answers:
+        if not one.monotone:
+            console.line(f"note: {one.policy}: a larger machine misses the target; more is not always better")
+    _left_out(console, found.log)
 
 
 BENCH_COLUMNS = (

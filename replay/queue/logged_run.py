@@ -11,11 +11,13 @@ import numpy as np
 from ingest.core.errors import UsageError
 from ingest.parsing.reader import Reject
 from policy.placement.registry import placement
+from policy.placement.sites import site_choice
 from policy.queue.registry import recipe
 from replay.log.events import Event
 from replay.log.run_log import RunReader
-from replay.queue import logged_nodes, run_events
+from replay.queue import logged_nodes, logged_sites, run_events
 from replay.queue.logged_nodes import NODES
+from replay.queue.logged_sites import SITES
 from replay.queue.run_events import AnySchedule, JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
@@ -24,6 +26,7 @@ from twin.queue.jobs import UNKNOWN, Int, QueueJobs
 from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
+from twin.sites.simulation import SiteSchedule, simulate_on_sites
 
 Json = dict[str, Any]
 
@@ -41,10 +44,13 @@ class LoggedQueue:
     names: JobNames
     left_out: tuple[Reject, ...]
     nodes: NodeSchedule | None = None
+    sites: SiteSchedule | None = None
 
     @property
     def unit(self) -> str:
         """Returns what the schedule counts as processors."""
+        if self.sites is not None:
+            return "GPUs"
         if self.nodes is None:
             return "processors"
         shared = self.schedule.processors != self.nodes.cluster.total_gpus
@@ -53,7 +59,7 @@ class LoggedQueue:
     @property
     def logged(self) -> AnySchedule:
         """Returns the schedule as it was written."""
-        return self.schedule if self.nodes is None else self.nodes
+        return self.nodes or self.sites or self.schedule
 
     def index(self, job: str) -> int:
         """Returns the place of a job.
@@ -97,7 +103,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     submitted: list[int] = []
     place: dict[str, int] = {}
     started: dict[str, tuple[int, bool]] = {}
-    slots: dict[str, list[tuple[int, int]]] = {}
+    laid: dict[str, Json] = {}
     ended: dict[str, int] = {}
     left_out = []
     for event in events:
@@ -107,7 +113,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
             submitted.append(event.sim_ns)
         elif event.type == "job_started":
             started[event.job] = event.sim_ns, event.payload["reason"] == run_events.OVERTAKES
-            slots[event.job] = event.payload["spec"].get("places", [])
+            laid[event.job] = event.payload["spec"]
         elif event.type == "job_finished":
             ended[event.job] = event.sim_ns
         elif event.type == "job_failed":
@@ -117,12 +123,15 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     end_ns = np.array([ended[job] for job in place], np.int64)
     jobs, users = _jobs(specs, np.array(submitted, np.int64), end_ns - start_ns)
     names = JobNames(dict(enumerate(place, 1)), users)
-    if NODES not in header.world["scenario"]:
+    stored, where = header.world["scenario"], [laid[job] for job in place]
+    if SITES in stored:
+        over = logged_sites.schedule_from(stored[SITES], specs, where, jobs, start_ns, overtook)
+        return LoggedQueue(run_id, header, choices, over.as_pool, names, tuple(left_out), None, over)
+    if NODES not in stored:
         done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
         return LoggedQueue(run_id, header, choices, done, names, tuple(left_out))
     kinds = np.array([spec["class"] for spec in specs], np.int64)
-    laid = [slots[job] for job in place]
-    placed = _on_nodes(header.world["scenario"][NODES], kinds, jobs, start_ns, overtook, laid)
+    placed = _on_nodes(stored[NODES], kinds, jobs, start_ns, overtook, [one["places"] for one in where])
     return LoggedQueue(run_id, header, choices, placed.in_gpus, names, tuple(left_out), placed)
 
 
@@ -183,6 +192,8 @@ def audit(store: Path, run_id: str) -> QueueAudit:
     findings = [("conservation", problem) for problem in contradictions(run.schedule)]
     if run.nodes is not None:
         findings += [("conservation", problem) for problem in logged_nodes.overfull(run.nodes)]
+    if run.sites is not None:
+        findings += [("conservation", problem) for problem in logged_sites.overfull(run.sites)]
     compare, error = repeated(store, run)
     if error is not None:
         findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
@@ -211,6 +222,11 @@ def played(run: LoggedQueue, jobs: QueueJobs, policy: str | None = None) -> AnyS
     chosen, nodes = run.choices, run.nodes
     with_ = recipe(policy or chosen.policy)
     rules, prediction = rule_set(chosen.rules), chosen.prediction
+    if run.sites is not None:
+        asked = logged_sites.select(run.sites.asked, jobs.number - 1)
+        return simulate_on_sites(
+            jobs, asked, run.sites.world, with_, site_choice(str(chosen.placement)), prediction=prediction
+        )
     if nodes is None:
         return simulate(jobs, chosen.processors, with_, prediction=prediction, rules=rules)
     demands = replace(nodes.demands, class_of=nodes.demands.class_of[jobs.number - 1])
@@ -254,8 +270,16 @@ def looks_ahead(run: LoggedQueue) -> list[str]:
     middle = int(np.median(done.start_ns))
     known = done.jobs.submit_ns <= middle
     left = np.maximum(done.end_ns - np.maximum(done.start_ns, middle), 0)
+    if run.sites is not None:  # a rate that links change says nothing of how much work is left
+        shorter = np.where(done.start_ns > middle, jobs.estimate_ns, jobs.run_ns)
+        return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
     shorter = np.where(done.end_ns > middle, np.maximum(done.jobs.run_ns - left // 2, 1), done.jobs.run_ns)
-    other = played(run, replace(jobs, run_ns=shorter).select(known))
+    return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
+
+
+def _moved(run: LoggedQueue, known: Any, middle: int, other: AnySchedule) -> list[str]:
+    """Returns which starts up to the middle differ between a run and its jobs with another future."""
+    done = run.schedule
     before = done.start_ns[known] <= middle
     moved = np.flatnonzero(before & (other.start_ns != done.start_ns[known]))
     return [

@@ -17,12 +17,13 @@ from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
-from replay.queue import logged_nodes
+from replay.queue import logged_nodes, logged_sites
 from replay.queue.logged_nodes import NODES
+from replay.queue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
-from twin.queue.jobs import UNKNOWN, Prediction, QueueJobs
+from twin.queue.jobs import UNKNOWN, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.node_metrics import node_figures
 from twin.queue.node_selection import NodeJobs
@@ -30,9 +31,11 @@ from twin.queue.on_nodes import NodeSchedule
 from twin.queue.rules import QueueRules
 from twin.queue.selection import LogJobs
 from twin.queue.simulation import QueueSchedule
+from twin.sites.figures import site_figures
+from twin.sites.simulation import SiteSchedule
 
 Json = dict[str, Any]
-AnySchedule = QueueSchedule | NodeSchedule
+AnySchedule = QueueSchedule | NodeSchedule | SiteSchedule
 HEAD, OVERTAKES = "head of the queue", "overtakes the head of the queue"
 DONE, CUT = "done", "at its estimate"
 SUBMITTED, ENDED, STARTED = range(3)
@@ -125,7 +128,14 @@ def written(
 
 def _size_of(done: AnySchedule) -> int:
     """Returns the processors of a pool, or the GPUs of a cluster."""
+    if isinstance(done, SiteSchedule):
+        return int(done.world.gpus.sum())
     return done.cluster.total_gpus if isinstance(done, NodeSchedule) else done.processors
+
+
+def ends_of(done: AnySchedule) -> Int:
+    """Returns the ends of jobs (n,), nanoseconds."""
+    return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
 
 
 def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> Header:
@@ -138,6 +148,8 @@ def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> 
         scenario["settings"] = origin.scenario
     if isinstance(done, NodeSchedule):
         scenario[NODES] = logged_nodes.to_json(done)
+    if isinstance(done, SiteSchedule):
+        scenario[SITES] = logged_sites.to_json(done)
     world = {
         "scenario": scenario,
         "window": origin.window,
@@ -145,7 +157,7 @@ def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> 
         "seed": origin.seed,
         "traces": {"source": digest_of(done.jobs)},
         "note": origin.note,
-        "end_ns": int((done.start_ns + done.jobs.run_ns).max()),
+        "end_ns": int(ends_of(done).max()),
         "origin_epoch_ns": 0,
     }
     return Header(world, QUEUE, "kernel", None, False, branch=origin.branch)
@@ -167,27 +179,34 @@ def emit(
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
     for time_ns, kind, payload, job in _changes(done, names):
         sink.append(time_ns, kind, payload, job=job)
-    sink.finish(totals(done), sim_ns=int((done.start_ns + done.jobs.run_ns).max()))
+    sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
 
 
 def totals(done: AnySchedule) -> Json:
     """Returns the sums and figures of a run, as `run_finished` has them."""
-    found = node_figures(done) if isinstance(done, NodeSchedule) else figures(done)
+    held_ns = (ends_of(done) - done.start_ns).tolist()
     return {
-        "processor_ns": sum(map(int.__mul__, done.jobs.run_ns.tolist(), done.jobs.processors.tolist())),
+        "processor_ns": sum(map(int.__mul__, held_ns, done.jobs.processors.tolist())),
         "wait_ns": int((done.start_ns - done.jobs.submit_ns).sum()),
-        "figures": found.to_json(),
+        "figures": figures_of(done),
     }
+
+
+def figures_of(done: AnySchedule) -> Json:
+    """Returns the figures of a schedule by name, those of nodes or of sites among them."""
+    if isinstance(done, SiteSchedule):
+        return site_figures(done).to_json()
+    return (node_figures(done) if isinstance(done, NodeSchedule) else figures(done)).to_json()
 
 
 def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
     """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts."""
     jobs, count = done.jobs, len(done.jobs)
-    times = np.concatenate((jobs.submit_ns, done.start_ns + jobs.run_ns, done.start_ns))
+    times = np.concatenate((jobs.submit_ns, ends_of(done), done.start_ns))
     kinds = np.repeat((SUBMITTED, ENDED, STARTED), count)
     order = np.lexsort((np.tile(np.arange(count), 3), kinds, times))
     called = [names.job(number) for number in jobs.number.tolist()]
-    sizes, overtook = jobs.processors.tolist(), done.backfilled.tolist()
+    sizes, overtook = _gpus_held(done), done.backfilled.tolist()
     cut = (jobs.run_ns == jobs.estimate_ns).tolist()
     specs, places = _specs(done, names), _places(done)
     for time_ns, at in zip(times[order].tolist(), order.tolist(), strict=True):
@@ -199,7 +218,7 @@ def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Jso
             yield (
                 time_ns,
                 "job_started",
-                {"reason": why, "gpus": [sizes[job]], "spec": places(job)},
+                {"reason": why, "gpus": sizes[job], "spec": places(job)},
                 called[job],
             )
         else:
@@ -207,8 +226,18 @@ def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Jso
             yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
 
 
+def _gpus_held(done: AnySchedule) -> list[list[int]]:
+    """Returns the GPUs or processors of each job, at every site if there are several."""
+    if isinstance(done, SiteSchedule):
+        return list(done.world.options.need[done.option].tolist())
+    return [[size] for size in done.jobs.processors.tolist()]
+
+
 def _places(done: AnySchedule) -> Callable[[int], Json]:
     """Returns what tells where a job lies; on a pool it lies nowhere in particular."""
+    if isinstance(done, SiteSchedule):
+        ways = done.option.tolist()
+        return lambda job: {"way": ways[job]}
     if not isinstance(done, NodeSchedule):
         return lambda job: {}
     width, slots, first = int(done.cluster.gpus.max()), done.slots.tolist(), done.first.tolist()
@@ -228,6 +257,7 @@ def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
             "priority": None if priority == UNKNOWN else priority,
             "deadline_ns": None if deadline_ns == UNKNOWN else deadline_ns,
             **({} if kinds is None else {"class": kinds[at]}),
+            **(logged_sites.spec_of(done, at) if isinstance(done, SiteSchedule) else {}),
         }
         for at, (processors, estimate_ns, user, priority, deadline_ns) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)

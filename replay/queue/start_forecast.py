@@ -64,9 +64,9 @@ def fits_now(run: LoggedQueue, at_ns: int) -> list[tuple[int, int]]:
     """Returns (processors, longest estimate in seconds of `LENGTHS_S`) of jobs that would start at once.
 
     Sizes are the powers of two up to the free processors, and these; a size that never starts is left out.
-    On nodes there are none: what would fit depends on what else such a job asks for.
+    On nodes and over sites there are none: what would fit depends on what else such a job asks for.
     """
-    if run.nodes is not None:
+    if run.nodes is not None or run.sites is not None:
         return []
     past = _Past(run, at_ns)
     sizes = sorted({2**k for k in range(past.free.bit_length()) if 2**k <= past.free} | {past.free} - {0})
@@ -145,7 +145,8 @@ class _Past:
         return bool(self._played(QueueJobs(**columns))[-1] == self.at_ns)
 
     def _played(self, jobs: QueueJobs) -> Int:
-        first = 0 if self.run.choices.policy.startswith("las") or self.run.nodes else self._last_idle()
+        on_pool = self.run.nodes is None and self.run.sites is None
+        first = self._last_idle() if on_pool and not self.run.choices.policy.startswith("las") else 0
         done = played(self.run, jobs.select(slice(first, None)))
         return np.concatenate((self.begun[:first], done.start_ns))
 

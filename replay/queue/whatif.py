@@ -12,9 +12,7 @@ from replay.queue.logged_run import LoggedQueue, load, played
 from replay.queue.run_events import AnySchedule
 from replay.queue.windowed import WINDOWS, Ranged, Windowed, ratio
 from replay.store.run_header import QUEUE
-from twin.queue.metrics import figures
-from twin.queue.node_metrics import node_figures
-from twin.queue.on_nodes import NodeSchedule
+from twin.queue.simulation import QueueSchedule
 
 Json = dict[str, Any]
 
@@ -44,6 +42,7 @@ class QueueWhatIf:
         return {
             name: None if value is None or self.base[name] is None else value - self.base[name]
             for name, value in self.other.items()
+            if not isinstance(value, dict)  # shares by site
         }
 
     def to_json(self) -> Json:
@@ -76,7 +75,8 @@ def what_if(store: Path, run_id: str, policy: str) -> QueueWhatIf:
     )
     begun = None if first is None else min(int(other.start_ns[first]), int(run.schedule.start_ns[first]))
     return QueueWhatIf(
-        run_id, run.choices.policy, name, policy, _figures(run.logged), _figures(other), len(other.jobs),
+        run_id, run.choices.policy, name, policy, run_events.figures_of(run.logged),
+        run_events.figures_of(other), len(other.jobs),
         len(differ), None if first is None else run.names.job(int(run.logged.jobs.number[first])),
         None if begun is None else begun / 1e9, _ratio(other, run.logged),
     )  # fmt: skip
@@ -90,13 +90,8 @@ def _header(run: LoggedQueue, policy: str) -> Any:
     return replace(run.header, world=world, branch={"run": run.run_id, "decision": 0})
 
 
-def _figures(done: AnySchedule) -> Json:
-    found = node_figures(done) if isinstance(done, NodeSchedule) else figures(done)
-    return found.to_json()
-
-
 def _ratio(other: AnySchedule, base: AnySchedule) -> Ranged | None:
     if len(base.jobs) < 5 * WINDOWS:
         return None
-    pools = [one.as_pool if isinstance(one, NodeSchedule) else one for one in (other, base)]
+    pools = [one if isinstance(one, QueueSchedule) else one.as_pool for one in (other, base)]
     return ratio(Windowed(pools[0]), Windowed(pools[1]))

@@ -2,11 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ingest.core.config import Config
+from ingest.core.config import Config, suggestion
 from ingest.core.ranges import Label, Name, Text, Within
-from twin.settings.ranges import Change, PositiveFraction, Seconds, Seed
+from ingest.core.terminal import shown
+from twin.settings.ranges import Change, Deviation, PositiveFraction, Seconds, Seed
+from twin.settings.scenario_file import ClusterSettings, JobSettings
+from twin.settings.wan_links import WanSettings
 from twin.settings.window import Window
 
 Processors = Annotated[int, Within(1, 10**9, "the largest machines have some 10 million cores")]
@@ -52,30 +55,66 @@ class LoggedJobs(Config):
         return self.dataset if self.file is None else f"{self.dataset}/{self.file}"
 
 
+class JobData(Config):
+    """Data of the jobs, which logs do not know: drawn by the seed, synthetic."""
+
+    gb: Annotated[float, Within(0, 9_000, "in 1e9 bytes")]  # median of a job
+    sd: Deviation = 0.0  # standard deviation of the logarithm
+    sites: dict[Label, Change] = Field(default_factory=dict)  # shares of the jobs; without them all alike
+
+
 class QueueScenario(Config):
-    """One queue: jobs of a log, the machine on which they wait, and the rules under which they are played."""
+    """One queue: jobs of a log, the machine on which they wait, and the rules under which they are played.
+
+    The machine is one pool (`processors`), a cluster (`nodes`), or several sites (`cluster` and `wan`)."""
 
     name: Name
     about: Text = ""
     jobs: LoggedJobs
     processors: Processors | None = None  # one pool of so many processors
     nodes: Text | None = None  # nodes x GPUs and their model, as `6 x 8 A100-80, 4 x 8 V100`
-    placement: Label | None = None  # on nodes; best-fit by default
+    placement: Label | None = None  # on nodes best-fit by default, over sites least-egress
+    cluster: ClusterSettings | None = None  # sites, their GPUs and the price of what leaves them
+    wan: WanSettings | None = None  # links between the sites
+    data: JobData | None = None  # what jobs bring along, and where it lies
+    # never: a job runs on one site. larger: those that fit on none run over several. any: all may
+    spanning: Literal["never", "larger", "any"] = "never"
+    model: Label | None = None  # what spanning jobs train; their rate is that of its plan
+    job: JobSettings | None = None
     prediction: Literal["estimate", "actual", "twice-estimate"] = "estimate"
     rules: Label = "predictsim"
     seed: Seed = 0
 
     @model_validator(mode="after")
     def _one_machine(self) -> "QueueScenario":
-        if (self.processors is None) == (self.nodes is None):
-            raise ValueError("say `processors`, the size of one pool, or `nodes`, and not both")
-        if self.placement is not None and self.nodes is None:
-            raise ValueError("placement: one pool of processors has no places; say `nodes`")
+        machines = (self.processors, self.nodes, self.cluster)
+        if sum(one is not None for one in machines) != 1:
+            raise ValueError("say `processors`, the size of one pool, or `nodes`, or `cluster`, and not both")
+        if self.placement is not None and self.processors is not None:
+            raise ValueError("placement: one pool of processors has no places; say `nodes` or `cluster`")
+        return self
+
+    @model_validator(mode="after")
+    def _sites_whole(self) -> "QueueScenario":
+        if (self.cluster is None) != (self.wan is None):
+            raise ValueError("sites need both `cluster` and `wan`")
+        if self.cluster is None and (self.data is not None or self.spanning != "never"):
+            raise ValueError("`data` and `spanning` belong to a queue over sites; say `cluster` and `wan`")
+        if self.spanning != "never" and (self.model is None or self.job is None):
+            raise ValueError("spanning jobs take their rate from a plan; say `model` and `job`")
+        names = () if self.cluster is None else [one.name for one in self.cluster.domains]
+        for name in self.data.sites if self.data is not None else ():
+            if name not in names:
+                raise ValueError(f"data.sites names the unknown site {shown(name)}{suggestion(name, names)}")
+        if self.cluster is not None and self.rules not in ("predictsim", "instant"):
+            raise ValueError("rules: a queue over sites is played under `instant`")
         return self
 
     @model_serializer(mode="wrap")
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omits parts of a machine that is not there."""
         fields: dict[str, Any] = written(self)
-        machine = ("processors", "nodes", "placement")
+        machine = ("processors", "nodes", "placement", "cluster", "wan", "data", "model", "job")
+        if self.cluster is None:
+            fields.pop("spanning", None)
         return {name: value for name, value in fields.items() if name not in machine or value is not None}

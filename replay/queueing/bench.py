@@ -14,10 +14,11 @@ import numpy as np
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from replay.metrics.paired_comparison import student
-from replay.queue import scenario_run
 from replay.queue.comparison import QueueComparison
-from replay.queue.scenario_run import Compared
 from replay.queue.windowed import Ranged
+from replay.queueing import scenario_run
+from replay.queueing.on_sites import SiteComparison
+from replay.queueing.scenario_run import Compared
 from twin.queue.metrics import QueueFigures
 from twin.settings.job_queue import QueueScenario
 
@@ -102,9 +103,11 @@ def _rows(scenario: str, load: float, worlds: list[Compared]) -> list[QueueBench
 
 
 def _named(one: Compared) -> dict[str, QueueFigures]:
-    """Figures of a comparison by scheduler; those of a pool, on nodes too."""
+    """Figures of a comparison by scheduler; those of a pool, on nodes and over sites too."""
     if isinstance(one, QueueComparison):
         return dict(one.figures)
+    if isinstance(one, SiteComparison):
+        return {policy: found.of_pool for policy, found in one.figures.items()}
     return {policy: found.of_pool for (policy, _), found in one.figures.items()}
 
 

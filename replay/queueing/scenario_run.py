@@ -15,8 +15,10 @@ from replay.queue import comparison, on_nodes
 from replay.queue.comparison import QueueComparison
 from replay.queue.on_nodes import NodeComparison
 from replay.queue.run_events import QueueOrigin
+from replay.queueing import on_sites
+from replay.queueing.on_sites import SiteComparison
 from twin.queue.jobs import QueueJobs
-from twin.queue.rules import rule_set
+from twin.queue.rules import INSTANT, rule_set
 from twin.queue.selection import select
 from twin.queue.workload import Workload, shaped
 from twin.settings.job_queue import Between, QueueScenario
@@ -25,7 +27,7 @@ from twin.traces.time_range import TimeRange
 
 USUAL_POLICY = "easy"
 """Scheduler of a scenario if none is named."""
-Compared = QueueComparison | NodeComparison
+Compared = QueueComparison | NodeComparison | SiteComparison
 
 
 def changed(
@@ -76,11 +78,21 @@ def replay(
     recipes = [recipe(name) for name in dict.fromkeys(policies or (USUAL_POLICY,))]
     rules, target = rule_set(scenario.rules), store if keep else None
     source = LakeJobs(store, scenario.jobs.source)
+    if scenario.cluster is not None:
+        log = select(job_logs.read(source), INSTANT, sum(one.gpus for one in scenario.cluster.domains))
+        made = workload(log.jobs, scenario)
+        log = replace(log, jobs=made.jobs, notes=(*log.notes, *made.notes))
+        inputs = on_sites.inputs_of(store, scenario, log)
+        over = on_sites.of_site_jobs(
+            inputs, recipes, scenario, keep=target,
+            origin=origin(scenario, replace(made, notes=inputs.log.notes)), progress=progress,
+        )  # fmt: skip
+        return replace(over, synthetic=made.synthetic)
     if scenario.nodes is None:
         log = select(job_logs.read(source), rules, scenario.processors)
         made = workload(log.jobs, scenario)
         log = replace(log, jobs=made.jobs, notes=(*log.notes, *made.notes))
-        found: Compared = comparison.of_jobs(
+        found: QueueComparison | NodeComparison = comparison.of_jobs(
             log, recipes, prediction=scenario.prediction, rules=rules, keep=target,
             origin=origin(scenario, made), progress=progress,
         )  # fmt: skip
