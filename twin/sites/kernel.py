@@ -288,9 +288,8 @@ def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int,
     if state.coming[job]:
         arrives = _after(time, _needs(left, state.speed[job]))
         return int(_after(arrives, _needs(jobs.predicted[job] * FULL_RATE, rate)))
-    return _after(
-        time, _needs(max(0, jobs.predicted[job] * FULL_RATE - (jobs.run[job] * FULL_RATE - left)), rate)
-    )
+    left = max(0, left + (jobs.predicted[job] - jobs.run[job]) * FULL_RATE)
+    return int(_after(time, _needs(left, rate)))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
