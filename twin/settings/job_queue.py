@@ -1,20 +1,27 @@
 """Keys of a scenario whose jobs come from a log and wait in a queue: its `jobs` is a mapping, not a list."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ingest.core.config import Config, suggestion
-from ingest.core.ranges import Label, Name, Text, Within
+from ingest.core.ranges import Label, Name, Text
 from ingest.core.terminal import shown
-from twin.settings.ranges import Change, Deviation, PositiveFraction, Seconds, Seed
+from twin.settings.ranges import (
+    Change,
+    Deviation,
+    JobGigabytes,
+    PositiveFraction,
+    Processors,
+    Seconds,
+    Seed,
+    WeibullShape,
+)
 from twin.settings.scenario_file import ClusterSettings, JobSettings
 from twin.settings.wan_links import WanSettings
 from twin.settings.window import Window
 
-Processors = Annotated[int, Within(1, 10**9, "the largest machines have some 10 million cores")]
-Shape = Annotated[float, Within(0.05, 20, "a shape of Weibull gaps; 1 is a Poisson process")]
-Arrivals = Literal["trace", "poisson", "weibull", "hours-of-day"]
+ArrivalProcess = Literal["trace", "poisson", "weibull", "hours-of-day"]
 """trace: as the log has them. The others are synthetic, of the same mean rate: gaps with an exponential
 or a Weibull distribution, or a Poisson process whose rate follows the log's own hours of day."""
 
@@ -39,8 +46,8 @@ class LoggedJobs(Config):
     file: Text | None = None  # of a data set with the queues of several clusters
     window: Window | Between = "all"  # a part of the time of submission
     thin: PositiveFraction = 1.0  # share of the jobs that is kept, drawn by the seed
-    arrivals: Arrivals = "trace"
-    weibull_shape: Shape | None = None  # of `arrivals: weibull`; by default that of the log's gaps
+    arrivals: ArrivalProcess = "trace"
+    weibull_shape: WeibullShape | None = None  # of `arrivals: weibull`; by default that of the log's gaps
     load: Change = 1.0  # gaps between submissions are divided by it
 
     @model_validator(mode="after")
@@ -58,7 +65,7 @@ class LoggedJobs(Config):
 class JobData(Config):
     """Data of the jobs, which logs do not know: drawn by the seed, synthetic."""
 
-    gb: Annotated[float, Within(0, 9_000, "in 1e9 bytes")]  # median of a job
+    gb: JobGigabytes  # median of a job
     sd: Deviation = 0.0  # standard deviation of the logarithm
     sites: dict[Label, Change] = Field(default_factory=dict)  # shares of the jobs; without them all alike
 
