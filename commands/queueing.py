@@ -44,6 +44,11 @@ from ingest.core.errors import UsageError
     help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
 )
 @click.option(
+    "--profiles", type=PATH, metavar="DIR",
+    help="Run times of a list of Gavel, Sia or Pollux: the folder of their measured profiles.",
+)  # fmt: skip
+@click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
+@click.option(
     "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
 )
 @click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
@@ -51,8 +56,8 @@ from ingest.core.errors import UsageError
 @with_output
 def queue(
     out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, solve: str | None,
-    target: str | None, keep: bool,
+    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
+    profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None, keep: bool,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -70,6 +75,7 @@ def queue(
     from typing import cast
 
     from commands.show import queue as show
+    from ingest.readers.clusters.profiled_runs import RunProfiles
     from ingest.readers.job_logs import LakeJobs
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
@@ -82,6 +88,11 @@ def queue(
         raise UsageError("--placement: one pool of processors has no places; add --nodes")
     jobs = source if source is not None else LakeJobs(out.store, str(dataset))
     predicted, held = cast(Prediction, prediction), rule_set(rules)
+    measured = None if profiles is None else RunProfiles(profiles, profile_gpu)
+    if profile_gpu is not None and measured is None:
+        raise UsageError("--profile-gpu belongs to --profiles DIR")
+    if measured is not None and (source is None or nodes is not None or solve is not None):
+        raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
     if (solve is None) != (target is None):
         raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
     if target is not None:
@@ -115,7 +126,7 @@ def queue(
     with out.console.progress() as progress:
         found = compare(
             jobs, policies, processors=processors, prediction=predicted, rules=held,
-            keep=out.store if keep else None, progress=progress,
+            keep=out.store if keep else None, profiles=measured, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 

@@ -1,7 +1,7 @@
 """Several schedulers on the jobs of one log: the same jobs, the same pool, the same rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +9,7 @@ from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.parsing.reader import Reject
 from ingest.readers import job_logs
+from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
 from replay.queue import run_events
@@ -120,9 +121,11 @@ class QueueComparison:
 def compare(
     source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
-    progress: Progress = SILENT,
+    profiles: RunProfiles | None = None, progress: Progress = SILENT,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
+
+    `profiles` give run times to a list that has none.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -131,7 +134,9 @@ def compare(
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
-    log = select(job_logs.read(source), rules, processors)
+    log = select(job_logs.read(source, profiles), rules, processors)
+    if profiles is not None:
+        log = replace(log, notes=(*log.notes, profiles.note))
     dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
     return of_jobs(
         log, recipes, prediction=prediction, rules=rules, keep=keep, origin=QueueOrigin(dataset),
