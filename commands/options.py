@@ -16,10 +16,6 @@ def given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-class OneOrMany(click.Option):
-    """An option that may be repeated, and whose setting may be one text: it took one alone once."""
-
-
 class Seconds(click.FloatRange):
     """A number of seconds, up to a century; `nan` and `inf` are none."""
 

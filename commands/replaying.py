@@ -11,8 +11,8 @@ import click
 
 from commands import completion as known
 from commands import live as live_view
+from commands.frame.options_as_settings import OneOrMany
 from commands.options import (
-    OneOrMany,
     Seconds,
     checkpoint_option,
     dataset_option,

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.frame.options_as_settings import SHARED, long_name, settings
+from commands.frame.options_as_settings import SHARED, OneOrMany, long_name, settings
 from commands.frame.setting_files import SettingFile
-from commands.options import OneOrMany
 from ingest.core.errors import UsageError
 from ingest.core.terminal import LONGEST, clipped, shown
 

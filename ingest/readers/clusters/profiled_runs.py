@@ -129,6 +129,7 @@ def _run_s(folder: Path, batch: int, gpus: int, node: int, steps: dict[str, Any]
         return None
     sizes, times = steps[placement]
     each = batch / gpus
-    parts = max(1, ceil(each / sizes[-1]))
+    parts = max(1, ceil(each / float(sizes[-1])))
     step_s = float(np.interp(each / parts, sizes, times))
-    return float(_table(progress)[-1]["iteration"]) * parts * step_s
+    iterations = float(_table(progress)[-1]["iteration"])
+    return iterations * parts * step_s
