@@ -36,7 +36,8 @@ def policies(ctx: click.Context, param: click.Parameter, begun: str) -> Items:
 
 def scenarios(ctx: click.Context, param: click.Parameter, begun: str) -> Items:
     """Returns the shipped scenarios that begin so; where none does, files."""
-    shipped = sorted(path.stem for path in resources.configs("scenarios").glob("*.yaml"))
+    folders = (resources.configs(kind) for kind in ("scenarios", "queues"))
+    shipped = sorted(path.stem for folder in folders for path in folder.glob("*.yaml"))
     return _fitting(shipped, begun) or [CompletionItem(begun, type="file")]
 
 

@@ -71,9 +71,10 @@ def listed(out: Output, show_origin: bool) -> None:
 
 def resolved(out: Output, scenario: str) -> None:
     """`twin config --scenario`: a scenario with every default written out."""
+    from twin.scenario import queue_file
     from twin.scenario.prepare import load
 
-    found = load(scenario).model_dump(mode="json")
+    found = (queue_file.load(scenario) or load(scenario)).model_dump(mode="json")
 
     def as_yaml(console: "Console") -> None:
         import yaml

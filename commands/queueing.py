@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from commands import completion as known
+from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
@@ -43,11 +43,21 @@ from ingest.core.errors import UsageError
     metavar="SET",
     help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
 )
+@click.option(
+    "--profiles", type=PATH, metavar="DIR",
+    help="Run times of a list of Gavel, Sia or Pollux: the folder of their measured profiles.",
+)  # fmt: skip
+@click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
+@click.option(
+    "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
+)
+@click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
     out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
+    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
+    profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None, keep: bool,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -60,15 +70,17 @@ def queue(
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
+      twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
     from typing import cast
 
     from commands.show import queue as show
+    from ingest.readers.clusters.profiled_runs import RunProfiles
     from ingest.readers.job_logs import LakeJobs
     from twin.queue.jobs import Prediction
     from twin.queue.rules import rule_set
 
-    if source is not None and of_settings("dataset"):
+    if source is not None and not given("dataset"):
         dataset = None  # a LOG that is named wins over a file of settings
     if (source is None) == (dataset is None):
         raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
@@ -76,23 +88,145 @@ def queue(
         raise UsageError("--placement: one pool of processors has no places; add --nodes")
     jobs = source if source is not None else LakeJobs(out.store, str(dataset))
     predicted, held = cast(Prediction, prediction), rule_set(rules)
+    measured = None if profiles is None else RunProfiles(profiles, profile_gpu)
+    if profile_gpu is not None and measured is None:
+        raise UsageError("--profile-gpu belongs to --profiles DIR")
+    if measured is not None and (source is None or nodes is not None or solve is not None):
+        raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
+    if (solve is None) != (target is None):
+        raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
+    if target is not None:
+        from replay.queueing import capacity
+
+        if keep or len(placements) > 1:
+            raise UsageError("--solve goes without --keep and with one --placement: leave them out")
+        wanted = capacity.CapacityTarget.parse(target)
+        with out.console.progress() as progress:
+            least = capacity.solve(
+                jobs, wanted, policies, processors=processors, nodes=nodes,
+                place=placements[0] if placements else None, prediction=predicted, rules=held,
+                progress=progress,
+            )  # fmt: skip
+        out.show(least.to_json(), lambda console: show.capacity(console, least))
+        return
     if nodes is not None:
         from replay.queue.on_nodes import compare_on_nodes
 
-        if processors is not None or keep:
-            raise UsageError(f"--nodes goes without {'--keep' if keep else '--processors'}: take one of them")
-        placed = compare_on_nodes(jobs, nodes, policies, placements, prediction=predicted, rules=held)
+        if processors is not None:
+            raise UsageError("--nodes goes without --processors: take one of them")
+        with out.console.progress() as progress:
+            placed = compare_on_nodes(
+                jobs, nodes, policies, placements, prediction=predicted, rules=held,
+                keep=out.store if keep else None, progress=progress,
+            )  # fmt: skip
         out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
         return
     from replay.queue.comparison import compare
 
-    found = compare(
-        jobs, policies, processors=processors, prediction=predicted, rules=held,
-        keep=out.store if keep else None,
-    )  # fmt: skip
+    with out.console.progress() as progress:
+        found = compare(
+            jobs, policies, processors=processors, prediction=predicted, rules=held,
+            keep=out.store if keep else None, profiles=measured, progress=progress,
+        )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 
 
-def of_settings(option: str) -> bool:
-    """Returns True if the value of an option is none that the command line says."""
-    return click.get_current_context().get_parameter_source(option) is not ParameterSource.COMMANDLINE
+MEANINGLESS = {
+    "engine", "weights", "links", "checkpoint", "deadline", "live", "metrics_port", "perturb", "pareto",
+    "jobs", "bound", "prove", "plots",
+}  # fmt: skip
+"""Options of `twin replay` and `twin bench` that have no meaning in a queue."""
+
+
+def refuse_meaningless(what: str) -> None:
+    """Refuses options that have no meaning for a queue.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for param in click.get_current_context().command.params:
+        if param.name in MEANINGLESS and given(param.name):
+            raise UsageError(f"{param.opts[0]} has no meaning for {what}, a queue of jobs; leave it out")
+
+
+def replay_queue(out: Output, name: str, policies: tuple[str, ...]) -> bool:
+    """`twin replay --scenario QUEUE`: each scheduler is a run; returns False if the scenario is no queue."""
+    from twin.scenario import queue_file
+
+    scenario = queue_file.load(name)
+    if scenario is None:
+        return False
+    from commands.show import queue as show
+    from replay.queueing import scenario_run
+    from twin.traces.time_range import TimeRange
+
+    refuse_meaningless(scenario.name)
+    said = click.get_current_context().params
+    cut = TimeRange.parse(said["begin"], said["end"])
+    if cut is not None and given("window"):
+        raise UsageError("--window does not go with --from and --to, which say themselves what is replayed")
+    wanted = scenario_run.changed(
+        scenario, dataset=said["dataset"], window=said["window"] if given("window") else None, cut=cut,
+        seed=said["seed"],
+    )  # fmt: skip
+    with out.console.progress() as progress:
+        found = scenario_run.replay(out.store, wanted, policies if given("policy") else (), progress=progress)
+    out.show(found.to_json(), lambda console: show.compared(console, found))
+    return True
+
+
+def what_if_of_queue(out: Output, run_id: str, policy: str) -> bool:
+    """`twin replay --run RUN --policy OTHER` of a queue run; returns False if the run is none."""
+    from replay.queue import logged_run
+
+    if not logged_run.is_queue(out.store, run_id):
+        return False
+    from commands.show import queue as show
+    from replay.queue import whatif
+
+    refuse_meaningless(run_id)
+    for option in ("until", "from_decision"):
+        if given(option):
+            raise UsageError(
+                f"--{option.replace('_', '-')}: a what-if of a queue begins and ends with its run"
+            )
+    found = whatif.what_if(out.store, run_id, policy)
+    out.show(found.to_json(), lambda console: show.what_if(console, found))
+    return True
+
+
+def bench_queues(
+    out: Output, names: tuple[str, ...], policies: tuple[str, ...], seeds: int, load: str | None
+) -> bool:
+    """`twin bench --scenario QUEUE`: schedulers over loads and seeds; returns False if no scenario is a
+    queue."""
+    from twin.scenario import queue_file
+
+    found = [(name, queue_file.load(name)) for name in names]
+    queues = [one for _, one in found if one is not None]
+    if not queues:
+        return False
+    if other := next((name for name, one in found if one is None), None):
+        raise UsageError(f"--scenario {other} is no queue of jobs as {queues[0].name} is: compare them apart")
+    from commands.show import queue as show
+    from replay.queue import comparison
+    from replay.queueing import bench, scenario_run
+    from replay.run import scenario_overrides
+
+    refuse_meaningless(queues[0].name)
+    said = click.get_current_context().params
+    wanted = [
+        scenario_run.changed(
+            one, dataset=said["dataset"], window=said["window"] if given("window") else None,
+            seed=said["seed"],
+        )
+        for one in queues
+    ]  # fmt: skip
+    loads = scenario_overrides.parse_loads(load) if load else ()
+    with out.console.progress() as progress:
+        result = bench.bench(
+            out.store, wanted, policies if given("policies") else comparison.USUAL[1:3], seeds=seeds,
+            loads=loads, progress=progress,
+        )  # fmt: skip
+    out.show(result.to_json(), lambda console: show.bench(console, result))
+    return True

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from commands import completion as known
 from commands import live as live_view
+from commands.frame.options_as_settings import OneOrMany
 from commands.options import (
     Seconds,
     checkpoint_option,
     dataset_option,
     engine_option,
     from_option,
+    given,
     link_option,
     live_option,
     port_option,
@@ -28,6 +29,7 @@ from commands.options import (
     window_option,
 )
 from commands.output import FOLDER, PATH, Output, command, goes_on, with_output, writing_command
+from commands.queueing import bench_queues, replay_queue, what_if_of_queue
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +44,9 @@ Watching = Callable[[], AbstractContextManager["tuple[Progress, Fold | None]"]]
 
 @writing_command
 @click.option(
-    "--policy", "-p", shell_complete=known.policies, help="Name of a policy, see `twin policies` [hippo]."
-)
+    "--policy", "-p", cls=OneOrMany, multiple=True, shell_complete=known.policies,
+    help="Name of a policy, see `twin policies`; of a scheduler in a queue, repeatable there [hippo; easy].",
+)  # fmt: skip
 @scenario_option
 @dataset_option
 @window_option
@@ -86,16 +89,18 @@ Watching = Callable[[], AbstractContextManager["tuple[Progress, Fold | None]"]]
 @port_option
 @with_output
 def replay(
-    out: Output, policy: str | None, scenario: str, dataset: str | None, window: Any, begin: str | None,
-    end: str | None, engine: Any, seed: int | None, weights: str | None, links: tuple[str, ...],
-    checkpoint: str | None, plan_path: Path | None, deadline: bool, resume: str | None, logged: str | None,
-    from_decision: int | None, until: float | None, live: bool, metrics_port: int | None,
+    out: Output, policy: tuple[str, ...], scenario: str, dataset: str | None, window: Any,
+    begin: str | None, end: str | None, engine: Any, seed: int | None, weights: str | None,
+    links: tuple[str, ...], checkpoint: str | None, plan_path: Path | None, deadline: bool,
+    resume: str | None, logged: str | None, from_decision: int | None, until: float | None, live: bool,
+    metrics_port: int | None,
 ) -> None:  # fmt: skip
     """Run the twin on traces under a policy and log everything.
 
     `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
     `latest` is then the newest run that is no what-if itself. A TIME is in seconds since the start of the
     trace, or a time such as 2020-01-01T02:00 (UTC unless it says otherwise) or 2020-01-01.
+    A scenario whose `jobs` come from a log is a queue: policies are schedulers there, and are compared.
 
     \b
     Examples:
@@ -106,6 +111,7 @@ def replay(
       twin replay --run latest --policy mpc --from-decision 10
       twin replay --policy hippo --live --metrics-port 9109
       twin replay --run latest --link "us-east-1 > eu-west-1 = 0.5"
+      twin replay --scenario queue-kth -p easy -p easy-sjbf
     """
     from commands.show import run as show
     from replay.planning import plan_file
@@ -114,20 +120,21 @@ def replay(
 
     refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
     if not given("policy") and (logged or plan_path):
-        policy = (
-            None  # a policy of files and variables is for new runs: it asks no what-if and changes no plan
-        )
-    refuse_checkpoint(policy, checkpoint)
+        policy = ()  # a policy of files and variables is for new runs: it asks no what-if and changes no plan
     if logged is not None:
         view = partial(live_view.run, out, live, metrics_port)
-        replay_logged_run(out, logged, policy, checkpoint, from_decision, until, links, view)
+        replay_logged_run(out, logged, single(policy), checkpoint, from_decision, until, links, view)
         return
+    if not resume and plan_path is None and replay_queue(out, scenario, policy):
+        return
+    named = single(policy)
+    refuse_checkpoint(named, checkpoint)
     cut = cut_of(begin, end)
     of_plan = plan_path is not None and not given("scenario")
     chosen = plan_file.world(plan_path) if plan_path is not None and of_plan else scenario
     world = None if resume else scenario_overrides.scenario(chosen, weights, links)
     kept = None if world is None or plan_path is None else plan_file.read(plan_path, world)
-    if kept is not None and policy is not None:
+    if kept is not None and named is not None:
         raise UsageError("--plan and --policy do not go together: a kept plan decides nothing; leave one out")
     with live_view.run(out, live, metrics_port) as (progress, watch):
         if resume or world is None:
@@ -135,7 +142,7 @@ def replay(
             done = runner.resume(out.store, killed, progress=progress, watch=watch)
         else:
             done = runner.run(
-                out.store, policy="kept" if kept is not None else policy or "hippo", plan=kept,
+                out.store, policy="kept" if kept is not None else named or "hippo", plan=kept,
                 scenario=world, dataset=dataset,
                 window=cut or window, engine=engine, seed=seed, checkpoint=checkpoint,
                 enforce_deadline=deadline, progress=progress, watch=watch,
@@ -156,11 +163,6 @@ MEANINGLESS = {
 """Options that have no meaning beside --run, beside --resume, and in a new run."""
 
 
-def given(option: str) -> bool:
-    """Returns True if an option was given on the command line."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
-
-
 def refuse_meaningless_options(mode: str) -> None:
     """Refuses an option that has no meaning in this mode.
 
@@ -171,6 +173,20 @@ def refuse_meaningless_options(mode: str) -> None:
         if given(param.name or "") and param.name in MEANINGLESS[mode]:
             what = f"does not go with {mode}, which keeps what the run was started with"
             raise UsageError(f"{param.opts[0]} {what if mode else 'belongs to --run RUN'}")
+
+
+def single(policies: tuple[str, ...]) -> str | None:
+    """Returns the policy of a run; None where none is named.
+
+    Raises:
+        UsageError: several are named.
+    """
+    if len(policies) > 1:
+        raise UsageError(
+            f"a run has one policy, not {' and '.join(policies)}; `twin bench` compares several, and "
+            "`twin replay` those of a queue"
+        )
+    return policies[0] if policies else None
 
 
 def cut_of(begin: str | None, end: str | None) -> Any:
@@ -210,6 +226,9 @@ def replay_logged_run(
     from replay.store import run_index
 
     run_id = run_index.find(out.store, run, branches=False)
+    if policy is not None and what_if_of_queue(out, run_id, policy):
+        return
+    refuse_checkpoint(policy, checkpoint)
     if policy is None and not links:
         if decision is not None or checkpoint is not None:
             raise UsageError("--from-decision and --checkpoint with --run need --policy")
@@ -315,6 +334,7 @@ def bench(
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
       twin bench -s queue --seeds 5 --load 0.8,1.2
       twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
+      twin bench -s queue-kth -p easy -p saf+easy --load 0.8,1.2
     """
     from commands.show import bench_table
     from commands.show import run as show
@@ -325,6 +345,8 @@ def bench(
     from replay.bench.world import BenchWorld
     from replay.run import scenario_overrides
 
+    if bench_queues(out, scenarios, policies, seeds, load):
+        return
     chosen = policies or comparison.DEFAULT_POLICIES
     if not any(registry.entry(name).learned for name in chosen):
         refuse_checkpoint(chosen[0], checkpoint)

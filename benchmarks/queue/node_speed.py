@@ -1,7 +1,7 @@
-"""Speed of queues on nodes, on one core: python -m benchmarks.queue.node_speed
+"""Speed of queues on nodes, on one core: python -m benchmarks.queue.node_speed [--page PAGE]
 
 100,000 synthetic jobs on 10,000 GPUs in 1,250 nodes, starts, ends and places written to a Parquet file:
-seconds and peak memory. Then the time of a scheduling pass at 1,000 nodes of 8 GPUs while about 5,000 jobs
+seconds and peak memory. Then the time of a scheduling pass at 1,000 nodes of 10 GPUs while about 5,000 jobs
 wait; the loop of the kernel is in Python there, so that the call of a pass is in its time."""
 
 import argparse
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ingest.core.durable import replace
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
 from twin.placement.cluster import NodeCluster
@@ -28,6 +29,18 @@ from twin.queue.rules import PREDICTSIM
 SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.5, 0.15, 0.15, 0.15, 0.04, 0.01)
 LOAD, MEAN_S = 0.95, 3600.0
 WAITING_JOBS = 4_500, 5_500
+LARGE = (("easy", "best-fit"), ("easy", "packing"), ("easy-sjbf", "spread"), ("easy", "fgd"))
+SCHEDULERS = (
+    "fcfs",
+    "easy",
+    "easy-sjbf",
+    "saf+easy",
+    "f1+easy",
+    "wfp3+easy",
+    "unicef+easy",
+    "hrrn+easy",
+    "las+easy",
+)
 
 
 def workload(count: int, gpus: int, *, at_once: bool = False) -> QueueJobs:
@@ -56,17 +69,13 @@ def written(done: NodeSchedule, path: Path) -> None:
     pq.write_table(pa.table(rows), path)
 
 
-def large() -> None:
+def large() -> str:
+    """Returns the table of 100,000 jobs."""
     cluster, jobs = NodeCluster.parse("1250 x 8 A100-80"), workload(100_000, 10_000)
     demands = Demands.of_jobs(cluster, jobs.processors)
-    print("| scheduler | placement | wall s | CPU s | peak memory GB |\n|---|---|---:|---:|---:|")
+    rows = ["| scheduler | placement | wall s | CPU s | peak memory GB |", "|---|---|---:|---:|---:|"]
     with TemporaryDirectory() as folder:
-        for policy, place in (
-            ("easy", "best-fit"),
-            ("easy", "packing"),
-            ("easy-sjbf", "spread"),
-            ("easy", "fgd"),
-        ):
+        for policy, place in LARGE:
             few = jobs.select(slice(50))
             simulate_on_nodes(
                 few, Demands.of_jobs(cluster, few.processors), cluster, recipe(policy), placement(place),
@@ -79,12 +88,14 @@ def large() -> None:
             written(done, Path(folder) / "events.parquet")
             wall, cpu = perf_counter() - begin, process_time() - used
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-            print(f"| `{policy}` | `{place}` | {wall:.1f} | {cpu:.1f} | {peak:.2f} |", flush=True)
+            rows.append(f"| `{policy}` | `{place}` | {wall:.1f} | {cpu:.1f} | {peak:.2f} |")
+            print(rows[-1], flush=True)
+    return "\n".join(rows)
 
 
 def pass_times(policy: str, place: str) -> Float:
     """CPU seconds of each pass while the wanted number of jobs waits."""
-    cluster, jobs = NodeCluster.parse("1000 x 8 A100-80"), workload(9_000, 8_000, at_once=True)
+    cluster, jobs = NodeCluster.parse("1000 x 10 A100-80"), workload(10_000, 10_000, at_once=True)
     chosen, predicted = recipe(policy), jobs.predicted_ns("estimate")
     keys = chosen.keys(jobs, predicted)
     inputs, flags = inputs_of(jobs, predicted, keys), flags_of(keys, chosen.backfill, PREDICTSIM)
@@ -106,21 +117,44 @@ def pass_times(policy: str, place: str) -> Float:
         _end(inputs, flags, pool, site)
 
 
-def passes() -> None:
-    print("\n| scheduler | placement | passes | mean ms | p99 ms |\n|---|---|---:|---:|---:|")
-    for policy in ("easy", "easy-sjbf", "saf+easy", "wfp3+easy"):
+def passes() -> str:
+    """Returns the table of scheduling passes."""
+    rows = ["| scheduler | placement | passes | mean ms | p99 ms |", "|---|---|---:|---:|---:|"]
+    for policy in SCHEDULERS:
         for place in PLACEMENTS if policy == "easy" else ("best-fit",):
             took = 1e3 * pass_times(policy, place)
             slowest = np.percentile(took, 99)
-            print(
-                f"| `{policy}` | `{place}` | {len(took):,} | {took.mean():.2f} | {slowest:.2f} |", flush=True
-            )
+            rows.append(f"| `{policy}` | `{place}` | {len(took):,} | {took.mean():.2f} | {slowest:.2f} |")
+            print(rows[-1], flush=True)
+    return "\n".join(rows)
+
+
+PAGE = """# Queues on nodes: speed
+
+Written by `python -m benchmarks.queue.node_speed --page docs/measured/queue-speed.md`, on one core.
+The jobs are **synthetic**: powers of two GPUs, exponential run times, estimates of one to four times the run.
+
+## A large cluster
+100,000 jobs on 10,000 GPUs in 1,250 nodes at a load of 0.95; starts, ends and places are written to a
+Parquet file.
+
+{large}
+
+## One scheduling pass
+1,000 nodes, 10,000 GPUs, 4,500 to 5,500 waiting jobs; CPU time of a pass with the call of it from Python.
+Aim: below 10 ms at the 99th percentile.
+
+{passes}
+"""
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    large()
-    passes()
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--page", type=Path, help="write the page there")
+    page = options.parse_args().page
+    text = PAGE.format(large=large(), passes=passes())
+    if page is not None:
+        replace(page, text.encode())
 
 
 if __name__ == "__main__":

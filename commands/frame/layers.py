@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.frame.options_as_settings import SHARED, long_name, settings
+from commands.frame.options_as_settings import SHARED, OneOrMany, long_name, settings
 from commands.frame.setting_files import SettingFile
 from ingest.core.errors import UsageError
 from ingest.core.terminal import LONGEST, clipped, shown
@@ -123,6 +123,8 @@ def checked(file: SettingFile, option: click.Option, value: Any, *key: str) -> A
         UsageError: the option does not take it.
     """
     where = f"{file.where(*key)} {'.'.join(key)}"
+    if isinstance(option, OneOrMany) and isinstance(value, str):
+        value = [value]
     if option.multiple:
         if not isinstance(value, list):
             raise UsageError(f"{where}: {shown(value)} is no list; write [{written(value)}]")

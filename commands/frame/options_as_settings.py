@@ -29,6 +29,10 @@ def long_name(option: click.Option) -> str:
     return max(option.opts, key=len).lstrip("-")
 
 
+class OneOrMany(click.Option):
+    """An option that may be repeated, and whose setting may be one text: it took one alone once."""
+
+
 def settings(command: str, params: Iterable[click.Parameter]) -> dict[str, click.Option]:
     """Returns those of a command's own options that files and variables can set, by long name.
 

@@ -2,24 +2,36 @@
 
 from typing import TYPE_CHECKING
 
-from commands.show.console import Console
+from commands.show.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only what it needs
-    from replay.queue.comparison import QueueComparison
+    from replay.queue.comparison import QueueComparison, QueueIntervals
     from replay.queue.on_nodes import NodeComparison
     from replay.queue.waiting import JobAudit
+    from replay.queue.whatif import QueueWhatIf
+    from replay.queue.windowed import Ranged
+    from replay.queueing.bench import QueueBench
+    from replay.queueing.capacity import CapacityAnswer
+    from replay.queueing.on_sites import SiteComparison
+    from replay.queueing.scenario_run import Compared
     from twin.queue.metrics import QueueFigures
     from twin.queue.node_metrics import NodeFigures
     from twin.queue.node_selection import NodeJobs
     from twin.queue.selection import LogJobs
 
 COLUMNS = (
-    "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "p95", "60 s", "utilisation %",
-    "Jain of users", "makespan h", "overtaking %",
+    "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "95 % interval", "p95", "60 s",
+    "utilisation %", "Jain of users", "makespan h", "overtaking %",
 )  # fmt: skip
 NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
     "fragmentation %", "nodes a gang", "overtaking %",
+)  # fmt: skip
+
+
+SITE_COLUMNS = (
+    "policy", "jobs", "wait s", "p95", "bounded slowdown", "utilisation %", "egress USD", "moved GB",
+    "data moved %", "spanning %", "held / recorded",
 )  # fmt: skip
 
 
@@ -29,10 +41,110 @@ def comparison(console: Console, found: "QueueComparison") -> None:
     title = (
         f"{log.name}: {len(log.jobs):,} jobs on {log.processors:,} processors, prediction {found.prediction}"
     )
-    console.table(title, COLUMNS, [_row(name, one) for name, one in found.figures.items()])
+    rows = [_row(name, one, found.intervals.get(name)) for name, one in found.figures.items()]
+    console.table(title, COLUMNS, rows)
     _left_out(console, log)
     for name, run in found.runs.items():
         console.line(f"{name}: run {run}")
+
+
+def compared(console: Console, found: "Compared") -> None:
+    """Prints the comparison of a scenario, on a pool or on nodes."""
+    from replay.queue.on_nodes import NodeComparison  # loaded by then
+    from replay.queueing.on_sites import SiteComparison
+
+    if isinstance(found, NodeComparison):
+        on_nodes(console, found)
+    elif isinstance(found, SiteComparison):
+        on_sites(console, found)
+    else:
+        comparison(console, found)
+
+
+def on_sites(console: Console, found: "SiteComparison") -> None:
+    """Prints the figures of schedulers over sites, the rows left out, and the notes."""
+    world, log = found.inputs.world, found.log
+    sites = ", ".join(f"{name} {gpus}" for name, gpus in zip(world.names, world.gpus.tolist(), strict=True))
+    title = f"{log.name}: {len(log.jobs):,} jobs over {sites} GPUs, placement {found.placement}"
+    rows = [
+        (
+            name, one.of_pool.jobs, one.of_pool.avg_wait_s, one.of_pool.p95_wait_s,
+            one.avg_bounded_slowdown_recorded, 100 * one.of_pool.utilisation, one.egress_usd, one.moved_gb,
+            100 * one.moved_jobs, 100 * one.spanning_jobs, one.stretch,
+        )
+        for name, one in found.figures.items()
+    ]  # fmt: skip
+    console.table(title, SITE_COLUMNS, rows)
+    _left_out(console, log)
+    for name, run in found.runs.items():
+        console.line(f"{name}: run {run}")
+
+
+def what_if(console: Console, found: "QueueWhatIf") -> None:
+    """Prints two schedules of the same jobs."""
+    console.line(f"{found.base_run} ({found.base_policy}) beside {found.run_id} ({found.policy})")
+    if found.first_job is None:
+        console.line("every job starts at the same time")
+    else:
+        console.line(
+            f"{found.starts_differ:,} of {found.jobs:,} jobs start at another time; "
+            f"the first is job {found.first_job}, at {found.first_s:,.0f} s"
+        )
+    rows = [
+        (name.replace("_", " "), cell(found.base[name]), cell(value), cell(found.differences[name]))
+        for name, value in found.other.items()
+        if name in found.differences
+    ]
+    console.table("", ("figure", found.base_policy, found.policy, "difference"), rows)
+    if found.slowdown_ratio is not None:
+        one = found.slowdown_ratio
+        console.line(f"bounded slowdown of {found.policy} over that of {found.base_policy}: {one.said()}")
+
+
+def capacity(console: Console, found: "CapacityAnswer") -> None:
+    """Prints the least machine for each scheduler, and what was tried."""
+    target = found.target
+    rows = [
+        (
+            one.policy, one.gpus, "" if one.nodes is None else one.nodes, getattr(one.figures, target.figure),
+            next((value for size, value, met in reversed(one.tried) if size < one.gpus), ""),
+            100 * one.figures.utilisation, len(one.tried),
+        )
+        for one in found.answers
+    ]  # fmt: skip
+    title = f"{found.log.name}: {len(found.log.jobs):,} jobs, {target.figure} at most {target.most:,.6g}"
+    columns = ("policy", "GPUs", "nodes", target.figure, "next less tried", "utilisation %", "sizes tried")
+    console.table(title, columns, rows)
+    for one in found.answers:
+        if not one.monotone:
+            console.line(f"note: {one.policy}: a larger machine misses the target; more is not always better")
+    _left_out(console, found.log)
+
+
+BENCH_COLUMNS = (
+    "scenario", "load", "policy", "worlds", "jobs", "wait s", "95 % interval", "p95 s", "bounded slowdown",
+    "95 % interval", "x first", "95 % interval", "utilisation %",
+)  # fmt: skip
+
+
+def bench(console: Console, found: "QueueBench") -> None:
+    """Prints schedulers over scenarios and loads."""
+    rows = [
+        (
+            one.scenario, f"{one.load:g}", one.policy, one.worlds, one.jobs, one.avg_wait_s,
+            _interval(one.wait_interval), one.p95_wait_s, one.avg_bounded_slowdown,
+            _interval(one.slowdown_interval), "" if one.over_first is None else one.over_first.value,
+            _interval(one.over_first), 100 * one.utilisation,
+        )
+        for one in found.rows
+    ]  # fmt: skip
+    console.table("x first: bounded slowdown over that of the first policy", BENCH_COLUMNS, rows)
+    for note in found.notes:
+        console.line(f"note: {note}")
+
+
+def _interval(one: "Ranged | None") -> str:
+    return "" if one is None else f"{one.low:,.4g} to {one.high:,.4g}"
 
 
 def on_nodes(console: Console, found: "NodeComparison") -> None:
@@ -45,6 +157,8 @@ def on_nodes(console: Console, found: "NodeComparison") -> None:
     rows = [_node_row(policy, place, one) for (policy, place), one in found.figures.items()]
     console.table(title, NODE_COLUMNS, rows)
     _left_out(console, log)
+    for (policy, place), run in found.runs.items():
+        console.line(f"{policy}, {place}: run {run}")
 
 
 def _left_out(console: Console, log: "LogJobs | NodeJobs") -> None:
@@ -72,15 +186,15 @@ def job(console: Console, found: "JobAudit") -> None:
 
 
 def _said(found: "JobAudit") -> dict[str, str]:
-    front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} processors"
+    front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} {found.unit}"
     first = f": {', '.join(found.first_in_front)}" if found.first_in_front else ""
     fields = {
         "user": found.user or "unknown",
-        "asks for": f"{found.processors:,} processors, {found.estimate_s:,.0f} s",
-        "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} processors free",
+        "asks for": f"{found.processors:,} {found.unit}, {found.estimate_s:,.0f} s",
+        "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} {found.unit} free",
         "in front": front + first,
         "waited": f"{found.waited_s:,.0f} s",
-        "of it": f"{found.busy_s:,.0f} s too few processors free, {found.held_back_s:,.0f} s enough, "
+        "of it": f"{found.busy_s:,.0f} s too few {found.unit} free, {found.held_back_s:,.0f} s enough, "
         "but others had a claim on them",
         "started": f"{found.started_s:,.0f} s{', before the head of the queue' if found.overtook else ''}",
         "set free by": ", ".join(found.released_by) or "nobody",
@@ -95,9 +209,10 @@ def _said(found: "JobAudit") -> dict[str, str]:
     return fields
 
 
-def _row(name: str, one: "QueueFigures") -> tuple[object, ...]:
+def _row(name: str, one: "QueueFigures", sure: "QueueIntervals | None") -> tuple[object, ...]:
     return (
         name, one.jobs, one.avg_wait_s, one.p95_wait_s, one.avg_jct_s, one.avg_bounded_slowdown,
+        _interval(None if sure is None else sure.slowdown),
         one.p95_bounded_slowdown, one.avg_bounded_slowdown_60s, 100 * one.utilisation, one.jain_users,
         one.makespan_s / 3600, 100 * one.backfilled,
     )  # fmt: skip

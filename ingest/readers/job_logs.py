@@ -4,8 +4,9 @@ A log in the Standard Workload Format keeps all its fields (`swf_log.py`). The j
 come as rows of the table `jobs`, which are laid into the same fields; what a file does not say is unknown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from ingest.parsing.dataset import FILE_NAME, DatasetOptions
 from ingest.parsing.reader import Reader, Reject, RowBatch
 from ingest.parsing.source import Source
 from ingest.readers import registry
-from ingest.readers.clusters import job_rows, swf_log
+from ingest.readers.clusters import job_rows, profiled_runs, swf_log
+from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.clusters.swf_log import SwfLog
 
 _TABLE = "jobs"
@@ -37,8 +39,9 @@ class LakeJobs:
     name: str
 
 
-def read(source: Path | LakeJobs) -> SwfLog:
-    """Returns the jobs of a file, compressed or not, or of the lake.
+def read(source: Path | LakeJobs, profiles: RunProfiles | None = None) -> SwfLog:
+    """Returns the jobs of a file, compressed or not, or of the lake; with `profiles` jobs of a file that have
+    no run time get the measured one.
 
     Raises:
         InputError: the file cannot be read, no reader knows it, or it holds no job.
@@ -59,7 +62,8 @@ def read(source: Path | LakeJobs) -> SwfLog:
         raise InputError(
             f"{source}: holds {' and '.join(reader.tables)} ({reader.name}), no jobs; name a job log"
         )
-    return _of_reader(opened, reader, options)
+    fill = None if profiles is None else partial(profiled_runs.filled, path=source, profiles=profiles)
+    return _of_reader(opened, reader, options, fill)
 
 
 def _options(path: Path) -> DatasetOptions:
@@ -68,7 +72,9 @@ def _options(path: Path) -> DatasetOptions:
     return dataset.options(path.parent) if stated else DatasetOptions(name="log")
 
 
-def _of_reader(source: Source, reader: Reader, options: DatasetOptions) -> SwfLog:
+def _of_reader(
+    source: Source, reader: Reader, options: DatasetOptions, fill: Callable[[pa.Table], pa.Table] | None
+) -> SwfLog:
     """Returns the jobs that a reader of the lake finds in a file."""
     tables, rejects, rows_in = [], list[Reject](), 0
     for batch in reader.read(source, options):
@@ -76,7 +82,7 @@ def _of_reader(source: Source, reader: Reader, options: DatasetOptions) -> SwfLo
         rejects += batch.rejects
         if batch.table == _TABLE:
             rows, faulty = _sound(batch)
-            tables.append(job_rows.plain(rows))
+            tables.append(job_rows.plain(rows if fill is None else fill(rows)))
             rejects += faulty
     if not tables or not sum(len(table) for table in tables):
         first = f"; row {rejects[0].row}: {rejects[0].reason}" if rejects else ""

@@ -14,7 +14,7 @@ from replay.log.run_log import RunReader
 from replay.run import runner
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
-from replay.store.run_header import from_payload
+from replay.store.run_header import QUEUE, from_payload
 
 Json = dict[str, Any]
 
@@ -63,6 +63,8 @@ def recompute(
         DamageError: the log itself is damaged.
     """
     reader = RunReader(run_index.folder(store, run_id))
+    if reader.header()["policy"] == QUEUE:
+        return _of_queue(store, run_id, until_s)
     prepared, differences = runner.prepare_rerun(store, from_payload(reader.header()), reader.events())
     last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
     compare = Compare(run_id, reader.events(), until=last, partial=not reader.finished)
@@ -75,6 +77,17 @@ def recompute(
     except DivergenceError as error:
         return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
     return Rerun(run_id, compare.compared, None, None, tuple(notes))
+
+
+def _of_queue(store: Path, run_id: str, until_s: float | None) -> Rerun:
+    """Returns the re-execution of a queue run."""
+    from replay.queue import logged_run  # brings the compiled kernel, needed here only
+
+    reader = RunReader(run_index.folder(store, run_id))
+    last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
+    compare, error = logged_run.repeated(store, logged_run.load(store, run_id), last)
+    seq, what = (None, None) if error is None else (error.seq, error.what)
+    return Rerun(run_id, compare.compared, seq, what, ())
 
 
 def last_event(events: Iterable[Event], until_ns: int) -> int:

@@ -1,24 +1,31 @@
 """Several schedulers on the jobs of one log: the same jobs, the same pool, the same rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ingest.core.errors import UsageError
+from ingest.core.progress import SILENT, Progress
 from ingest.parsing.reader import Reject
 from ingest.readers import job_logs
+from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
 from replay.queue import run_events
+from replay.queue.run_events import NO_ORIGIN, QueueOrigin
+from replay.queue.windowed import WINDOWS, Ranged, Windowed, ratio
 from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
+from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.selection import LogJobs, select
-from twin.queue.simulation import simulate
+from twin.queue.simulation import check, simulate
 
 USUAL = ("fcfs", "easy", "easy-sjbf", "conservative")
 """Schedulers that are compared if none are named."""
+LEAST_FOR_INTERVALS = 5 * WINDOWS
+"""Jobs of a log that has intervals."""
 SHOWN_ROWS = 20
 """Rows left out that the JSON object lists; all of them are counted."""
 
@@ -55,9 +62,30 @@ def read_to_json(log: ReadJobs) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class QueueIntervals:
+    """95 % intervals over windows of the jobs: of the mean wait, seconds, and of the mean bounded slowdown,
+    and that slowdown over the one of the scheduler named first, paired by window."""
+
+    wait_s: Ranged
+    slowdown: Ranged
+    over_first: Ranged
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns [value, low, high] by name."""
+        return {
+            "avg_wait_s": self.wait_s.to_json(),
+            "avg_bounded_slowdown": self.slowdown.to_json(),
+            "bounded_slowdown_over_first": self.over_first.to_json(),
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class QueueComparison:
-    """The jobs of a log, and the figures of each scheduler by name."""
+    """The jobs of a log, and the figures of each scheduler by name.
+
+    `intervals` are there where the log is long enough; `scenario` is the name of the scenario that the jobs
+    are of, None where a log was named; `synthetic` says that their submissions were drawn."""
 
     log: LogJobs
     prediction: Prediction
@@ -65,28 +93,39 @@ class QueueComparison:
     figures: dict[str, QueueFigures]
     runs: dict[str, str] = field(default_factory=dict)
     """Ids of the runs that were kept, by scheduler."""
+    intervals: dict[str, QueueIntervals] = field(default_factory=dict)
+    scenario: str | None = None
+    synthetic: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --json`."""
         return {
             "schema": "twin.queue/1",
             "log": self.log.name,
+            "scenario": self.scenario,
+            "synthetic_arrivals": self.synthetic,
             "processors": self.log.processors,
             "prediction": self.prediction,
             "rules": self.rules.name,
             "results": [
-                {"policy": name, "run": self.runs.get(name), **one.to_json()}
+                {
+                    "policy": name, "run": self.runs.get(name), **one.to_json(),
+                    "intervals": self.intervals[name].to_json() if name in self.intervals else None,
+                }
                 for name, one in self.figures.items()
             ],
             **read_to_json(self.log),
-        }
+        }  # fmt: skip
 
 
 def compare(
     source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
+    profiles: RunProfiles | None = None, progress: Progress = SILENT,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
+
+    `profiles` give run times to a list that has none.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -95,14 +134,48 @@ def compare(
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
-    log = select(job_logs.read(source), rules, processors)
+    log = select(job_logs.read(source, profiles), rules, processors)
+    if profiles is not None:
+        log = replace(log, notes=(*log.notes, profiles.note))
     dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
-    found, runs = {}, {}
+    return of_jobs(
+        log, recipes, prediction=prediction, rules=rules, keep=keep, origin=QueueOrigin(dataset),
+        progress=progress,
+    )  # fmt: skip
+
+
+def of_jobs(
+    log: LogJobs, recipes: Sequence[QueueRecipe], *, prediction: Prediction, rules: QueueRules,
+    keep: Path | None = None, origin: QueueOrigin = NO_ORIGIN, progress: Progress = SILENT,
+) -> QueueComparison:  # fmt: skip
+    """Returns what each scheduler makes of jobs that were read; with `keep` each is a run of that store.
+
+    Raises:
+        UsageError: a scheduler that cannot be played on them.
+    """
     for one in recipes:
+        check(log.jobs, log.processors, one, rules)
+    progress.start(len(recipes), "queue", "schedulers")
+    found, runs, windowed = dict[str, QueueFigures](), dict[str, str](), dict[str, Windowed]()
+    for one in recipes:
+        progress.advance(0, one.name)
         done = simulate(log.jobs, log.processors, one, prediction=prediction, rules=rules)
         found[one.name] = figures(done)
+        if len(done.jobs) >= LEAST_FOR_INTERVALS:
+            windowed[one.name] = Windowed(done)
         if keep is not None:
             runs[one.name] = run_events.record(
-                keep, log, done, one.name, prediction=prediction, rules=rules, dataset=dataset
+                keep, log, done, one.name, prediction=prediction, rules=rules, origin=origin
             )
-    return QueueComparison(log, prediction, rules, found, runs)
+        progress.advance(1, one.name)
+    return QueueComparison(log, prediction, rules, found, runs, intervals(windowed))
+
+
+def intervals(windowed: dict[str, Windowed]) -> dict[str, QueueIntervals]:
+    """Returns the intervals of schedules of the same jobs by name."""
+    first = next(iter(windowed.values()), None)
+    return {
+        name: QueueIntervals(one.wait(), one.slowdown(), ratio(one, first))
+        for name, one in windowed.items()
+        if first is not None
+    }

@@ -10,24 +10,32 @@ import numpy as np
 
 from ingest.core.errors import UsageError
 from ingest.parsing.reader import Reject
+from policy.placement.registry import placement
+from policy.placement.sites import site_choice
 from policy.queue.registry import recipe
 from replay.log.events import Event
 from replay.log.run_log import RunReader
-from replay.queue import run_events
-from replay.queue.run_events import JobNames, QueueChoices
+from replay.queue import logged_nodes, logged_sites, run_events
+from replay.queue.logged_nodes import NODES
+from replay.queue.logged_sites import SITES
+from replay.queue.run_events import AnySchedule, JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
 from replay.store.run_header import QUEUE, Header, from_payload
 from twin.queue.jobs import UNKNOWN, Int, QueueJobs
+from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
+from twin.sites.simulation import SiteSchedule, simulate_on_sites
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class LoggedQueue:
-    """A queue run: its header, what it was made with, its schedule as logged, names, and rows left out."""
+    """A queue run: its header, what it was made with, its schedule as logged, names, and rows left out.
+
+    Of a run on `nodes` the schedule counts GPUs, thousandths of them where jobs share some (`unit`)."""
 
     run_id: str
     header: Header
@@ -35,6 +43,23 @@ class LoggedQueue:
     schedule: QueueSchedule
     names: JobNames
     left_out: tuple[Reject, ...]
+    nodes: NodeSchedule | None = None
+    sites: SiteSchedule | None = None
+
+    @property
+    def unit(self) -> str:
+        """Returns what the schedule counts as processors."""
+        if self.sites is not None:
+            return "GPUs"
+        if self.nodes is None:
+            return "processors"
+        shared = self.schedule.processors != self.nodes.cluster.total_gpus
+        return "thousandths of a GPU" if shared else "GPUs"
+
+    @property
+    def logged(self) -> AnySchedule:
+        """Returns the schedule as it was written."""
+        return self.nodes or self.sites or self.schedule
 
     def index(self, job: str) -> int:
         """Returns the place of a job.
@@ -78,6 +103,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     submitted: list[int] = []
     place: dict[str, int] = {}
     started: dict[str, tuple[int, bool]] = {}
+    laid: dict[str, Json] = {}
     ended: dict[str, int] = {}
     left_out = []
     for event in events:
@@ -87,6 +113,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
             submitted.append(event.sim_ns)
         elif event.type == "job_started":
             started[event.job] = event.sim_ns, event.payload["reason"] == run_events.OVERTAKES
+            laid[event.job] = event.payload["spec"]
         elif event.type == "job_finished":
             ended[event.job] = event.sim_ns
         elif event.type == "job_failed":
@@ -96,8 +123,29 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     end_ns = np.array([ended[job] for job in place], np.int64)
     jobs, users = _jobs(specs, np.array(submitted, np.int64), end_ns - start_ns)
     names = JobNames(dict(enumerate(place, 1)), users)
-    done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
-    return LoggedQueue(run_id, header, choices, done, names, tuple(left_out))
+    stored, where = header.world["scenario"], [laid[job] for job in place]
+    if SITES in stored:
+        over = logged_sites.schedule_from(stored[SITES], specs, where, jobs, start_ns, overtook)
+        return LoggedQueue(run_id, header, choices, over.as_pool, names, tuple(left_out), None, over)
+    if NODES not in stored:
+        done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
+        return LoggedQueue(run_id, header, choices, done, names, tuple(left_out))
+    kinds = np.array([spec["class"] for spec in specs], np.int64)
+    placed = _on_nodes(stored[NODES], kinds, jobs, start_ns, overtook, [one["places"] for one in where])
+    return LoggedQueue(run_id, header, choices, placed.in_gpus, names, tuple(left_out), placed)
+
+
+def _on_nodes(
+    stored: Json, kinds: Int, jobs: QueueJobs, start_ns: Int, overtook: Any,
+    laid: list[list[tuple[int, int]]],
+) -> NodeSchedule:  # fmt: skip
+    """Returns the schedule of a run on nodes."""
+    cluster = logged_nodes.cluster_from(stored)
+    width = int(cluster.gpus.max())
+    first = np.concatenate(([0], np.cumsum([len(one) for one in laid]))).astype(np.int64)
+    slots = np.array([node * width + gpu for one in laid for node, gpu in one], np.int64)
+    demands = logged_nodes.demands_from(stored, kinds)
+    return NodeSchedule(jobs, cluster, demands, start_ns, overtook, first, slots)
 
 
 def _jobs(specs: list[Json], submit_ns: Int, run_ns: Int) -> tuple[QueueJobs, dict[int, str]]:
@@ -142,24 +190,49 @@ def audit(store: Path, run_id: str) -> QueueAudit:
     """
     run = load(store, run_id)
     findings = [("conservation", problem) for problem in contradictions(run.schedule)]
-    again = played(run, run.schedule.jobs)
-    reader = RunReader(run_index.folder(store, run_id))
-    compare = Compare(run_id, reader.events(), partial=not reader.finished)
-    try:
-        with suppress(Reached):
-            run_events.emit(compare, run.header, again, run.names, run.left_out)
-    except DivergenceError as error:
+    if run.nodes is not None:
+        findings += [("conservation", problem) for problem in logged_nodes.overfull(run.nodes)]
+    if run.sites is not None:
+        findings += [("conservation", problem) for problem in logged_sites.overfull(run.sites)]
+    compare, error = repeated(store, run)
+    if error is not None:
         findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
     findings += [("look-ahead", problem) for problem in looks_ahead(run)]
     return QueueAudit(run_id, tuple(findings), compare.compared)
 
 
-def played(run: LoggedQueue, jobs: QueueJobs) -> QueueSchedule:
-    """Returns what the run's scheduler makes of jobs."""
-    chosen = run.choices
-    return simulate(
-        jobs, chosen.processors, recipe(chosen.policy), prediction=chosen.prediction,
-        rules=rule_set(chosen.rules),
+def repeated(
+    store: Path, run: LoggedQueue, until: int | None = None
+) -> tuple[Compare, DivergenceError | None]:
+    """Simulates a run again, and compares it with its log up to the event `until`; returns the comparison and
+    the first difference."""
+    reader = RunReader(run_index.folder(store, run.run_id))
+    compare = Compare(run.run_id, reader.events(), until=until, partial=not reader.finished)
+    try:
+        with suppress(Reached):
+            run_events.emit(compare, run.header, played(run, run.logged.jobs), run.names, run.left_out)
+    except DivergenceError as error:
+        return compare, error
+    return compare, None
+
+
+def played(run: LoggedQueue, jobs: QueueJobs, policy: str | None = None) -> AnySchedule:
+    """Returns what the run's scheduler, or another one, makes of jobs of the run, which are numbered by their
+    place in it."""
+    chosen, nodes = run.choices, run.nodes
+    with_ = recipe(policy or chosen.policy)
+    rules, prediction = rule_set(chosen.rules), chosen.prediction
+    if run.sites is not None:
+        asked = logged_sites.select(run.sites.asked, jobs.number - 1)
+        return simulate_on_sites(
+            jobs, asked, run.sites.world, with_, site_choice(str(chosen.placement)), prediction=prediction
+        )
+    if nodes is None:
+        return simulate(jobs, chosen.processors, with_, prediction=prediction, rules=rules)
+    demands = replace(nodes.demands, class_of=nodes.demands.class_of[jobs.number - 1])
+    return simulate_on_nodes(
+        jobs, demands, nodes.cluster, with_, placement(str(chosen.placement)), prediction=prediction,
+        rules=rules, seed=run.header.seed,
     )  # fmt: skip
 
 
@@ -191,14 +264,22 @@ def looks_ahead(run: LoggedQueue) -> list[str]:
     Runs that end later are cut to half of what was left of them, and later submissions are left out. With the
     prediction `actual` the scheduler knows run times by design, and nothing is checked.
     """
-    done = run.schedule
-    if run.choices.prediction == "actual" or not len(done.jobs):
+    done, jobs = run.schedule, run.logged.jobs
+    if run.choices.prediction == "actual" or not len(jobs):
         return []
     middle = int(np.median(done.start_ns))
     known = done.jobs.submit_ns <= middle
     left = np.maximum(done.end_ns - np.maximum(done.start_ns, middle), 0)
+    if run.sites is not None:  # a rate that links change says nothing of how much work is left
+        shorter = np.where(done.start_ns > middle, jobs.estimate_ns, jobs.run_ns)
+        return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
     shorter = np.where(done.end_ns > middle, np.maximum(done.jobs.run_ns - left // 2, 1), done.jobs.run_ns)
-    other = played(run, replace(done.jobs, run_ns=shorter).select(known))
+    return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
+
+
+def _moved(run: LoggedQueue, known: Any, middle: int, other: AnySchedule) -> list[str]:
+    """Returns which starts up to the middle differ between a run and its jobs with another future."""
+    done = run.schedule
     before = done.start_ns[known] <= middle
     moved = np.flatnonzero(before & (other.start_ns != done.start_ns[known]))
     return [

@@ -1,24 +1,28 @@
 """Several schedulers and placements on the jobs of one log, on the nodes of one cluster."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import UsageError
+from ingest.core.progress import SILENT, Progress
 from ingest.parsing import csv_blocks
 from ingest.readers import job_logs
 from ingest.readers.clusters import openb_lists, swf_log
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
+from replay.queue import run_events
 from replay.queue.comparison import read_to_json
+from replay.queue.run_events import NO_ORIGIN, QueueOrigin
 from twin.placement.cluster import NodeCluster
-from twin.placement.recipe import Gang
+from twin.placement.recipe import Gang, PlacementRecipe
 from twin.queue.jobs import Prediction
 from twin.queue.node_metrics import NodeFigures, node_figures
 from twin.queue.node_selection import NodeJobs, cluster_of, select_log, select_pods
-from twin.queue.on_nodes import simulate_on_nodes
+from twin.queue.on_nodes import check_on_nodes, simulate_on_nodes
+from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
 
 USUAL = ("fcfs", "easy", "easy-sjbf")
@@ -34,6 +38,10 @@ class NodeComparison:
     prediction: Prediction
     rules: QueueRules
     figures: dict[tuple[str, str], NodeFigures]
+    runs: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Ids of the runs that were kept."""
+    scenario: str | None = None
+    synthetic: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --nodes --json`."""
@@ -41,24 +49,31 @@ class NodeComparison:
         return {
             "schema": "twin.queue/1",
             "log": self.log.name,
+            "scenario": self.scenario,
+            "synthetic_arrivals": self.synthetic,
             "nodes": len(cluster),
             "gpus": cluster.total_gpus,
             "gpu_models": dict(zip(cluster.models, cluster.gpus_of(range(len(cluster.models))), strict=True)),
             "prediction": self.prediction,
             "rules": self.rules.name,
             "results": [
-                {"policy": policy, "placement": place, **one.to_json()}
+                {
+                    "policy": policy, "placement": place, "run": self.runs.get((policy, place)),
+                    **one.to_json(),
+                }
                 for (policy, place), one in self.figures.items()
             ],
             **read_to_json(self.log),
-        }
+        }  # fmt: skip
 
 
 def compare_on_nodes(
     source: Path | LakeJobs, nodes: str, policies: Sequence[str] = (), placements: Sequence[str] = (), *,
-    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
+    progress: Progress = SILENT,
 ) -> NodeComparison:  # fmt: skip
-    """Returns what each scheduler with each placement makes of the jobs of a log.
+    """Returns what each scheduler with each placement makes of the jobs of a log; with `keep` each is a run
+    of that store.
 
     `nodes` are words, as `8 x 8 A100-80, 4 x 8 V100`, or the name of a CSV file of nodes.
 
@@ -67,17 +82,55 @@ def compare_on_nodes(
     """
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     places = [placement(name) for name in dict.fromkeys(placements or (USUAL_PLACEMENT,))]
+    log = read_on_nodes(source, nodes, rules, places)
+    dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
+    return of_node_jobs(
+        log, recipes, places, prediction=prediction, rules=rules, keep=keep, origin=QueueOrigin(dataset),
+        progress=progress,
+    )  # fmt: skip
+
+
+def read_on_nodes(
+    source: Path | LakeJobs, nodes: str, rules: QueueRules, places: Sequence[PlacementRecipe]
+) -> NodeJobs:
+    """Returns the jobs of a log, or of a list of pods, that nodes can run under all these placements.
+
+    Raises:
+        InputError: a file cannot be read or has no job. UsageError: no nodes.
+    """
     cluster, note = cluster_named(nodes)
     log = _jobs_of(source, cluster, rules, [one.gang for one in places])
-    found = {
-        (one.name, place.name): node_figures(
-            simulate_on_nodes(log.jobs, log.demands, cluster, one, place, prediction=prediction, rules=rules)
+    return replace(log, notes=(*log.notes, *note))
+
+
+def of_node_jobs(
+    log: NodeJobs, recipes: Sequence[QueueRecipe], places: Sequence[PlacementRecipe], *,
+    prediction: Prediction, rules: QueueRules, keep: Path | None = None, seed: int = 0,
+    origin: QueueOrigin = NO_ORIGIN, progress: Progress = SILENT,
+) -> NodeComparison:  # fmt: skip
+    """Returns what schedulers and placements make of jobs that were read; with `keep` each is a run.
+
+    Raises:
+        UsageError: a scheduler that cannot be played on nodes.
+    """
+    both = [(one, place) for one in recipes for place in places]
+    for one, place in both:
+        check_on_nodes(log.jobs, log.demands, log.cluster, one, place, rules)
+    progress.start(len(both), "queue", "schedules")
+    found, runs = dict[tuple[str, str], NodeFigures](), dict[tuple[str, str], str]()
+    for one, place in both:
+        progress.advance(0, f"{one.name}, {place.name}")
+        done = simulate_on_nodes(
+            log.jobs, log.demands, log.cluster, one, place, prediction=prediction, rules=rules, seed=seed
         )
-        for one in recipes
-        for place in places
-    }
-    made = NodeJobs(log.name, cluster, log.jobs, log.demands, log.rejects, (*log.notes, *note))
-    return NodeComparison(made, prediction, rules, found)
+        found[one.name, place.name] = node_figures(done)
+        if keep is not None:
+            runs[one.name, place.name] = run_events.record(
+                keep, log, done, one.name, prediction=prediction, rules=rules, placement=place.name,
+                origin=origin,
+            )  # fmt: skip
+        progress.advance(1, f"{one.name}, {place.name}")
+    return NodeComparison(log, prediction, rules, found, runs)
 
 
 def cluster_named(nodes: str) -> tuple[NodeCluster, tuple[str, ...]]:

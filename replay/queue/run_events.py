@@ -5,7 +5,7 @@ compared.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,16 +17,25 @@ from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
+from replay.queue import logged_nodes, logged_sites
+from replay.queue.logged_nodes import NODES
+from replay.queue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
-from twin.queue.jobs import UNKNOWN, Prediction, QueueJobs
+from twin.queue.jobs import UNKNOWN, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
+from twin.queue.node_metrics import node_figures
+from twin.queue.node_selection import NodeJobs
+from twin.queue.on_nodes import NodeSchedule
 from twin.queue.rules import QueueRules
 from twin.queue.selection import LogJobs
 from twin.queue.simulation import QueueSchedule
+from twin.sites.figures import site_figures
+from twin.sites.simulation import SiteSchedule
 
 Json = dict[str, Any]
+AnySchedule = QueueSchedule | NodeSchedule | SiteSchedule
 HEAD, OVERTAKES = "head of the queue", "overtakes the head of the queue"
 DONE, CUT = "done", "at its estimate"
 SUBMITTED, ENDED, STARTED = range(3)
@@ -35,17 +44,38 @@ SUBMITTED, ENDED, STARTED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class QueueChoices:
-    """Choices with which a queue run was made: source of the jobs, scheduler, pool, prediction and rules."""
+    """Choices with which a queue run was made: source of the jobs, scheduler, pool, prediction and rules.
+
+    `placement` is that of a run on nodes, whose GPUs are the `processors`; None on a pool."""
 
     log: str
     policy: str
     processors: int
     prediction: Prediction
     rules: str
+    placement: str | None = None
 
     def to_json(self) -> Json:
-        """Returns the fields by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Returns the fields by name, without a placement where there is none."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if name != "placement" or value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOrigin:
+    """Source of the jobs of a run, as its header tells: a data set of the lake, the scenario with all
+    its keys, the part of the log, the seed, a note on what is synthetic, and the run that it is a what-if
+    of."""
+
+    dataset: str | None = None
+    scenario: Json | None = None
+    window: str = "all"
+    seed: int = 0
+    note: str = ""
+    branch: Json | None = None
+
+
+NO_ORIGIN = QueueOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +95,72 @@ class JobNames:
 
 
 def record(
-    store: Path, log: LogJobs, done: QueueSchedule, policy: str, *,
-    prediction: Prediction, rules: QueueRules, dataset: str | None = None,
+    store: Path, log: LogJobs | NodeJobs, done: AnySchedule, policy: str, *, prediction: Prediction,
+    rules: QueueRules, placement: str | None = None, origin: QueueOrigin = NO_ORIGIN,
 ) -> str:  # fmt: skip
     """Writes a schedule as a finished run and returns its id.
 
     Raises:
         StorageError: the disk refused.
     """
-    choices = QueueChoices(log.name, policy, done.processors, prediction, rules.name)
-    header = header_of(choices, done.jobs, int(done.end_ns.max()), dataset)
-    name = header.world["scenario"]["name"]
-    run_id = run_index.new_id(store, name, policy.replace("+", "-"), 0, header.config_digest)
+    choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement)
+    return written(store, header_of(choices, done, origin), done, JobNames(log.ids, log.users), log.rejects)
+
+
+def written(
+    store: Path, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
+) -> str:
+    """Writes the events of a finished run and returns its id.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    scenario = header.world["scenario"]
+    policy = "-".join(filter(None, (scenario[QUEUE]["policy"], scenario[QUEUE].get("placement"))))
+    run_id = run_index.new_id(
+        store, scenario["name"], policy.replace("+", "-"), header.seed, header.config_digest
+    )
     DISK.foretell((run_index.folder(store, run_id), f"log of the schedule of {policy}, and of each other"))
     with RunWriter.create(run_index.folder(store, run_id)) as writer:
-        emit(writer, header, done, JobNames(log.ids, log.users), log.rejects)
+        emit(writer, header, done, names, left_out)
     return run_id
 
 
-def header_of(choices: QueueChoices, jobs: QueueJobs, end_ns: int, dataset: str | None) -> Header:
-    """Returns the header of a run; its scenario is what was chosen."""
+def _size_of(done: AnySchedule) -> int:
+    """Returns the processors of a pool, or the GPUs of a cluster."""
+    if isinstance(done, SiteSchedule):
+        return int(done.world.gpus.sum())
+    return done.cluster.total_gpus if isinstance(done, NodeSchedule) else done.processors
+
+
+def ends_of(done: AnySchedule) -> Int:
+    """Returns the ends of jobs (n,), nanoseconds."""
+    return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
+
+
+def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> Header:
+    """Returns the header of a run; its scenario is what was chosen, and the nodes where there are any."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(choices.log).name.split(".")[0])[:40]
+    if origin.scenario is not None:
+        name = origin.scenario["name"]
+    scenario = {"name": name if is_name(name) else QUEUE, QUEUE: choices.to_json()}
+    if origin.scenario is not None:
+        scenario["settings"] = origin.scenario
+    if isinstance(done, NodeSchedule):
+        scenario[NODES] = logged_nodes.to_json(done)
+    if isinstance(done, SiteSchedule):
+        scenario[SITES] = logged_sites.to_json(done)
     world = {
-        "scenario": {"name": name if is_name(name) else QUEUE, QUEUE: choices.to_json()},
-        "window": "all",
-        "dataset": dataset,
-        "seed": 0,
-        "traces": {"source": digest_of(jobs)},
-        "note": "",
-        "end_ns": end_ns,
+        "scenario": scenario,
+        "window": origin.window,
+        "dataset": origin.dataset,
+        "seed": origin.seed,
+        "traces": {"source": digest_of(done.jobs)},
+        "note": origin.note,
+        "end_ns": int(ends_of(done).max()),
         "origin_epoch_ns": 0,
     }
-    return Header(world, QUEUE, "kernel", None, False)
+    return Header(world, QUEUE, "kernel", None, False, branch=origin.branch)
 
 
 def digest_of(jobs: QueueJobs) -> str:
@@ -106,7 +170,7 @@ def digest_of(jobs: QueueJobs) -> str:
 
 
 def emit(
-    sink: Sink, header: Header, done: QueueSchedule, names: JobNames, left_out: tuple[Reject, ...]
+    sink: Sink, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
 ) -> None:
     """Gives all events of a run to a sink."""
     sink.append(0, "run_started", header.payload(), wall=opening())
@@ -115,42 +179,75 @@ def emit(
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
     for time_ns, kind, payload, job in _changes(done, names):
         sink.append(time_ns, kind, payload, job=job)
-    sink.finish(totals(done), sim_ns=int(done.end_ns.max()))
+    sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
 
 
-def totals(done: QueueSchedule) -> Json:
+def totals(done: AnySchedule) -> Json:
     """Returns the sums and figures of a run, as `run_finished` has them."""
+    held_ns = (ends_of(done) - done.start_ns).tolist()
     return {
-        "processor_ns": sum(map(int.__mul__, done.jobs.run_ns.tolist(), done.jobs.processors.tolist())),
+        "processor_ns": sum(map(int.__mul__, held_ns, done.jobs.processors.tolist())),
         "wait_ns": int((done.start_ns - done.jobs.submit_ns).sum()),
-        "figures": figures(done).to_json(),
+        "figures": figures_of(done),
     }
 
 
-def _changes(done: QueueSchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
+def figures_of(done: AnySchedule) -> Json:
+    """Returns the figures of a schedule by name, those of nodes or of sites among them."""
+    if isinstance(done, SiteSchedule):
+        return site_figures(done).to_json()
+    return (node_figures(done) if isinstance(done, NodeSchedule) else figures(done)).to_json()
+
+
+def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
     """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts."""
     jobs, count = done.jobs, len(done.jobs)
-    times = np.concatenate((jobs.submit_ns, done.end_ns, done.start_ns))
+    times = np.concatenate((jobs.submit_ns, ends_of(done), done.start_ns))
     kinds = np.repeat((SUBMITTED, ENDED, STARTED), count)
     order = np.lexsort((np.tile(np.arange(count), 3), kinds, times))
     called = [names.job(number) for number in jobs.number.tolist()]
-    sizes, overtook = jobs.processors.tolist(), done.backfilled.tolist()
+    sizes, overtook = _gpus_held(done), done.backfilled.tolist()
     cut = (jobs.run_ns == jobs.estimate_ns).tolist()
-    specs = _specs(jobs, names)
+    specs, places = _specs(done, names), _places(done)
     for time_ns, at in zip(times[order].tolist(), order.tolist(), strict=True):
         kind, job = divmod(at, count)
         if kind == SUBMITTED:
             yield time_ns, "job_submitted", {"reason": "", "gpus": [0], "spec": specs[job]}, called[job]
         elif kind == STARTED:
             why = OVERTAKES if overtook[job] else HEAD
-            yield time_ns, "job_started", {"reason": why, "gpus": [sizes[job]], "spec": {}}, called[job]
+            yield (
+                time_ns,
+                "job_started",
+                {"reason": why, "gpus": sizes[job], "spec": places(job)},
+                called[job],
+            )
         else:
             why = CUT if cut[job] else DONE
             yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
 
 
-def _specs(jobs: QueueJobs, names: JobNames) -> list[Json]:
-    """Returns what is known of each job when it is submitted."""
+def _gpus_held(done: AnySchedule) -> list[list[int]]:
+    """Returns the GPUs or processors of each job, at every site if there are several."""
+    if isinstance(done, SiteSchedule):
+        return list(done.world.options.need[done.option].tolist())
+    return [[size] for size in done.jobs.processors.tolist()]
+
+
+def _places(done: AnySchedule) -> Callable[[int], Json]:
+    """Returns what tells where a job lies; on a pool it lies nowhere in particular."""
+    if isinstance(done, SiteSchedule):
+        ways = done.option.tolist()
+        return lambda job: {"way": ways[job]}
+    if not isinstance(done, NodeSchedule):
+        return lambda job: {}
+    width, slots, first = int(done.cluster.gpus.max()), done.slots.tolist(), done.first.tolist()
+    return lambda job: {"places": [list(divmod(one, width)) for one in slots[first[job] : first[job + 1]]]}
+
+
+def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
+    """Returns what is known of each job when it is submitted; on nodes its class of demands, too."""
+    jobs = done.jobs
+    kinds = done.demands.class_of.tolist() if isinstance(done, NodeSchedule) else None
     columns = (jobs.processors, jobs.estimate_ns, jobs.user, jobs.priority, jobs.deadline_ns)
     return [
         {
@@ -159,8 +256,10 @@ def _specs(jobs: QueueJobs, names: JobNames) -> list[Json]:
             "user": names.user(user),
             "priority": None if priority == UNKNOWN else priority,
             "deadline_ns": None if deadline_ns == UNKNOWN else deadline_ns,
+            **({} if kinds is None else {"class": kinds[at]}),
+            **(logged_sites.spec_of(done, at) if isinstance(done, SiteSchedule) else {}),
         }
-        for processors, estimate_ns, user, priority, deadline_ns in zip(
-            *(column.tolist() for column in columns), strict=True
+        for at, (processors, estimate_ns, user, priority, deadline_ns) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
         )
     ]

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import NS_PER_S
-from policy.queue.registry import recipe
-from replay.queue.logged_run import LoggedQueue
+from replay.queue.logged_run import LoggedQueue, played
 from twin.queue.jobs import Float, Int, QueueJobs
 from twin.queue.rules import rule_set
-from twin.queue.simulation import simulate
 
 DRAWS = 100
 LEVEL = 0.9
@@ -66,7 +64,10 @@ def fits_now(run: LoggedQueue, at_ns: int) -> list[tuple[int, int]]:
     """Returns (processors, longest estimate in seconds of `LENGTHS_S`) of jobs that would start at once.
 
     Sizes are the powers of two up to the free processors, and these; a size that never starts is left out.
+    On nodes and over sites there are none: what would fit depends on what else such a job asks for.
     """
+    if run.nodes is not None or run.sites is not None:
+        return []
     past = _Past(run, at_ns)
     sizes = sorted({2**k for k in range(past.free.bit_length()) if 2**k <= past.free} | {past.free} - {0})
     found = []
@@ -84,11 +85,11 @@ class _Past:
         done = run.schedule
         self.run, self.at_ns = run, at_ns
         self.count = int(np.searchsorted(done.jobs.submit_ns, at_ns, side="right"))
-        self.jobs = done.jobs.select(slice(0, self.count))
+        self.jobs = run.logged.jobs.select(slice(0, self.count))
         self.begun, self.ended = (times[: self.count] for times in (done.start_ns, done.end_ns))
         self.over = self.ended <= at_ns
         running = (self.begun <= at_ns) & ~self.over
-        self.free = int(done.processors - self.jobs.processors[running].sum())
+        self.free = int(done.processors - done.jobs.processors[: self.count][running].sum())
         self.least_ns = np.where(running, at_ns - self.begun + 1, 1)
 
     def known(self) -> Int:
@@ -144,12 +145,9 @@ class _Past:
         return bool(self._played(QueueJobs(**columns))[-1] == self.at_ns)
 
     def _played(self, jobs: QueueJobs) -> Int:
-        chosen = self.run.choices
-        first = 0 if chosen.policy.startswith("las") else self._last_idle()
-        done = simulate(
-            jobs.select(slice(first, None)), chosen.processors, recipe(chosen.policy),
-            prediction=chosen.prediction, rules=rule_set(chosen.rules),
-        )  # fmt: skip
+        on_pool = self.run.nodes is None and self.run.sites is None
+        first = self._last_idle() if on_pool and not self.run.choices.policy.startswith("las") else 0
+        done = played(self.run, jobs.select(slice(first, None)))
         return np.concatenate((self.begun[:first], done.start_ns))
 
     def _last_idle(self) -> int:

@@ -33,6 +33,7 @@ class JobShare:
 class JobAudit:
     """The wait of one job.
 
+    unit: what processors are: on nodes GPUs, thousandths of them where jobs share some.
     in_front, in_front_processors: jobs before it in the queue at its submission, and what they ask for.
     busy_s: seconds of its wait in which fewer processors were free than it asks for; held_back_s: those in
     which enough were free, but jobs before it, or their reservation, had a claim on them.
@@ -64,6 +65,7 @@ class JobAudit:
     released_by: tuple[str, ...]
     forecast: StartForecast | None
     fits_now: tuple[tuple[int, int], ...]
+    unit: str = "processors"
 
     @property
     def waited_s(self) -> float:
@@ -115,7 +117,7 @@ def explain(store: Path, run_id: str, name: str, at_s: float | None = None) -> J
         holders=_holders(run, job, submit, start), overtaken=len(later),
         overtaken_by=_shares(run, later, submit, start), released_by=_called(run, released),
         forecast=start_forecast.forecast(run, job, at_ns) if waits else None,
-        fits_now=tuple(start_forecast.fits_now(run, at_ns)) if waits else (),
+        fits_now=tuple(start_forecast.fits_now(run, at_ns)) if waits else (), unit=run.unit,
     )  # fmt: skip
 
 
@@ -130,7 +132,8 @@ def _in_front(run: LoggedQueue, job: int) -> Int:
     at_ns = int(done.jobs.submit_ns[job])
     waiting = np.flatnonzero((done.jobs.submit_ns <= at_ns) & (done.start_ns > at_ns))
     waiting = np.union1d(waiting[waiting < job], [job]).astype(np.int64)
-    keys = recipe(run.choices.policy).keys(done.jobs, done.jobs.predicted_ns(run.choices.prediction))
+    jobs = run.logged.jobs
+    keys = recipe(run.choices.policy).keys(jobs, jobs.predicted_ns(run.choices.prediction))
     if keys.by_user:
         key = np.array([_served_s(done, int(done.jobs.user[one]), at_ns) for one in waiting])
     elif keys.power:

@@ -15,6 +15,7 @@ from replay.report.drawing.section import Section, chart_section, document, sect
 from replay.store import run_index
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.queue.metrics import bounded_slowdowns, figures, waits_s
+from twin.queue.node_metrics import mean_fragmentation
 from twin.queue.simulation import QueueSchedule
 
 POINTS = 800
@@ -27,7 +28,7 @@ def render(store: Path, run_id: str) -> str:
     """Returns the page as one HTML document."""
     run = load(store, run_id)
     reader = RunReader(run_index.folder(store, run_id))
-    parts = (_head(run), _answer(run), _over_time(run.schedule), _by_size(run), _by_user(run),
+    parts = (_head(run), _answer(run), _over_time(run), _by_size(run), _by_user(run),
              _verification(run, reader))  # fmt: skip
     return document(run_id, parts, None)
 
@@ -40,26 +41,31 @@ def _head(run: LoggedQueue) -> Section:
         "queue_head", heading=f"{run.header.world['scenario']['name']} under {chosen.policy}",
         jobs=f"{len(done.jobs):,}", log=chosen.log, processors=f"{done.processors:,}",
         length=f"{span_s / scale:.3g} {unit}", prediction=chosen.prediction, rules=chosen.rules,
-        left_out=len(run.left_out), run_id=run.run_id,
+        left_out=len(run.left_out), run_id=run.run_id, unit=run.unit, placement=chosen.placement,
+        nodes="" if run.nodes is None else run.nodes.cluster.describe(), note=run.header.world["note"],
     )  # fmt: skip
 
 
 def _answer(run: LoggedQueue) -> Section:
     found = figures(run.schedule)
     fair = "–" if found.jain_users is None else plain(found.jain_users, 3)
-    shown = (
+    shown: tuple[tuple[str, str], ...] = (
         (f"{plain(found.p95_wait_s / 3600)} h", "95 % of the jobs wait less"),
         (plain(found.avg_bounded_slowdown), "mean bounded slowdown (10 s)"),
         (fair, "Jain's index of the users' bounded slowdowns"),
         (percent(found.backfilled), "of the jobs overtook the head of the queue"),
     )
+    if run.nodes is not None:
+        lost = percent(mean_fragmentation(run.nodes))
+        shown += ((lost, "of the GPUs are free but of no use to the jobs of the log, mean over time"),)
     used, mean_h = percent(found.utilisation), plain(found.avg_wait_s / 3600)
     sentence = f"A job waits {mean_h} h in the mean, and {used} of the processor-time is used."
     return section("answer", "The answer", sentence=sentence, cards=[Card(*one) for one in shown])
 
 
-def _over_time(done: QueueSchedule) -> Section:
+def _over_time(run: LoggedQueue) -> Section:
     """Jobs that wait, and processors in use."""
+    done = run.schedule
     begin, end = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
     marks = np.linspace(begin, end, POINTS + 1)
     times, used = used_processors(done)
@@ -67,11 +73,11 @@ def _over_time(done: QueueSchedule) -> Section:
     right = (end - begin) / NS_PER_S
     length = _highest(waiting_times, waiting, marks)
     queue = LiveChart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
-    busy = LiveChart(right, done.processors * 1.05, "processors", "In use", ": mean of a stretch")
+    busy = LiveChart(right, done.processors * 1.05, run.unit, "In use", ": mean of a stretch")
     seconds = (marks[:-1] - begin) / NS_PER_S
     queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), "jobs that wait", step=True)
     mean = _mean(times, used, marks).tolist()
-    busy.line(list(zip(seconds.tolist(), mean, strict=True)), "processors in use", step=True)
+    busy.line(list(zip(seconds.tolist(), mean, strict=True)), f"{run.unit} in use", step=True)
     return chart_section("Over time", [queue, busy], "pair")
 
 
@@ -108,7 +114,7 @@ def _mean(times: Int, values: Int, marks: Float) -> Float:
 def _by_size(run: LoggedQueue) -> Section:
     """Waits by processors and by run time, in powers of two and of four."""
     jobs = run.schedule.jobs
-    size = np.floor(np.log2(jobs.processors)).astype(np.int64)
+    size = np.floor(np.log2(np.maximum(jobs.processors, 1))).astype(np.int64)
     hours = np.maximum(jobs.run_ns / (3600 * NS_PER_S), 1 / 64)
     length = np.floor(np.log2(hours) / 2).astype(np.int64)
     tables = (

@@ -19,7 +19,7 @@ from policy.core import registry
 from replay.store import run_index
 from tests.support.heavy_modules import HEAVY
 from tests.support.histories import write
-from twin.scenario import prepare
+from twin.scenario import prepare, queue_file
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ WORDS = {
     ("compare", "latest", "la"): ["latest"],
     ("replay", "--resume", "t"): ["tri-7b-mpc-s0-12345678"],
     ("replay", "-p", "sai"): ["sailor", "sailor-native"],
-    ("bench", "-s", "qu"): ["quad-70b", "queue"],
+    ("bench", "-s", "qu"): ["quad-70b", "queue", "queue-kth"],
     ("replay", "--dataset", ""): ["synthetic-tri", "wanify-aws8"],
     ("traces", "w"): ["wanify-aws8"],
     ("audit", "nothing"): [],
@@ -59,7 +59,7 @@ def test_names_are_those_of_store_and_registry(store: Path, words: tuple[str, ..
 
 def test_all_policies_and_scenarios_are_offered(store: Path) -> None:
     assert told(store, "replay", "-p", "") == list(registry.names())
-    assert told(store, "replay", "-s", "") == list(prepare.names())
+    assert told(store, "replay", "-s", "") == sorted((*prepare.names(), *queue_file.names()))
     assert told(store, "replay", "-s", "./my") == ["./my"]  # a file, which the shell completes
 
 

@@ -18,7 +18,6 @@ QUICK = {
     "policies": "lists files",
     "completion": "prints a script",
     "config": "lists options; a scenario is one file",
-    "queue": "simulates a million jobs a second (docs/guides/queue.md)",
 }
 """Commands without progress, and why they need none."""
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from ingest.core import safe_yaml
 from ingest.core.names import RULE
 from twin.core import gpu_models, model_presets
-from twin.settings import disturbances, ranges, scenario_file, wan_links
+from twin.settings import disturbances, job_queue, ranges, scenario_file, wan_links
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenarios.md"
-MODULES = (scenario_file, wan_links, disturbances)
+MODULES = (scenario_file, wan_links, disturbances, job_queue)
 RANGES = {
     name: f"{'integer' if get_args(kind)[0] is int else 'number'}, {get_args(kind)[1].words}"
     for name, kind in vars(ranges).items()
@@ -37,6 +37,8 @@ WORDS = RANGES | {
     "PointToPoint": "blocking or overlapped",
     "ContextExchange": "ring or all-gather",
     "Recompute": "none, selective or full",
+    "ArrivalProcess": "trace, poisson, weibull or hours-of-day",
+    "Window | Between": "train, validate, test, all, or a [Between]",
     "FilterEngine": "bank, filterpy, gru, ewma or persistence",
 }
 """Types of fields in words; a type that is missing here fails the page."""

@@ -1,7 +1,7 @@
 """Which rows of a log, or of a list of pods, are jobs that nodes can run, and what they ask for."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class NodeJobs:
     demands: Demands
     rejects: tuple[Reject, ...]
     notes: tuple[str, ...]
+    ids: Mapping[int, str] = field(default_factory=dict)
+    users: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -56,7 +58,8 @@ def select_log(log: SwfLog, cluster: NodeCluster, rules: QueueRules, gangs: Sequ
         for number, gpus in zip(found.jobs.number[~fit], found.jobs.processors[~fit], strict=True)
     ]
     notes = (*found.notes, f"GPUs of any model; nodes: {cluster.describe()}")
-    return _kept(log.name, cluster, found.jobs, demands, fit, (*found.rejects, *nowhere), notes)
+    made = _kept(log.name, cluster, found.jobs, demands, fit, (*found.rejects, *nowhere), notes)
+    return replace(made, ids=found.ids, users=found.users)
 
 
 def select_pods(pods: PodList, cluster: NodeCluster, gangs: Sequence[Gang]) -> NodeJobs:
@@ -98,7 +101,8 @@ def select_pods(pods: PodList, cluster: NodeCluster, gangs: Sequence[Gang]) -> N
     fit = _fit(cluster, demands, gangs)
     rejects += [Reject(int(row), "pod", pods.names[row - 1], NOWHERE) for row in pods.row[order][~fit]]
     notes = "the list has no estimates: run times are taken for them", f"nodes: {cluster.describe()}"
-    return _kept(pods.name, cluster, jobs, demands, fit, rejects, notes)
+    made = _kept(pods.name, cluster, jobs, demands, fit, rejects, notes)
+    return replace(made, ids={row: pods.names[row - 1] for row in made.jobs.number.tolist()})
 
 
 def cluster_of(nodes: NodeList, order: Int | None = None) -> NodeCluster:

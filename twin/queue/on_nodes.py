@@ -36,6 +36,15 @@ class NodeSchedule:
         jobs = replace(self.jobs, processors=milli[self.demands.class_of])
         return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, self.start_ns, self.backfilled)
 
+    @property
+    def in_gpus(self) -> QueueSchedule:
+        """Returns the schedule with processors in GPUs; in thousandths where jobs share GPUs."""
+        milli = self.demands.wants.milli
+        if ((milli > 0) & (milli < MILLI)).any():
+            return self.as_pool
+        jobs = replace(self.jobs, processors=self.demands.wants.gpus[self.demands.class_of])
+        return QueueSchedule(jobs, self.cluster.total_gpus, self.start_ns, self.backfilled)
+
     def nodes_of(self, job: int) -> list[int]:
         """Returns the nodes of a job, first to last."""
         width = int(self.cluster.gpus.max())

@@ -24,7 +24,7 @@ from twin.filters import history as filter_history
 from twin.filters import long_run
 from twin.filters.link_filter import LinkFilter, TrainedLinks
 from twin.filters.past_telemetry import TelemetryModel
-from twin.scenario import cluster_and_jobs, workload_records
+from twin.scenario import cluster_and_jobs, queue_file, workload_records
 from twin.scenario.fault_timeline import Fault
 from twin.scenario.step_jitter import Factors
 from twin.scenario.submission import Submission
@@ -50,6 +50,9 @@ __all__ = [
     "names",
     "prepare",
 ]
+
+
+IS_QUEUE = "is a queue of jobs from a log: `twin replay`, `twin bench` and `twin config` take it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +133,14 @@ def load(name_or_path: str) -> Scenario:
             raise NotFoundError(
                 f"scenario file {clipped(name_or_path)} does not exist; `twin init` writes one"
             )
-        return _checked(config.load(Scenario, path), path)
+        try:
+            return _checked(config.load(Scenario, path), path)
+        except UsageError as error:
+            if queue_file.is_queue(path):
+                raise UsageError(f"{path} {IS_QUEUE}") from error
+            raise
+    if name_or_path in queue_file.names():
+        raise UsageError(f"{name_or_path} {IS_QUEUE}")
     if name_or_path not in names():
         hint = config.suggestion(name_or_path, names())
         raise NotFoundError(f"no scenario and no file is called {shown(name_or_path)}{hint}")

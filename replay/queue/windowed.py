@@ -28,6 +28,10 @@ class Ranged:
     low: float
     high: float
 
+    def to_json(self) -> list[float]:
+        """Returns [value, low, high]."""
+        return [self.value, self.low, self.high]
+
     def said(self, digits: int = 3) -> str:
         """Returns value and interval as text."""
         return f"{_said(self.value, digits)} [{_said(self.low, digits)}, {_said(self.high, digits)}]"
