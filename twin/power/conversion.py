@@ -53,7 +53,8 @@ class Overhead:
 
     def draws_mw(self, delivered_mw: Int) -> Int:
         """Returns what it draws (n,), rounded to milliwatts."""
-        return np.rint(delivered_mw * self.factor).astype(np.int64)
+        drawn: Int = np.rint(delivered_mw * self.factor).astype(np.int64)
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ class EfficiencyCurve:
         """Returns what it draws (n,), rounded to milliwatts."""
         loads, shares = zip(*self.points, strict=True)
         share = np.interp(delivered_mw / self.rated_mw, loads, shares)
-        return np.rint(delivered_mw / share).astype(np.int64)
+        drawn: Int = np.rint(delivered_mw / share).astype(np.int64)
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)
