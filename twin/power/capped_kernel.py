@@ -1,4 +1,4 @@
-"""The compiled event loop of one pool under limits of power: `twin.queue.kernel`, where a job needs power, too.
+"""The compiled event loop of one pool under limits of power: as `twin.queue.kernel`, where jobs need power.
 
 A job starts if processors are free and the power that it adds keeps both limits. Under a cap the head of the
 queue has a reservation of processors and power, which nobody who overtakes delays. Under a ramp limit a job
