@@ -1,11 +1,13 @@
 """The command that compares schedulers on the queue of a log."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from commands import completion as known
+from commands.frame.power_options import PowerWords, power_options
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 
@@ -43,11 +45,13 @@ from ingest.core.errors import UsageError
     metavar="SET",
     help="How events of one instant follow: predictsim, instant or rlscheduler [predictsim].",
 )
+@power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
     out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
     nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
+    **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -59,6 +63,7 @@ def queue(
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
+      twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
     """
     from typing import cast
@@ -76,13 +81,26 @@ def queue(
         raise UsageError("--placement: one pool of processors has no places; add --nodes")
     jobs = source if source is not None else LakeJobs(out.store, str(dataset))
     predicted, held = cast(Prediction, prediction), rule_set(rules)
+    words = PowerWords(**power)
     if nodes is not None:
         from replay.queue.on_nodes import compare_on_nodes
 
-        if processors is not None or keep:
-            raise UsageError(f"--nodes goes without {'--keep' if keep else '--processors'}: take one of them")
+        if processors is not None or keep or words.asked:
+            other = "--keep" if keep else "--processors" if processors is not None else "options of power"
+            raise UsageError(f"--nodes goes without {other}: take one of them")
         placed = compare_on_nodes(jobs, nodes, policies, placements, prediction=predicted, rules=held)
         out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
+        return
+    if words.asked:
+        from replay.queue.powered import compare_with_power
+
+        if keep:
+            raise UsageError("--keep goes without options of power: take one of them")
+        powered = compare_with_power(
+            jobs, words.choices(out.store), policies, processors=processors, prediction=predicted, rules=held,
+            owner=words.ledger,
+        )  # fmt: skip
+        out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return
     from replay.queue.comparison import compare
 

@@ -57,8 +57,8 @@ class Signal:
         if self.ends is not None and end_ns > self.series.end_ns:
             raise UsageError(
                 f"{self.kind.name} of {self.name} is known for {self.series.end_ns / NS_PER_S / 3600:,.0f} h "
-                f"of the queue's {end_ns / NS_PER_S / 3600:,.0f} h: {self.ends}; begin elsewhere (--begin), or "
-                "take a shorter log"
+                f"of the queue's {end_ns / NS_PER_S / 3600:,.0f} h: {self.ends}; begin elsewhere "
+                "(--begin), or take a shorter log"
             )
 
     def caused(self, power: StepSeries) -> int:
@@ -121,7 +121,7 @@ def of_samples(
         )
     if not (np.abs(values) < MOST).all() or (kind is CARBON and (values < 0).any()):
         raise InputError(f"{kind.name} of {name} has a value that cannot be; take it out")
-    step_ns = int(np.median(steps))
+    step_ns = int(np.sort(steps)[(len(steps) - 1) // 2])  # the lower median: one that occurs
     begin_ns = int(time_ns[0]) if begin_ns is None else begin_ns
     first = int(np.searchsorted(time_ns, begin_ns, side="right")) - 1
     gaps = np.flatnonzero(steps > step_ns)
