@@ -22,7 +22,7 @@ USUAL_GPU = "A100-80"
 """Model whose power a processor has if nothing else is said."""
 
 _OPTIONS = (
-    click.option("--gpu", metavar="MODEL", help=f"GPU whose idle and busy power a processor has [{USUAL_GPU}]."),
+    click.option("--gpu", metavar="MODEL", help=f"GPU whose power a processor has [{USUAL_GPU}]."),
     click.option("--idle-power", type=float, metavar="W", help="Not of --gpu: watts of an idle processor."),
     click.option("--busy-power", type=float, metavar="W", help="Not of --gpu: watts of a busy processor."),
     click.option("--pue", type=float, metavar="X", help="Power at the meter over that of the computers [1]."),

@@ -24,7 +24,7 @@ COMMANDS: dict[str, list[str]] = {
     ],
     "queue": ["queue", "examples/queue.swf", "-p", "easy", "-p", "saf+easy"],
     "queue --keep": ["queue", "examples/queue.swf", "-p", "easy", "--keep"],
-    "queue --power-cap": ["queue", "examples/queue.swf", "-p", "easy", "--power-cap", "30kW", "--ledger", "user"],
+    "queue --power-cap": ["queue", "examples/queue.swf", "-p", "easy", "--power-cap", "30kW"],
     "replay": ["replay", "-p", "static"],
     "replay --run": ["replay", "--run", STATIC],
     "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
