@@ -39,10 +39,12 @@ class PowerLine:
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings:
     """What a calibration looks back at, seconds: for the line, and for its residual, which fades by 1/e in
-    `fading_s`; a residual of 0 s is none."""
+    `fading_s`; a residual of 0 s is none.
+
+    The defaults are what the first two days of the SURF week choose (`benchmarks/queue/power.py`)."""
 
     fit_s: float = 3 * HOUR_S
-    residual_s: float = 600.0
+    residual_s: float = 1800.0
     fading_s: float = HOUR_S
 
 
