@@ -1,11 +1,10 @@
 """Options of `twin queue` about power, and what their words mean."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -14,7 +13,6 @@ from ingest.core.errors import UsageError
 if TYPE_CHECKING:  # a command loads only what it needs
     from twin.power.powered_queue import PowerChoices
 
-F = TypeVar("F", bound=Callable[..., Any])
 _WATTS = {"": 1.0, "w": 1.0, "kw": 1e3, "mw": 1e6}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _NUMBER = r"(\d+(?:\.\d+)?)\s*"
@@ -60,7 +58,7 @@ ASKS = (
 """Options each of which asks for power."""
 
 
-def power_options(command: F) -> F:
+def power_options(command: Any) -> Any:
     """Adds the options to a command, which takes them as keywords."""
     for option in reversed(_OPTIONS):
         command = option(command)

@@ -27,7 +27,7 @@ NOBODY = "idle site"
 
 @dataclass(frozen=True, eq=False)
 class JobAmounts:
-    """What each job (n,) is charged, exact: GPU time, processors x nanoseconds; energy at the meter,
+    """Amounts that each job (n,) is charged, exact: GPU time, processors x nanoseconds; energy at the meter,
     picojoules, of which `own_pj` is what it adds; carbon and money, picojoules x micro-rate, None where no
     signal is given. `idle`: the same of the time in which no job runs."""
 
@@ -41,7 +41,7 @@ class JobAmounts:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one user, group or the idle site has had; exact integers as in `JobAmounts`."""
+    """Amounts that one user, group or the idle site has had; exact integers as in `JobAmounts`."""
 
     name: str
     jobs: int

@@ -50,8 +50,8 @@ UNLIMITED_MW = 2**60
 
 
 class Budget(NamedTuple):
-    """What each job adds (n,), milliwatts; past levels within the window that are lowest up to now, rising,
-    each with the instant at which it ended; and what changes."""
+    """Power that each job adds (n,), milliwatts; past levels within the window that are lowest up to now,
+    rising, each with the instant at which it ended; and what changes."""
 
     job_mw: Int
     level: Int

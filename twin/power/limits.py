@@ -14,8 +14,8 @@ from twin.queue.jobs import QueueJobs
 
 @dataclass(frozen=True, slots=True)
 class PowerLimits:
-    """What jobs together may add, and by how much that may rise within `window_ns`; milliwatts of computers
-    beyond the idle power; None where there is no limit."""
+    """Power that jobs together may add, and by how much it may rise within `window_ns`; milliwatts of
+    computers beyond the idle power; None where there is no limit."""
 
     cap_mw: int | None = None
     rise_mw: int | None = None

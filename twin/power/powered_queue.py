@@ -24,8 +24,8 @@ DeferBy = Literal["carbon", "price"]
 
 @dataclass(frozen=True, eq=False)
 class PowerChoices:
-    """What a queue heeds of power: the model of its site, limits at the meter in watts, signals, and the one
-    that jobs wait for, up to `longest_ns`.
+    """Choices about power that a queue heeds: the model of its site, limits at the meter in watts,
+    signals, and the one that jobs wait for, up to `longest_ns`.
 
     Raises:
         UsageError: jobs shall wait for a signal that is not given.

@@ -38,7 +38,7 @@ class PowerLine:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings:
-    """What a calibration looks back at, seconds: for the line, and for its residual, which fades by 1/e in
+    """Past that a calibration looks at, seconds: for the line, and for its residual, which fades by 1/e in
     `fading_s`; a residual of 0 s is none.
 
     The defaults are what the first two days of the SURF week choose (`benchmarks/queue/power.py`)."""

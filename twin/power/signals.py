@@ -19,8 +19,8 @@ MOST = 9e9
 
 @dataclass(frozen=True, slots=True)
 class SignalKind:
-    """What a kilowatt-hour causes: name, unit of the rate, unit of the amount, and the picojoules x
-    micro-rate that make one of it."""
+    """Rate at which a kilowatt-hour causes something: name, unit of the rate, unit of the amount, and the
+    picojoules x micro-rate that make one of it."""
 
     name: str
     rate_unit: str

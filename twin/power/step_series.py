@@ -44,7 +44,7 @@ class StepSeries:
 
     @property
     def durations_ns(self) -> Int:
-        """How long each value holds (n,)."""
+        """Nanoseconds that each value holds (n,)."""
         return np.diff(np.append(self.at_ns, self.end_ns))
 
     @cached_property
