@@ -49,8 +49,8 @@ from ingest.core.errors import UsageError
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
-    out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
+    out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
+    processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
     **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
