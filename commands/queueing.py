@@ -50,8 +50,8 @@ from ingest.core.errors import UsageError
 @with_output
 def queue(
     out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
-    processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str, keep: bool,
-    **power: Any,
+    processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
+    keep: bool, **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
