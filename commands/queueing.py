@@ -1,10 +1,12 @@
 """The command that compares schedulers on the queue of a log."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from commands import completion as known
+from commands.frame.power_options import PowerWords, power_options
 from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
@@ -52,12 +54,14 @@ from ingest.core.errors import UsageError
     "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
 )
 @click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
+@power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
-    out: Output, source: Path | None, dataset: str | None, policies: tuple[str, ...], processors: int | None,
-    nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
+    out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
+    processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
     profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None, keep: bool,
+    **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
@@ -69,6 +73,7 @@ def queue(
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
+      twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
@@ -95,6 +100,9 @@ def queue(
         raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
     if (solve is None) != (target is None):
         raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
+    words = PowerWords(**power)
+    if words.asked and (nodes is not None or solve is not None or measured is not None):
+        raise UsageError("options of power go with one pool: without --nodes, --solve and --profiles")
     if target is not None:
         from replay.queueing import capacity
 
@@ -120,6 +128,17 @@ def queue(
                 keep=out.store if keep else None, progress=progress,
             )  # fmt: skip
         out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
+        return
+    if words.asked:
+        from replay.queue.powered import compare_with_power
+
+        if keep:
+            raise UsageError("--keep goes without options of power: take one of them")
+        powered = compare_with_power(
+            jobs, words.choices(out.store), policies, processors=processors, prediction=predicted, rules=held,
+            owner=words.ledger,
+        )  # fmt: skip
+        out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return
     from replay.queue.comparison import compare
 

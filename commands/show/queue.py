@@ -7,6 +7,7 @@ from commands.show.console import Console, cell
 if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queue.comparison import QueueComparison, QueueIntervals
     from replay.queue.on_nodes import NodeComparison
+    from replay.queue.powered import PoweredComparison, PoweredResult
     from replay.queue.waiting import JobAudit
     from replay.queue.whatif import QueueWhatIf
     from replay.queue.windowed import Ranged
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queueing.capacity import CapacityAnswer
     from replay.queueing.on_sites import SiteComparison
     from replay.queueing.scenario_run import Compared
+    from twin.power.accounts import Account
     from twin.queue.metrics import QueueFigures
     from twin.queue.node_metrics import NodeFigures
     from twin.queue.node_selection import NodeJobs
@@ -26,6 +28,11 @@ COLUMNS = (
 NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
     "fragmentation %", "nodes a gang", "overtaking %",
+)  # fmt: skip
+
+POWER_COLUMNS = (
+    "policy", "limits", "wait s", "p95", "bounded slowdown", "kWh", "mean kW", "peak kW", "rise in 30 s kW",
+    "5 min", "15 min", "carbon kg", "cost USD", "deferred %",
 )  # fmt: skip
 
 
@@ -159,6 +166,46 @@ def on_nodes(console: Console, found: "NodeComparison") -> None:
     _left_out(console, log)
     for (policy, place), run in found.runs.items():
         console.line(f"{policy}, {place}: run {run}")
+
+
+def with_power(console: Console, found: "PoweredComparison") -> None:
+    """Prints figures of waiting and of power, the accounts, the rows left out, and the notes."""
+    from twin.power.accounts import totals
+
+    log, chosen = found.log, found.choices
+    idle_w, busy_w = chosen.model.idle_mw / 1e3, (chosen.model.idle_mw + chosen.model.job_mw) / 1e3
+    title = (
+        f"{log.name}: {len(log.jobs):,} jobs on {log.processors:,} processors of {idle_w:g} to {busy_w:g} W "
+        f"({chosen.model.name}), prediction {found.prediction}"
+    )
+    console.table(title, POWER_COLUMNS, [_power_row(one) for one in found.results])
+    for one in found.results:
+        if one.ledger:
+            limits = ", limits kept" if one.limited else ""
+            rows = [_account_row(account) for account in (*one.ledger, totals(one.ledger))]
+            console.line()
+            columns = (found.owner or "", "jobs", "GPU h", "energy kWh", "carbon g", "cost USD")
+            console.table(f"ledger of {one.policy}{limits}", columns, rows)
+    _left_out(console, log)
+
+
+def _account_row(account: "Account") -> tuple[object, ...]:
+    said = account.to_json()
+    return (
+        account.name,
+        account.jobs,
+        *(said[name] for name in ("gpu_h", "energy_kwh", "carbon_g", "cost_usd")),
+    )
+
+
+def _power_row(one: "PoweredResult") -> tuple[object, ...]:
+    queue, power = one.queue, one.power
+    return (
+        one.policy, "kept" if one.limited else "", queue.avg_wait_s, queue.p95_wait_s,
+        queue.avg_bounded_slowdown, power.energy_kwh, power.mean_kw, power.peak_kw,
+        *(ramp.rise_w / 1e3 for ramp in power.ramps[1:]), power.carbon_kg, power.cost_usd,
+        100 * power.deferred,
+    )  # fmt: skip
 
 
 def _left_out(console: Console, log: "LogJobs | NodeJobs") -> None:

@@ -150,6 +150,17 @@ PLACES = _table(
     ("longitude_deg", pa.float64(), REQUIRED),  # east is positive
 )
 PRICES = _table(("src", pa.string()), ("dst", pa.string()), ("usd_per_gb", pa.float64()), ("valid_from", TS))
+CARBON_INTENSITY = _table(
+    ("ts", TS, REQUIRED),  # when the value begins to hold
+    ("zone", pa.string(), REQUIRED),  # of the grid
+    ("direct_g_per_kwh", pa.float64()),  # grams of CO2 equivalent
+    ("life_cycle_g_per_kwh", pa.float64()),
+)
+ELECTRICITY_PRICES = _table(
+    ("ts", TS, REQUIRED),  # when the price begins to hold
+    ("zone", pa.string(), REQUIRED),  # of the market
+    ("usd_per_mwh", pa.float64(), REQUIRED),  # can be negative
+)
 REJECTS = _table(
     ("column", pa.string()),
     ("raw", pa.string()),
@@ -171,6 +182,8 @@ TABLES: dict[str, pa.Schema] = {
     "distributions": DISTRIBUTIONS,
     "places": PLACES,
     "prices": PRICES,
+    "carbon_intensity": CARBON_INTENSITY,
+    "electricity_prices": ELECTRICITY_PRICES,
     "rejects": REJECTS,
 }
 TIME_COLUMN = {"jobs": "submit_ts", "prices": "valid_from"}

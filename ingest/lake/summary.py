@@ -27,6 +27,8 @@ SERIES = {
     ),
     "host_samples": ("coalesce(host, '')", ("power_w", "net_tx_bytes_s"), "hosts"),
     "availability": ("coalesce(domain, '')", ("gpus_available",), "domains"),
+    "carbon_intensity": ("zone", ("direct_g_per_kwh", "life_cycle_g_per_kwh"), "zones"),
+    "electricity_prices": ("zone", ("usd_per_mwh",), "zones"),
     "jobs": ("''", ("duration_s",), "jobs"),
 }  # fmt: skip
 """Table -> (SQL naming a series, columns of which the first with values is looked at, what a series is)."""

@@ -12,7 +12,7 @@ from ingest.lake.schema import LINK_KINDS, TABLES
 
 FRACTIONS = frozenset({"loss", "util", "sm_active", "tensor_active", "dram_active", "cumulative"})
 """Columns that lie between 0 and 1."""
-SIGNED = frozenset({"temp_c", "source_row", "step", "value"})
+SIGNED = frozenset({"temp_c", "source_row", "step", "value", "usd_per_mwh"})
 """Numbers that may be negative; all others may not."""
 LIMITS = {"latitude_deg": 90, "longitude_deg": 180}
 """Largest size of numbers that may be negative."""
@@ -25,6 +25,7 @@ MEASURES = {
         *("param_bytes", "activation_bytes", "states_bytes", "peak_bytes"),
     ),
     "collective_profiles": ("time_s", "bandwidth_bps"),
+    "carbon_intensity": ("direct_g_per_kwh", "life_cycle_g_per_kwh"),
     "step_times": ("time_s", "time_norm", "variation", "energy_j", "peak_mem_bytes"),
 }
 """Tables of which a row must hold at least one of these: a row that measures nothing is no sample."""

@@ -40,6 +40,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "gpus": (0, 1e6),
     "gpus_available": (0, 1e6),
     "usd_per_gb": (0.0, 100.0),
+    "direct_g_per_kwh": (0.1, 3000.0),  # lignite: 1,100; over the life cycle less than 3,000
+    "life_cycle_g_per_kwh": (0.1, 3000.0),
     "time_s": (1e-8, 1e5),
     "forward_s": (1e-8, 1e4),
     "backward_s": (1e-8, 1e4),

@@ -29,6 +29,11 @@ from ingest.readers.clusters.slurm import Slurm
 from ingest.readers.clusters.spot_availability import SpotAvailability
 from ingest.readers.clusters.swf import Swf
 from ingest.readers.columns import Columns
+from ingest.readers.energy.electricity_maps import ElectricityMaps
+from ingest.readers.energy.market_prices import MarketPrices
+from ingest.readers.energy.opendt_carbon import OpendtCarbon
+from ingest.readers.energy.opendt_power import OpendtPower
+from ingest.readers.energy.opendt_tasks import OpendtTasks
 from ingest.readers.links.esmond import Esmond
 from ingest.readers.links.fping import Fping
 from ingest.readers.links.intercloud import Intercloud
@@ -88,6 +93,7 @@ READERS: tuple[Reader, ...] = (
     DcgmWide(),
     Dmon(),
     ElasticFlow(),
+    ElectricityMaps(),
     Esmond(),
     Fping(),
     Galvatron(),
@@ -103,6 +109,7 @@ READERS: tuple[Reader, ...] = (
     LatencySlices(),
     LatencyTables(),
     Lucid(),
+    MarketPrices(),
     MegatronGolden(),
     MetisProfile(),
     MiniBatch(),
@@ -112,6 +119,9 @@ READERS: tuple[Reader, ...] = (
     NsysStats(),
     NvidiaSmi(),
     Openb(),
+    OpendtCarbon(),
+    OpendtPower(),
+    OpendtTasks(),
     Owamp(),
     Perseus(),
     Philly(),

@@ -143,6 +143,26 @@ def iterations(run: RunData) -> Section | None:
     return chart_section("Iterations", [time, use], "pair", colours=colours)
 
 
+def power(run: RunData) -> Section | None:
+    """Power of the GPUs held, PUE included: the mean of each stretch between events; a line for each job."""
+    highest = max((value for series in run.power_w.values() for _, value in series.points), default=0.0)
+    if highest <= 0:
+        return None
+    scale, unit = (1e6, "MW") if highest >= 1e6 else (1e3, "kW")
+    kwh = run.energy_j / 3.6e6
+    note = f", the area is {kwh:,.4g} kWh"
+    chart = LiveChart(run.end_s, highest / scale * 1.05, unit, "Power of the GPUs held", note)
+    several = len(run.power_w) > 1
+    for k, (job, series) in enumerate(run.power_w.items()):
+        points = [(time_s, watts / scale) for time_s, watts in series.points]
+        colour = variable(JOB_COLOUR - k) if several else "strong"
+        last = [(run.end_s, points[-1][1])] if not several else []
+        chart.line([*points, *last], job or "power", colour, step=True)
+    if several:
+        chart.legend = [(job, variable(JOB_COLOUR - k)) for k, job in enumerate(run.power_w)]
+    return chart_section("Power", [chart], "")
+
+
 def cost(run: RunData) -> Section | None:
     """Cumulated cost of egress and of the GPU time held."""
     charts = []

@@ -82,6 +82,7 @@ def render(
         time_breakdown.binding(run, readings),
         charts.links(run),
         topology.traffic(run),
+        charts.power(run),
         charts.cost(run),
         kpi_table.table(store, run_id, run, kpis) if run.is_replay else None,
         decisions.decisions(run),

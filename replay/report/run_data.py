@@ -109,6 +109,8 @@ class RunData:
     utilisation: list[ChartSeries] = field(default_factory=list)  # per domain, of the time in the plan
     egress_usd: ChartSeries = field(default_factory=ChartSeries)
     gpu_usd: ChartSeries = field(default_factory=ChartSeries)
+    power_w: dict[str, ChartSeries] = field(default_factory=lambda: defaultdict(ChartSeries))  # by job
+    energy_j: float = 0.0  # its integral over the run
     training_bytes: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))
     moved_bytes: dict[Pair, int] = field(default_factory=lambda: defaultdict(int))
     time_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by use
@@ -244,6 +246,7 @@ class _RunFold(Fold):
         now_s = event.sim_ns / 1e9
         run.spans.append(PlanSpan(now_s, now_s, pause_s, payload["plan"], moved_bytes, event.job))
         run.time_s["moving"] += pause_s
+        self._power(event.job, now_s - pause_s, pause_s, payload)
         self._charge(event, payload)
 
     def _on_iteration_done(self, event: Event, payload: Json) -> None:
@@ -267,6 +270,7 @@ class _RunFold(Fold):
                 run.utilisation[k].add(payload["start_ns"] / 1e9, compute_ns / active_ns)
         self._tokens += payload["tokens"]
         run.tokens.add(event.sim_ns / 1e9, self._tokens)
+        self._power(event.job, payload["start_ns"] / 1e9, length_s, payload)
         self._charge(event, payload)
 
     def _on_job_preempted(self, event: Event, payload: Json) -> None:
@@ -281,6 +285,7 @@ class _RunFold(Fold):
             self.run.aborted_moves.append((event.job, start_s, start_s + lost_s))
             reason = "unfinished move"
         self.run.time_s[reason] += lost_s
+        self._power(event.job, start_s, lost_s, payload)
         self._charge(event, payload)
 
     def _on_link_failed(self, event: Event, payload: Json) -> None:
@@ -306,6 +311,12 @@ class _RunFold(Fold):
 
     def _on_run_finished(self, event: Event, payload: Json) -> None:
         self.run.finished = True
+
+    def _power(self, job: str, start_s: float, length_s: float, payload: Json) -> None:
+        """Adds a stretch of constant power, that of the GPUs which the job holds."""
+        self.run.energy_j += payload["energy_j"]
+        if length_s > 0:
+            self.run.power_w[job].add(start_s, payload["energy_j"] / length_s)
 
     def _charge(self, event: Event, payload: Json) -> None:
         run, time_s = self.run, event.sim_ns / 1e9

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support import kits_binary, kits_gpu, kits_links, kits_operators, kits_profiles, kits_queues
+from tests.support import (
+    kits_binary,
+    kits_energy,
+    kits_gpu,
+    kits_links,
+    kits_operators,
+    kits_profiles,
+    kits_queues,
+)
 from tests.support.kit import Bad, Kit, lines
 
 
@@ -257,6 +265,7 @@ KITS = (
     *kits_binary.KITS,
     *kits_profiles.KITS,
     *kits_queues.KITS,
+    *kits_energy.KITS,
 )
 
 

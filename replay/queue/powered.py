@@ -1,0 +1,128 @@
+"""Several schedulers on the jobs of one log with the power of the site: what a limit costs in waiting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ingest.readers import job_logs
+from ingest.readers.clusters.swf_log import SwfLog
+from ingest.readers.job_logs import LakeJobs
+from policy.queue.registry import recipe
+from replay.queue.comparison import USUAL, read_to_json
+from twin.power.accounts import Account, accounts, charged
+from twin.power.figures import PowerFigures, power_figures
+from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_with_power
+from twin.power.site_power import MW_PER_W
+from twin.queue.jobs import UNKNOWN, Prediction
+from twin.queue.metrics import QueueFigures, figures
+from twin.queue.rules import PREDICTSIM, QueueRules
+from twin.queue.selection import LogJobs, select
+
+Owner = Literal["user", "group"]
+NO_OWNER = "unknown"
+"""Account of jobs without a user, or a group."""
+
+
+@dataclass(frozen=True, eq=False)
+class PoweredResult:
+    """One scheduler: its name, whether limits and delays were kept, its figures, and the accounts."""
+
+    policy: str
+    limited: bool
+    queue: QueueFigures
+    power: PowerFigures
+    ledger: tuple[Account, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the figures by name."""
+        said = {"policy": self.policy, "limited": self.limited, **self.queue.to_json()}
+        ledger = {"ledger": [one.to_json() for one in self.ledger]} if self.ledger else {}
+        return {**said, "power": self.power.to_json(), **ledger}
+
+
+@dataclass(frozen=True, eq=False)
+class PoweredComparison:
+    """The jobs of a log, what is asked of power, and a result for each scheduler: without limits, then, where
+    any is asked, with them."""
+
+    log: LogJobs
+    prediction: Prediction
+    rules: QueueRules
+    choices: PowerChoices
+    owner: Owner | None
+    results: tuple[PoweredResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object of `twin queue --json` with power."""
+        model, chosen = self.choices.model, self.choices
+        return {
+            "schema": "twin.queue/1",
+            "log": self.log.name,
+            "processors": self.log.processors,
+            "prediction": self.prediction,
+            "rules": self.rules.name,
+            "power_model": {
+                "name": model.name,
+                "idle_w": model.idle_mw / MW_PER_W,
+                "busy_w": (model.idle_mw + model.job_mw) / MW_PER_W,
+                "stages": [stage.name for stage in model.chain.stages],
+            },
+            "power_cap_w": chosen.cap_w,
+            "ramp_limit_w": chosen.rise_w,
+            "ramp_window_s": chosen.window_s if chosen.rise_w is not None else None,
+            "carbon": chosen.carbon.name if chosen.carbon else None,
+            "price": chosen.price.name if chosen.price else None,
+            "defer": chosen.defer,
+            "max_delay_s": chosen.longest_ns / 1e9 if chosen.defer else None,
+            "signal_forecast": chosen.forecast if chosen.defer else None,
+            "ledger_by": self.owner,
+            "results": [one.to_json() for one in self.results],
+            **read_to_json(self.log),
+        }
+
+
+def compare_with_power(
+    source: Path | LakeJobs, choices: PowerChoices, policies: Sequence[str] = (), *,
+    processors: int | None = None, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    owner: Owner | None = None,
+) -> PoweredComparison:  # fmt: skip
+    """Returns what each scheduler makes of the jobs of a log, and what its site draws; with `owner` also an
+    account for each user or group.
+
+    Raises:
+        InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
+        UsageError: an unknown scheduler, or limits that it or a job cannot keep.
+    """
+    usual = [name for name in USUAL if choices.rise_w is None or name != "conservative"]
+    recipes = [recipe(name) for name in dict.fromkeys(policies or usual)]
+    read = job_logs.read(source)
+    log = select(read, rules, processors)
+    owners = _owners(read, log, owner) if owner is not None else None
+    ways = [choices.unlimited(), choices] if choices.limited else [choices]
+    results = []
+    for one in recipes:
+        for way in ways:
+            done = simulate_with_power(log.jobs, log.processors, one, way, prediction=prediction, rules=rules)
+            results.append(_result(one.name, done, way, owners))
+    return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
+
+
+def _result(
+    policy: str, done: PoweredSchedule, choices: PowerChoices, owners: Sequence[str] | None
+) -> PoweredResult:
+    ledger: tuple[Account, ...] = ()
+    if owners is not None:
+        ledger = accounts(charged(done.schedule, done.power, choices.carbon, choices.price), owners)
+    found, power = figures(done.schedule), power_figures(done, choices)
+    return PoweredResult(policy, choices.limited, found, power, ledger)
+
+
+def _owners(read: SwfLog, log: LogJobs, owner: Owner) -> list[str]:
+    """Returns the user or the group of each job, by name."""
+    if owner == "user":
+        numbers = log.jobs.user.tolist()
+        return [NO_OWNER if one == UNKNOWN else log.users.get(one, str(one)) for one in numbers]
+    group = dict(zip(read.column("job").tolist(), read.column("group").tolist(), strict=True))
+    found = (int(group[number]) for number in log.jobs.number.tolist())
+    return [NO_OWNER if one == UNKNOWN else str(one) for one in found]
