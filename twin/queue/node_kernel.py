@@ -43,9 +43,9 @@ from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
-GIVEN, CHANGED, SUBMITTED, RECOUNT = range(4)
+GIVEN, CHANGED, SUBMITTED, RECOUNT, HEAD = range(5)
 """Places of `ClusterState.tally`: how often resources became free, how often nodes changed, jobs submitted,
-and at how many the mix of tasks is counted anew."""
+at how many the mix of tasks is counted anew, and the head that `delaying` is about."""
 
 
 class ClusterState(NamedTuple):
@@ -80,7 +80,7 @@ def site_of(
         idle(cluster), idle(cluster), wants, mix,
         chooser(placement, demands, len(cluster), seed), demands.class_of, first,
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
-        np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1], np.int64),
+        np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1, -1], np.int64),
     )  # fmt: skip
 
 
@@ -260,6 +260,9 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
         return False
     waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
     head = now[CHOSEN] if now[CHOSEN] >= 0 else waiting[0]
+    if site.tally[HEAD] != head:  # what delayed another head may not delay this one
+        site.delaying[:] = -1
+        site.tally[HEAD] = head
     if flags.by_submission:
         waiting.sort()
     elif flags.backfill == SJBF:

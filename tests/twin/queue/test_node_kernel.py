@@ -47,6 +47,26 @@ def test_kernel_and_referee_give_every_job_the_same_start_and_place(case: tuple[
     assert kernel == referee
 
 
+def test_what_delayed_the_head_before_is_asked_again_for_another_head() -> None:
+    # At 0 the second job, of three GPUs, heads the queue, and the third, a share of one, would delay it. At
+    # 1 s the fifth, which wants processors alone, comes first by its wait: the third is not in its way.
+    cluster = NodeCluster.of_nodes([3], ["A100"], [3000], [192])
+    submit, run = [0, 0, 0, 0, 0, 1], [1] * 6
+    jobs = QueueJobs.of_seconds(submit, run, [1, 3, 1, 1, 1, 1], [2, 2, 3, 2, 1, 1])
+    asked = Demands.of_jobs(
+        cluster, [1, 3, 1, 0, 0, 0], [200, 1000, 200, 1000, 1000, 1000], [0, 0, 0, 700, 2800, 0],
+        [0, 0, 0, 40, 160, 0], [""] * 6,
+    )  # fmt: skip
+    case = (
+        jobs, asked, cluster, placement("best-fit"), recipe("wfp3+easy"), PREDICTSIM, "estimate", 0
+    )  # fmt: skip
+
+    kernel, referee = both(case)
+
+    assert kernel == referee
+    assert [start // 10**9 for start in kernel[0]] == [0, 2, 1, 0, 1, 1]
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "saf+easy-sjbf", "wfp3+easy"])
 def test_free_gpus_wherever_they_are_make_one_pool(policy: str) -> None:
     random = np.random.default_rng(5)
