@@ -248,7 +248,7 @@ class StageModel:
             if sketch.schedule in schedules.ZERO_BUBBLE:
                 delayed = np.array([[zero_bubble_order.delayed(sketch.micro_batches, i)] for i in rows])
                 peak[rows] += self._holdings.delayed_bytes(held, slot.tp, sketch, delayed)
-        parts = (-1, len(cuts))
+        parts = (sketch.chunks * len(positions), len(cuts))
         return StageCosts(
             positions, forward.reshape(parts), backward.reshape(parts), sync, update, peak, flight_bytes,
             warmup, np.all(past > start, axis=(0, 1)),

@@ -46,10 +46,14 @@ def mirror(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
+COPIED_BY_HAND = {"surf-power", "carbon-intensity", "electricity-price"}
+"""Sets whose data have terms of their own: a user gets them from their makers and reads them in."""
+
+
 def test_every_set_that_is_known_can_be_fetched() -> None:
     found = catalogue.entries()
     known = tomllib.loads((Path(dataset.__file__).parent / "known.toml").read_text())
-    assert set(found) == set(known)
+    assert set(found) == set(known) - COPIED_BY_HAND
     for one in found.values():
         assert one.items and one.licence and one.citation and one.title, one.name
         assert all(len(i.sha256) == 64 for i in one.items)
