@@ -75,12 +75,23 @@ class _Direction:
         yield self.env.timeout(self.latency_ns)
         arrival.succeed()
 
+    def announce(self, posted: Event) -> Process:
+        """Carry the word that a receive is posted: it waits behind messages, occupies nothing, and triggers
+        `posted` when it arrives."""
+        with self.wire.request() as turn:
+            yield turn
+        yield self.env.timeout(self.latency_ns)
+        posted.succeed()
+
 
 class _Iteration:
     """One pipeline in one environment."""
 
-    def __init__(self, env: Environment, pipeline: Pipeline, plan: int, on_end: OnEnd) -> None:
+    def __init__(
+        self, env: Environment, pipeline: Pipeline, plan: int, on_end: OnEnd, announced: bool = False
+    ) -> None:
         self.env = env
+        self.announced = announced
         self.on_end = on_end
         self.pipeline = one = pipeline.column(plan)
         self.stages = [_Stage() for _ in range(one.stages)]
@@ -122,7 +133,7 @@ class _Iteration:
             part = chunk * one.stages + i
             if kind != WEIGHT:
                 if one.p2p == "rendezvous":
-                    self.posted[kind][part][k].succeed()
+                    self._post(kind, part, k)
                 yield self.inboxes[kind][part][k]
             duration = self._duration_ns(kind, part)
             yield self.env.timeout(duration)
@@ -134,6 +145,15 @@ class _Iteration:
             sent = None if kind == WEIGHT else self._send(kind, part, k)
             if sent is not None and one.p2p == "blocking":
                 yield sent
+
+    def _post(self, kind: int, part: int, k: int) -> None:
+        """Post the receive of an operation; its sender knows at once, or when the word of it arrives."""
+        posted, back = self.posted[kind][part][k], self.pipeline.hop(part, forward=kind != FORWARD)
+        if not self.announced or back is None or back.boundary is None:
+            posted.succeed()
+        else:
+            links = self.down if back.downstream else self.up
+            self.env.process(links[back.boundary].announce(posted))
 
     def _send(self, kind: int, part: int, k: int) -> Event | None:
         """Start the message of an operation; its arrival, or None at the ends of the pipeline."""
@@ -154,11 +174,17 @@ class _Iteration:
         return arrival
 
 
-def simulate(pipeline: Pipeline, plan: int = 0, on_end: OnEnd = _ignore) -> Timeline:
+def simulate(
+    pipeline: Pipeline, plan: int = 0, on_end: OnEnd = _ignore, *, announced: bool = False
+) -> Timeline:
     """Run one iteration of plan `plan` of `pipeline` event by event; `on_end` is called for each
-    operation."""
+    operation.
+
+    With `announced` the sender under rendezvous learns of a posted receive by a message over the other
+    direction of the link, behind what that carries, as gloo does; the kernels take it as known at once.
+    """
     env = Environment(initial_time=0)
-    iteration = _Iteration(env, pipeline, plan, on_end)
+    iteration = _Iteration(env, pipeline, plan, on_end, announced)
     for i in range(pipeline.stages):
         env.process(iteration.run_stage(i))
     env.run()
