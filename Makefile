@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons test check style types imports kernels docs pages fuzz results reliability soak lock release clean
+.PHONY: demo comparisons lab test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
 # On Linux pip takes the torch for CUDA, about 6 GB; TORCH_INDEX=https://download.pytorch.org/whl/cpu the one for CPUs.
 TORCH := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX)) torch
@@ -41,6 +41,11 @@ comparisons:
 	$(TWIN) sql "select scenario, policy, moves, iterations, tokens, egress_usd from runs order by scenario, tokens desc"
 	$(TWIN) report latest --compare
 	@echo "That page opens in any browser. Commands of your own: . $(BIN)/activate; twin --store $(STORE) status"
+
+# A small job trained for real over an emulated network, beside its prediction: two minutes. Needs Linux and root.
+lab: $(READY)
+	$(BIN)/twin --store .twin/lab ingest traces/synthetic-tri
+	$(BIN)/twin --store .twin/lab lab
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal

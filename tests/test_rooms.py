@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("commands", "replay", "policy", "twin", "ingest")
+PACKAGES = ("commands", "lab", "replay", "policy", "twin", "ingest")
 MOST, LEAST = 18, 4
 SMALL = {
     "ingest/readers",  # the hall in front of the readers' rooms

@@ -162,6 +162,8 @@ MISTAKES: dict[str, list[str]] = {
     "retrain --cron": ["retrain", "--cron", "daily"],
     "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
     "train": ["train", "--scenario", "nowhere"],
+    "lab --time-scale": ["lab", "--time-scale", "0"],
+    "lab of many GPUs": ["lab", "--scenario", "tri-7b"],
     "policies --rollback": ["policies", "--rollback"],
     "config": ["config", "--scenario", "nowhere"],
     "estimate": ["estimate", "{tmp}/nothing.csv"],

@@ -1,0 +1,56 @@
+import os
+
+import pytest
+
+from lab.link_schedule import Direction
+from lab.router import QUEUE_S, Router
+
+
+def packet(target: int, size: int = 125) -> bytes:
+    """An IPv4 packet to a site, of which the router reads the version and the last byte of the address."""
+    return bytes([0x45]) + bytes(15) + bytes([10, 77, 0, target + 1]) + bytes(size - 20)
+
+
+@pytest.fixture
+def ends() -> tuple[int, int]:
+    """A readable and a writable end; what the router writes for site 1 can be read."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    yield read, write
+    os.close(read)
+    os.close(write)
+
+
+def made(write: int, link: Direction) -> Router:
+    return Router({1: write}, {(0, 1): link}, seed=0)
+
+
+def test_packets_queue_for_their_link_and_arrive_a_delay_later(ends: tuple[int, int]) -> None:
+    read, write = ends
+    router = made(write, Direction([0.0], [10_000.0], [0.5]))  # a packet of 1,000 bits takes 0.1 s
+    router.accept(0, packet(1), 0.0)
+    router.accept(0, packet(1), 0.02)
+
+    assert router.deliver(0.1) == pytest.approx(0.5)
+    assert router.deliver(0.6) == pytest.approx(0.1)
+    assert router.carried == 1
+    assert router.deliver(0.7) is None
+    assert len(os.read(read, 1000)) == 250
+
+
+def test_what_does_not_fit_and_what_has_no_link_is_dropped(ends: tuple[int, int]) -> None:
+    router = made(ends[1], Direction([0.0], [10_000.0], [0.5]))
+    for _ in range(int(QUEUE_S / 0.1) + 2):
+        router.accept(0, packet(1), 0.0)
+    router.accept(0, packet(2), 0.0)
+    router.accept(0, b"\x60" + bytes(40), 0.0)
+
+    assert router.dropped == 4
+
+
+def test_loss_drops_its_share(ends: tuple[int, int]) -> None:
+    router = made(ends[1], Direction([0.0], [1e9], [0.0], loss=0.25))
+    for n in range(2000):
+        router.accept(0, packet(1), n)
+
+    assert 400 < router.dropped < 600
