@@ -58,6 +58,7 @@ COMMANDS = {
     "config": ("configuring", "List every setting in force, or show a scenario with every default."),
     "profile": ("estimating", "Measure Transformer layers on this device for `twin ingest`."),
     "estimate": ("estimating", "Answer a table of cases, CSV or YAML, without a replay."),
+    "batch": ("estimating", "Choose the batch of a model on GPUs: micro-batch, accumulation, learning rate."),
     "calibrate": ("estimating", "Fit the twin's constants to the profiles in the lake, or to measured runs."),
 }
 """Module in `commands` and summary, the first line of its help, of every command."""

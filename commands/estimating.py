@@ -93,6 +93,69 @@ def estimate(
     sys.exit(0 if found.ok else 1)
 
 
+@command
+@click.option("--model", metavar="NAME", help="Model, as `twin plan --model` knows it.")
+@click.option("--gpus", metavar='"N x GPU"', help='GPUs of one model, as "8 x A100-80".')
+@click.option(
+    "--batch", "batches", metavar="N[,N...]|N..M",
+    help="Global batch, samples; several, or all doublings from N to M, with --noise-scale.",
+)  # fmt: skip
+@click.option("--noise-scale", type=float, metavar="SAMPLES", help="Gradient noise scale; compares batches.")
+@click.option(
+    "--initial-batch", type=click.IntRange(1), help="Batch that efficiency is relative to [the first]."
+)
+@click.option("--tp", type=click.IntRange(1), default=1, help="Tensor-parallel width [1].")
+@click.option("--pp", type=click.IntRange(1), default=1, help="Pipeline stages [1].")
+@click.option("--profiles", type=PATH, metavar="DIR", help="Measured profiles as of Sia, instead of a model.")
+@click.option("--application", metavar="NAME", help="With --profiles: the application.")
+@click.option("--profile-gpu", default="dgx-ext", metavar="GPU", help="With --profiles: the GPU [dgx-ext].")
+@click.option("--placement", default="8", metavar="DIGITS", help="With --profiles: GPUs of each node [8].")
+@click.option(
+    "--progress", "done", type=click.FloatRange(0, 1), default=0.5, metavar="SHARE",
+    help="With --profiles: share of the training that is done [0.5].",
+)  # fmt: skip
+@with_output
+def batch(
+    out: Output, model: str | None, gpus: str | None, batches: str | None, noise_scale: float | None,
+    initial_batch: int | None, tp: int, pp: int, profiles: Path | None, application: str | None,
+    profile_gpu: str, placement: str, done: float,
+) -> None:  # fmt: skip
+    """Choose the batch of a model on GPUs: micro-batch, accumulation, learning rate.
+
+    Every micro-batch, recomputation and ZeRO stage is priced; the one with the most goodput that fits is
+    taken: samples a second, times what a sample is worth at that batch (Pollux), which needs the gradient's
+    noise scale. Beside it stands the fixed formula of the largest batch. With --profiles both are measured.
+
+    \b
+    Examples:
+      twin batch --model llama2-7b --gpus "8 x A100-80" --batch 256
+      twin batch --model gpt2-1.5b --gpus "8 x V100-32" --batch 32..1024 --noise-scale 300
+      twin batch --profiles profiles --application imagenet --placement 44
+    """
+    from commands.show import estimate as show
+
+    if profiles is not None:
+        from twin.goodput import application_profile
+
+        if application is None or model is not None:
+            raise UsageError("--profiles DIR goes with --application NAME, and without --model")
+        measured = application_profile.read(profiles, application, profile_gpu, placement)
+        curve = measured.answer(initial_batch, done)
+        out.show(curve.to_json(), lambda console: show.profiled_batch(console, curve))
+        return
+    from twin.goodput import batch_choice
+
+    if model is None or gpus is None or batches is None:
+        raise UsageError("say --model, --gpus and --batch, or --profiles and --application")
+    count, kind = batch_choice.parse_gpus(gpus)
+    question = batch_choice.BatchQuestion(
+        model, kind, count, batch_choice.parse_batches(batches), tp, pp, noise_scale, initial_batch
+    )
+    with out.console.working("price every way to run the batch"):
+        found = batch_choice.answer(question)
+    out.show(found.to_json(), lambda console: show.batch(console, found))
+
+
 @writing_command
 @click.option(
     "--runs", type=PATH, metavar="CASES", help="Fit to measured runs: cases with measured_s or run."

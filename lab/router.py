@@ -23,7 +23,7 @@ from typing import TextIO
 
 from lab.link_schedule import Direction, decoded
 
-QUEUE_S = 0.25
+QUEUE_S = 2.0
 """Longest time that a packet waits for its link; longer than any message of a step, so that TCP sees a link
 and no loss but the one of the trace."""
 LARGEST_PACKET = 65536

@@ -11,11 +11,20 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
     from twin.cases.table_answers import CaseAnswers, Solutions
     from twin.cases.table_reader import Failure
+    from twin.goodput.application_profile import ProfileAnswer
+    from twin.goodput.batch_choice import BatchAnswer, BatchChoice
 
 ANSWER_COLUMNS = (
     "row", "case", "iter s", "low", "high", "peak GiB", "fits", "util", "mfu", "bubble s", "comm s",
     "WAN GB", "USD", "kJ", "bound by",
 )  # fmt: skip
+
+BATCH_COLUMNS = (
+    "batch", "micro-batch", "accumulation", "recompute", "zero", "iteration s", "samples/s", "efficiency",
+    "goodput", "rate x", "peak GB",
+)  # fmt: skip
+BAR = 24
+"""Signs of the longest bar."""
 
 
 def _scaled(value: float | None, unit: float) -> str:
@@ -117,3 +126,87 @@ def calibration(console: Console, body: dict[str, Any]) -> None:
         console.table("not fitted, so the built-in constants stay", ("GPU", "profiles", "rows", "why"), left)
     console.line(f"lake digest  {body['lake_digest']}")
     console.line(f"calibration  {body['digest']}")
+
+
+def batch(console: Console, found: "BatchAnswer") -> None:
+    """Prints the best way of each batch, the chosen one over the micro-batch, and the fixed formula."""
+    asked, chosen = found.question, found.chosen
+    title = f"{asked.model} on {asked.gpus} x {asked.gpu} (tp {asked.tp}, pp {asked.pp}, dp {asked.dp})"
+    console.table(title, BATCH_COLUMNS, [_batch_row(one) for one in found.best])
+    console.line()
+    console.line(
+        f"take batch {chosen.batch}: micro-batch {chosen.micro_batch} x {chosen.accumulation} x {asked.dp} "
+        f"replicas, recompute {chosen.recompute}, zero {chosen.zero}, "
+        f"learning rate x {chosen.learning_rate_factor:.2f}"
+    )
+    console.line()
+    alike = [
+        one
+        for one in found.choices
+        if (one.batch, one.recompute, one.zero) == (chosen.batch, chosen.recompute, chosen.zero)
+    ]
+    most = max(one.goodput for one in alike)
+    console.table(
+        f"batch {chosen.batch} over the micro-batch: memory of {found.gpu_bytes / GB:.1f} GB, and goodput",
+        ("micro-batch", "peak GB", "fits", "memory", "goodput", "of the most"),
+        [
+            (
+                one.micro_batch, one.peak_bytes / GB, one.fits, _bar(one.peak_bytes / found.gpu_bytes),
+                one.goodput, _bar(one.goodput / most),
+            )
+            for one in alike
+        ],
+    )  # fmt: skip
+    console.line()
+    _formula_batch(console, found)
+
+
+def profiled_batch(console: Console, found: "ProfileAnswer") -> None:
+    """Prints the goodput of every measured batch, and the one to take."""
+    console.table(
+        f"{found.application} on {found.gpu}, GPUs a node {found.placement}, {found.progress:.0%} trained",
+        (
+            "batch", "a GPU", "accumulation", "step s", "samples/s", "noise scale", "efficiency", "goodput",
+            "of the most", "rate x",
+        ),
+        [
+            (
+                one.batch, one.local_batch, one.accumulation, one.step_s, one.samples_s, one.noise,
+                one.efficiency, one.goodput, _bar(one.goodput / found.chosen.goodput),
+                one.learning_rate_factor,
+            )
+            for one in found.batches
+        ],
+    )  # fmt: skip
+    console.line()
+    chosen = found.chosen
+    console.line(
+        f"take batch {chosen.batch}: {chosen.local_batch:g} a GPU x {chosen.accumulation}, learning rate "
+        f"x {chosen.learning_rate_factor:.2f} of that at batch {found.initial}"
+    )
+
+
+def _formula_batch(console: Console, found: "BatchAnswer") -> None:
+    largest = found.formula.micro_batch
+    if not largest:
+        console.line("fixed formula, without recomputation and ZeRO: no micro-batch fits")
+        return
+    words = (
+        f"fixed formula, without recomputation and ZeRO: micro-batch {largest} x {found.formula.accumulation}"
+    )
+    one = found.formula_choice
+    console.line(
+        words if one is None else f"{words}: {one.samples_s:.4g} samples/s, {one.peak_bytes / GB:.1f} GB"
+    )
+
+
+def _bar(share: float) -> str:
+    """A bar of at most `BAR` signs; a share above 1 ends in an arrow."""
+    return "#" * BAR + ">" if share > 1 else "#" * round(share * BAR)
+
+
+def _batch_row(one: "BatchChoice") -> tuple[object, ...]:
+    return (
+        one.batch, one.micro_batch, one.accumulation, one.recompute, one.zero, one.iteration_s, one.samples_s,
+        one.efficiency, one.goodput, one.learning_rate_factor, one.peak_bytes / GB,
+    )  # fmt: skip

@@ -60,6 +60,8 @@ COMMANDS: dict[str, list[str]] = {
     "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
     "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
     "calibrate": ["calibrate"],
+    "batch": ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100-32", "--batch", "32..64",
+              "--noise-scale", "300"],
 }  # fmt: skip
 SCHEMAS = {
     "ingest": "twin.ingest/1",
@@ -81,6 +83,7 @@ SCHEMAS = {
     "policies": "twin.policies/1",
     "config": "twin.settings/1",
     "config --scenario": "twin.config/1",
+    "batch": "twin.batch/1",
 }
 
 MISTAKES: dict[str, list[str]] = {
@@ -162,6 +165,12 @@ MISTAKES: dict[str, list[str]] = {
     "retrain --cron": ["retrain", "--cron", "daily"],
     "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
     "train": ["train", "--scenario", "nowhere"],
+    "batch --gpus": ["batch", "--model", "llama2-7b", "--gpus", "8 A100", "--batch", "8"],
+    "batch of nothing": ["batch", "--model", "llama2-7b"],
+    "batch --batch": ["batch", "--model", "llama2-7b", "--gpus", "8 x A100-80", "--batch", "64..32"],
+    "batch of several": ["batch", "--model", "llama2-7b", "--gpus", "8 x A100-80", "--batch", "8,16"],
+    "batch that fits nowhere": ["batch", "--model", "llama2-70b", "--gpus", "4 x T4", "--batch", "4"],
+    "batch --profiles": ["batch", "--profiles", "{tmp}", "--application", "bert"],
     "lab --time-scale": ["lab", "--time-scale", "0"],
     "lab of many GPUs": ["lab", "--scenario", "tri-7b"],
     "policies --rollback": ["policies", "--rollback"],
