@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-PACKAGES = ("commands", "ingest", "lab", "policy", "replay", "twin")
+PACKAGES = ("commands", "ingest", "lab", "policy", "replay", "service", "twin")
 INVARIANTS = {
     "policy/bound/candidate_plans.py", "policy/hippo/env/gym.py", "replay/log/fold.py",
     "twin/estimation/estimator.py", "twin/filters/kalman_bank.py", "twin/pipeline/crosspipe_schedule.py",

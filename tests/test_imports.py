@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.heavy_modules import HEAVY
 
-PACKAGES = ("ingest", "twin", "policy", "replay", "lab", "commands")
+PACKAGES = ("ingest", "twin", "policy", "replay", "service", "lab", "commands")
 
 
 def imported(path: Path) -> set[str]:

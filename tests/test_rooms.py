@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("commands", "lab", "replay", "policy", "twin", "ingest")
+PACKAGES = ("commands", "lab", "service", "replay", "policy", "twin", "ingest")
 MOST, LEAST = 18, 4
 SMALL = {
     "ingest/readers",  # the hall in front of the readers' rooms
     "policy/hippo",  # the hall in front of Hi-PPO's rooms; keeps an address that users type
-    "replay", "twin", "policy", "ingest",  # floors
+    "service", "replay", "twin", "policy", "ingest",  # floors
 }  # fmt: skip
 """Folders that may hold fewer modules than a room."""
 OLD_WORDS = {
