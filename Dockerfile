@@ -10,6 +10,8 @@ COPY ingest ingest
 COPY twin twin
 COPY policy policy
 COPY replay replay
+COPY service service
+COPY lab lab
 COPY commands commands
 COPY configs configs
 COPY traces traces

@@ -119,6 +119,7 @@ class SiteReferee:
         if one.coming:
             one.coming, one.left, one.since = False, self.run_ns[job] * FULL_RATE, self.now
             self.pace(job, one)
+            self.pass_later()
             return
         del self.running[job]
         self.ended[job] = self.now
