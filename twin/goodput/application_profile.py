@@ -1,8 +1,8 @@
 """Goodput of an application by its measured profile: step times by placement, gradient noise by batch.
 
-Files of one folder, as Sia and Pollux published them: `placements-GPU.csv` (placement, local_bsz, step_time)
-and `validation-BATCH.csv` (progress, grad_sqr, grad_var), one row an epoch; variances are those at the
-smallest batch, whatever the batch of the run. Between measured sizes values are interpolated, outside they
+Files of one folder, as Sia and Pollux published them: `placements-GPU.csv` (placement, local_bsz, step_time,
+sync_time) and `validation-BATCH.csv` (progress, grad_sqr, grad_var), one row an epoch; variances are those at
+the smallest batch, whatever the batch of the run. Between measured sizes values are interpolated, outside they
 are refused.
 """
 
@@ -65,6 +65,8 @@ class ProfileAnswer:
 class ApplicationProfile:
     """Step times of one placement, ascending in `local` samples a GPU, and epochs of each global batch.
 
+    `sync_s`: the part of `step_s` in which gradients are synchronised, seconds.
+
     `noise[batch]`: share of the training that is done and noise scale, samples, at the end of each epoch.
     """
 
@@ -73,6 +75,7 @@ class ApplicationProfile:
     placement: str
     local: Values
     step_s: Values
+    sync_s: Values
     noise: dict[int, tuple[Values, Values]]
 
     @property
@@ -80,8 +83,8 @@ class ApplicationProfile:
         """GPUs of the placement."""
         return sum(map(int, self.placement))
 
-    def step_seconds(self, local: float) -> float:
-        """Seconds of a pass and its synchronisation at `local` samples a GPU.
+    def step_seconds(self, local: float, passes: int = 1) -> float:
+        """Seconds of a step of `passes` at `local` samples a GPU each; gradients are synchronised once.
 
         Raises:
             UsageError: outside what was measured.
@@ -91,7 +94,8 @@ class ApplicationProfile:
                 f"{self.application} on {self.gpu}: {local:g} samples a GPU lie outside the profile, which "
                 f"has {self.local[0]:g} to {self.local[-1]:g}"
             )
-        return float(np.interp(local, self.local, self.step_s))
+        alone_s, sync_s = (float(np.interp(local, self.local, row)) for row in (self.step_s, self.sync_s))
+        return passes * alone_s - (passes - 1) * sync_s
 
     def noise_at(self, batch: int, progress: float) -> float:
         """Noise scale at a global batch after `progress` of the training; linear in the log of the batch."""
@@ -119,7 +123,7 @@ class ApplicationProfile:
             passes = max(1, ceil(each / float(self.local[-1])))
             if batch < first or not self.local[0] <= each / passes:
                 continue
-            step_s = passes * self.step_seconds(each / passes)
+            step_s = self.step_seconds(each / passes, passes)
             noise = self.noise_at(batch, progress)
             efficiency, rate = statistical_efficiency(noise, first, batch), batch / step_s
             rows.append(
@@ -158,12 +162,12 @@ def read(folder: Path, application: str, gpu: str, placement: str) -> Applicatio
         gpus = sorted(one.stem.partition("-")[2] for one in home.glob("placements-*.csv"))
         have = f"GPUs {', '.join(gpus)}" if gpus else f"applications {', '.join(known) or 'none'}"
         raise NotFoundError(f"{path}: there is no such profile; {folder} has {have}")
-    rows = _numbers(path, "local_bsz", "step_time", placement=placement)
+    rows = _numbers(path, "local_bsz", "step_time", "sync_time", placement=placement)
     if not rows:
         raise UsageError(
             f"{path}: placement {placement} was not measured; write one digit a node, as 4 or 44"
         )
-    local, step_s = np.array(sorted(rows)).T
+    local, step_s, sync_s = np.array(sorted(rows)).T
     epochs = {
         int(one.stem.partition("-")[2]): one
         for one in home.glob("validation-*.csv")
@@ -176,7 +180,7 @@ def read(folder: Path, application: str, gpu: str, placement: str) -> Applicatio
         seen = np.array(_numbers(one, "progress", "grad_var", "grad_sqr"))
         scales = [noise_scale(var, sqr, smallest) for _, var, sqr in seen.tolist()]
         noise[batch] = seen[:, 0] / seen[-1, 0], np.array(scales)
-    return ApplicationProfile(application, gpu, placement, local, step_s, noise)
+    return ApplicationProfile(application, gpu, placement, local, step_s, sync_s, noise)
 
 
 def _numbers(path: Path, *columns: str, placement: str | None = None) -> list[tuple[float, ...]]:

@@ -11,7 +11,9 @@ def folder(tmp_path: Path) -> Path:
     """A made-up application: two GPUs in a node, batches of 20 and 80."""
     home = tmp_path / "toy"
     home.mkdir()
-    (home / "placements-box.csv").write_text("placement,local_bsz,step_time\n1,10,0.5\n2,20,0.3\n2,10,0.2\n")
+    (home / "placements-box.csv").write_text(
+        "placement,local_bsz,step_time,sync_time\n1,10,0.5,0\n2,20,0.3,0.1\n2,10,0.2,0.1\n"
+    )
     (home / "validation-20.csv").write_text("progress,grad_sqr,grad_var\n50,2,8\n100,1,8\n")
     (home / "validation-80.csv").write_text("progress,grad_sqr,grad_var\n60,1,6\n120,1,10\n")
     return tmp_path
@@ -24,11 +26,11 @@ def test_goodput_is_made_of_step_times_and_noise(folder: Path) -> None:
     # variances are those at the smallest batch, 20: noise 8 x 20 and 10 x 20
     assert (small.noise, large.noise) == (160.0, 200.0)
     assert (small.step_s, small.samples_s, small.efficiency) == (0.2, pytest.approx(100.0), 1.0)
-    # 40 a GPU are two passes of 20
-    assert (large.accumulation, large.local_batch, large.step_s) == (2, 20.0, pytest.approx(0.6))
+    # 40 a GPU are two passes of 20, of which the last alone synchronises
+    assert (large.accumulation, large.local_batch, large.step_s) == (2, 20.0, pytest.approx(0.5))
     assert large.efficiency == (200 + 20) / (200 + 80)
     assert found.chosen is large
-    assert large.goodput == pytest.approx(80 / 0.6 * 220 / 280)
+    assert large.goodput == pytest.approx(80 / 0.5 * 220 / 280)
 
 
 def test_between_measured_sizes_is_interpolated_and_outside_refused(folder: Path) -> None:
@@ -49,8 +51,10 @@ def test_what_is_not_there_is_named_with_what_is(folder: Path) -> None:
         read(folder, "bert", "box", "2")
     with pytest.raises(UsageError, match="placement 3 was not measured"):
         read(folder, "toy", "box", "3")
-    (folder / "toy/placements-box.csv").write_text("placement,local_bsz,step_time\n2,ten,0.5\n")
-    with pytest.raises(InputError, match=r"placements-box\.csv:2: local_bsz, step_time are no numbers"):
+    (folder / "toy/placements-box.csv").write_text("placement,local_bsz,step_time,sync_time\n2,ten,0.5,0\n")
+    with pytest.raises(
+        InputError, match=r"placements-box\.csv:2: local_bsz, step_time, sync_time are no numbers"
+    ):
         read(folder, "toy", "box", "2")
 
 
