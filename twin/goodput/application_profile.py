@@ -2,8 +2,8 @@
 
 Files of one folder, as Sia and Pollux published them: `placements-GPU.csv` (placement, local_bsz, step_time,
 sync_time) and `validation-BATCH.csv` (progress, grad_sqr, grad_var), one row an epoch; variances are those at
-the smallest batch, whatever the batch of the run. Between measured sizes values are interpolated, outside they
-are refused.
+the smallest batch, whatever the batch of the run. Between measured sizes values are interpolated, outside
+they are refused.
 """
 
 import csv
