@@ -14,6 +14,7 @@ from twin.core import gpu_models, model_presets
 from twin.core.domain import Cluster, Domain, LinkState
 from twin.core.job import JobSpec
 from twin.core.plan import Recompute
+from twin.costs.memory import WORKSPACE_BYTES, needed_bytes
 from twin.estimation.estimator import Estimator
 from twin.goodput.efficiency import adascale_gain, statistical_efficiency
 from twin.goodput.static_formula import FormulaBatch, accumulated, largest_batch
@@ -218,10 +219,10 @@ def _choices(question: BatchQuestion, site: Domain) -> Iterator[BatchChoice]:
                 inner = [(question.tp, question.pp)]
                 plan = estimator.make([0], [estimator.n_layers], question.dp, inner, micro)
                 iteration_s = estimator.iter_ns(plan, links) / NS_PER_S
-                yield _choice(
-                    question, plan.micro_batches, job, iteration_s, max(estimator.peak_mem_bytes(plan)),
-                    not estimator.problems(plan),
-                )  # fmt: skip
+                peak = max(estimator.peak_mem_bytes(plan))
+                roomy = needed_bytes(peak - WORKSPACE_BYTES) <= site.gpu.memory_bytes
+                fits = roomy and not estimator.problems(plan)
+                yield _choice(question, plan.micro_batches, job, iteration_s, peak, fits)
 
 
 def _choice(

@@ -38,9 +38,15 @@ def test_larger_micro_batches_take_more_memory(found: BatchAnswer) -> None:
 
 
 def test_recomputation_lets_fit_what_does_not_fit_without() -> None:
-    one = answer(BatchQuestion("gpt2-1.5b", "V100-32", 1, (16,)))
+    one = answer(BatchQuestion("gpt2-1.5b", "A100-40", 1, (16,)))
     assert one.chosen.recompute != "none"
     assert not any(way.fits for way in one.choices if way.recompute == "none")
+
+
+def test_a_way_without_the_margin_of_the_memory_model_does_not_fit() -> None:
+    found = answer(BatchQuestion("gpt2-1.5b", "A100-40", 8, (64,)))
+    close = [one for one in found.choices if 0.95 < one.peak_bytes / found.gpu_bytes < 1]
+    assert close and not any(one.fits for one in close)
 
 
 def test_what_is_typed_is_understood() -> None:
