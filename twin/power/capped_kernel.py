@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
-from ingest.core.units import NS_PER_S
 from twin.power.limits import PowerLimits
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
-from twin.queue.kernel import forget, insert, place_of, sort, submit, take_out
+from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
     CONSERVATIVE,
@@ -196,29 +195,18 @@ def _end(
             add(profile, time, predicted_end, size)
             add(watts, time, predicted_end, budget.job_mw[job])
     if flags.by_user:
-        user = jobs.user[job]
-        pool.done[user] += size * (jobs.run[job] / NS_PER_S)
-        pool.rate[user] -= size
-        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+        stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED] = 1
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, job: int, time: int) -> None:
     """Takes a job out of the queue and starts it."""
-    now, size = pool.now, jobs.processors[job]
     take_out(pool, place_of(pool, job))
-    pool.start[job] = time
-    insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
-    insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
-    now[RUNNING] += 1
-    now[PREDICTED] += 1
-    now[FREE] -= size
+    run(jobs, flags, pool, job, time)
+    pool.now[FREE] -= jobs.processors[job]
     budget.now[FREE_MW] -= budget.job_mw[job]
     _change(budget, time, budget.job_mw[job])
-    if flags.by_user:
-        pool.rate[jobs.user[job]] += size
-        pool.base[jobs.user[job]] += size * (time / NS_PER_S)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

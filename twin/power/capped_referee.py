@@ -48,17 +48,16 @@ class _CappedReferee(Referee):
             if since < end and end > now - self.limits.window_ns
         ]
 
-    def may_rise(self, job: int) -> bool:
-        """Returns True if the ramp limit lets a job in now."""
+    def held_up(self, job: int) -> bool:
+        """Returns True if the ramp limit keeps a job out now."""
         if self.limits.rise_mw is None:
-            return True
+            return False
         lowest = min(level for level, _ in self.past())
-        return self.drawn() + self.more[job] - lowest <= self.limits.rise_mw
+        return self.drawn() + self.more[job] - lowest > self.limits.rise_mw
 
     def room(self, job: int) -> bool:
-        """Returns True if processors and power of the cap are free."""
         cap = self.limits.cap_mw
-        return self.size[job] <= self.free() and (cap is None or self.drawn() + self.more[job] <= cap)
+        return super().room(job) and (cap is None or self.drawn() + self.more[job] <= cap)
 
     def terminated(self, job: int) -> None:
         del self.running[job]
@@ -72,29 +71,9 @@ class _CappedReferee(Referee):
         self.note_level()
 
     def pass_now(self) -> None:
-        self.pass_at = -1
         self.note_level()
-        self.queue.sort(key=lambda job: (self.key(job), job))
-        if self.backfill == "conservative":
-            self.start_reserved()
-        else:
-            self.start_in_order()
+        super().pass_now()
         self.set_wake()
-
-    def start_in_order(self) -> None:
-        """Starts heads of the queue, then who may overtake."""
-        while self.queue:
-            job = self.chosen[0] if self.chosen else self.queue[0]
-            if not self.room(job):
-                break
-            if not self.may_rise(job):
-                return
-            self.start(job, overtakes=False)
-            self.chosen = None
-        if self.queue and self.backfill != "none":
-            self.overtake()
-        elif self.queue and self.rules.commits and not self.chosen:
-            self.chosen = (self.queue[0], 0)
 
     def set_wake(self) -> None:
         """Makes a pass when the lowest level leaves the window, if jobs wait and it is below the present."""
@@ -123,7 +102,7 @@ class _CappedReferee(Referee):
             end = self.env.now + self.expected[job]
             in_time = end < shadow if self.rules.strict else end <= shadow
             spared = self.rules.spares and self.size[job] <= spare and self.more[job] <= spare_mw
-            if job != head and self.room(job) and (in_time or spared) and self.may_rise(job):
+            if job != head and self.room(job) and (in_time or spared) and not self.held_up(job):
                 if not in_time:
                     spare, spare_mw = spare - self.size[job], spare_mw - self.more[job]
                 self.start(job, overtakes=True)

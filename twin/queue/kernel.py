@@ -114,10 +114,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int
         if predicted_end > time:
             add(profile, time, predicted_end, size)
     if flags.by_user:
-        user = jobs.user[job]
-        pool.done[user] += size * (jobs.run[job] / NS_PER_S)
-        pool.rate[user] -= size
-        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+        stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED], now[SETTLED] = 1, 0
 
 
@@ -144,18 +141,40 @@ def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
-    """Starts a job that its caller takes out of the queue."""
-    now, size = pool.now, jobs.processors[job]
+def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+    """Counts a job among those that run from now on; the queue and what is free are its caller's."""
+    now = pool.now
     pool.start[job] = time
     insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
     insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
     now[RUNNING] += 1
     now[PREDICTED] += 1
-    now[FREE] -= size
     if flags.by_user:
-        pool.rate[jobs.user[job]] += size
-        pool.base[jobs.user[job]] += size * (time / NS_PER_S)
+        serve(jobs, pool, job, time)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
+    """Lets what the user of a job has had grow with it."""
+    user, size = jobs.user[job], jobs.processors[job]
+    pool.rate[user] += size
+    pool.base[user] += size * (time / NS_PER_S)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
+    """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
+    user, size = jobs.user[job], jobs.processors[job]
+    pool.done[user] += size * (lasted / NS_PER_S)
+    pool.rate[user] -= size
+    pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+    """Starts a job that its caller takes out of the queue."""
+    run(jobs, flags, pool, job, time)
+    pool.now[FREE] -= jobs.processors[job]
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
-from ingest.core.units import NS_PER_S
 from twin.placement.choosing import Chooser, chooser, put
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import POPULAR, Demands, Mix, Wants
@@ -20,7 +19,7 @@ from twin.placement.nodes import GIVE, TAKE, Nodes, could, idle, take
 from twin.placement.recipe import Int, PlacementRecipe
 from twin.placement.scores import FRAGMENTS
 from twin.queue.jobs import LATEST_NS, QueueJobs
-from twin.queue.kernel import forget, insert, place_of, sort, submit, take_out
+from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
     ENDED,
@@ -175,10 +174,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
         forget(pool, job)
         _free(site, job)
     if flags.by_user:
-        user, size = jobs.user[job], jobs.processors[job]
-        pool.done[user] += size * (jobs.run[job] / NS_PER_S)
-        pool.rate[user] -= size
-        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+        stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED], now[SETTLED] = 1, 0
 
 
@@ -205,16 +201,8 @@ def _put(site: ClusterState, job: int) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that has its place, and takes it out of the queue."""
-    now = pool.now
     take_out(pool, place_of(pool, job))
-    pool.start[job] = time
-    insert(pool.end_at, pool.end_of, now[RUNNING], time + jobs.run[job], job)
-    insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
-    now[RUNNING] += 1
-    now[PREDICTED] += 1
-    if flags.by_user:
-        pool.rate[jobs.user[job]] += jobs.processors[job]
-        pool.base[jobs.user[job]] += jobs.processors[job] * (time / NS_PER_S)
+    run(jobs, flags, pool, job, time)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -54,21 +54,17 @@ class _NodeReferee(Referee):
         self.held[job] = self.laid[job] = self.site.put(self.kind[job], job)
 
     def pass_now(self) -> None:
-        self.pass_at = -1
         for job in [job for job, one in self.running.items() if self.freed(one)]:
             self.leave(job)
-        self.queue.sort(key=lambda job: (self.key(job), job))
-        while self.queue:
-            job = self.chosen[0] if self.chosen else self.queue[0]
-            if not self.site.could(self.kind[job]):
-                break
+        super().pass_now()
+
+    def room(self, job: int) -> bool:
+        return self.site.could(self.kind[job])
+
+    def start(self, job: int, overtakes: bool) -> None:
+        if job not in self.held:
             self.place(job)
-            self.start(job, overtakes=False)
-            self.chosen = None
-        if self.queue and self.backfill != "none":
-            self.overtake()
-        elif self.queue and self.rules.commits and not self.chosen:
-            self.chosen = (self.queue[0], 0)
+        super().start(job, overtakes)
 
     def overtake(self) -> None:
         head = self.chosen[0] if self.chosen else self.queue[0]
@@ -80,7 +76,7 @@ class _NodeReferee(Referee):
         for job in self.candidates():
             end = self.env.now + self.expected[job]
             in_time = end < self.latest if self.rules.strict else end <= self.latest
-            if job != head and (in_time or self.rules.spares) and self.site.could(self.kind[job]):
+            if job != head and (in_time or self.rules.spares) and self.room(job):
                 self.try_to_overtake(job, head, in_time)
 
     def try_to_overtake(self, job: int, head: int, in_time: bool) -> None:

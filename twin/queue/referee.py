@@ -133,17 +133,31 @@ class Referee:
         self.queue.sort(key=lambda job: (self.key(job), job))
         if self.backfill == "conservative":
             self.start_reserved()
-            return
+        else:
+            self.start_in_order()
+
+    def start_in_order(self) -> None:
+        """Starts heads of the queue while there is room, then who may overtake."""
         while self.queue:
             job = self.chosen[0] if self.chosen else self.queue[0]
-            if self.size[job] > self.free():
+            if not self.room(job):
                 break
+            if self.held_up(job):
+                return
             self.start(job, overtakes=False)
             self.chosen = None
         if self.queue and self.backfill != "none":
             self.overtake()
         elif self.queue and self.rules.commits and not self.chosen:
             self.chosen = (self.queue[0], 0)
+
+    def room(self, job: int) -> bool:
+        """Returns True if what a job asks for is free now."""
+        return self.size[job] <= self.free()
+
+    def held_up(self, job: int) -> bool:
+        """Returns True if a job with room has to wait, and all behind it with it; here none has."""
+        return False
 
     def overtake(self) -> None:
         """Reserves for the head, and starts who does not delay it."""
@@ -157,7 +171,7 @@ class Referee:
             end = self.env.now + self.expected[job]
             in_time = end < shadow if self.rules.strict else end <= shadow
             spared = self.rules.spares and self.size[job] <= spare
-            if job != head and self.size[job] <= self.free() and (in_time or spared):
+            if job != head and self.room(job) and (in_time or spared):
                 spare -= 0 if in_time else self.size[job]
                 self.start(job, overtakes=True)
 

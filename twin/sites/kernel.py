@@ -15,7 +15,7 @@ from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
-from twin.queue.kernel import place_of, sort, submit, take_out
+from twin.queue.kernel import place_of, serve, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     FIRST,
     NONE,
@@ -157,10 +157,7 @@ def _end(
         if state.end[job] == time:
             state.free[:] += options.need[state.option[job]]
             if flags.by_user:
-                user, size = jobs.user[job], jobs.processors[job]
-                pool.done[user] += size * ((time - pool.start[job]) / NS_PER_S)
-                pool.rate[user] -= size
-                pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+                stop_serving(jobs, pool, job, time - pool.start[job])
         else:
             state.of[kept] = job
             kept += 1
@@ -229,8 +226,7 @@ def _start(
     state.of[now[RUNNING]] = job
     now[RUNNING] += 1
     if flags.by_user:
-        pool.rate[jobs.user[job]] += jobs.processors[job]
-        pool.base[jobs.user[job]] += jobs.processors[job] * (time / NS_PER_S)
+        serve(jobs, pool, job, time)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
