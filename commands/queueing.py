@@ -134,10 +134,11 @@ def queue(
 
         if keep:
             raise UsageError("--keep goes without options of power: take one of them")
-        powered = compare_with_power(
-            jobs, words.choices(out.store), policies, processors=processors, prediction=predicted, rules=held,
-            owner=words.ledger,
-        )  # fmt: skip
+        with out.console.progress() as progress:
+            powered = compare_with_power(
+                jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,
+                rules=held, owner=words.ledger, supplies=words.supplies, progress=progress,
+            )  # fmt: skip
         out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return
     from replay.queue.comparison import compare

@@ -24,6 +24,7 @@ _OPTIONS = (
     click.option("--idle-power", type=float, metavar="W", help="Not of --gpu: watts of an idle processor."),
     click.option("--busy-power", type=float, metavar="W", help="Not of --gpu: watts of a busy processor."),
     click.option("--pue", type=float, metavar="X", help="Power at the meter over that of the computers [1]."),
+    click.option("--supplies", type=click.Choice(["titanium"]), help="Losses of power supplies."),
     click.option("--power-cap", metavar="POWER", help="Start jobs only below it, as 250kW, at the meter."),
     click.option("--ramp-limit", metavar="POWER/TIME", help="Largest rise within a time, as 50kW/5min."),
     click.option(
@@ -48,6 +49,7 @@ ASKS = (
     "idle_power",
     "busy_power",
     "pue",
+    "supplies",
     "power_cap",
     "ramp_limit",
     "carbon",
@@ -73,6 +75,7 @@ class PowerWords:
     idle_power: float | None
     busy_power: float | None
     pue: float | None
+    supplies: str | None
     power_cap: str | None
     ramp_limit: str | None
     carbon: str | None

@@ -3,23 +3,17 @@
 What the rules mean is compiled in the room twin/sites.
 """
 
-from difflib import get_close_matches
-
+from ingest.core.config import suggestion
 from ingest.core.errors import UsageError
 from twin.sites.inputs import SiteChoice
 
-SITE_CHOICES = {
+SITE_CHOICES: dict[str, SiteChoice] = {
     one.name: one
     for one in (
-        SiteChoice("least-egress", "least-egress", "the least money for what leaves a site", "folklore"),
-        SiteChoice("fastest", "fastest", "the earliest predicted end, transfer included", "folklore"),
-        SiteChoice(
-            "at-data",
-            "at-data",
-            "where the data lie, however long that takes",
-            "Zaharia et al., 2010",
-        ),
-        SiteChoice("first-site", "first-site", "the first site with free GPUs", "folklore"),
+        SiteChoice("least-egress", "the least money for what leaves a site", "folklore"),
+        SiteChoice("fastest", "the earliest predicted end, transfer included", "folklore"),
+        SiteChoice("at-data", "where the data lie, however long that takes", "Zaharia et al., 2010"),
+        SiteChoice("first-site", "the first site with free GPUs", "folklore"),
     )
 }
 """The first one is what a queue over sites has if none is named."""
@@ -33,6 +27,4 @@ def site_choice(name: str) -> SiteChoice:
     """
     if name in SITE_CHOICES:
         return SITE_CHOICES[name]
-    close = get_close_matches(name, SITE_CHOICES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UsageError(f"unknown placement over sites {name!r}: {hint}known are {', '.join(SITE_CHOICES)}")
+    raise UsageError(f"unknown placement over sites {name!r}{suggestion(name, SITE_CHOICES)}")

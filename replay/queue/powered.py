@@ -1,16 +1,18 @@
 """Several schedulers on the jobs of one log with the power of the site: what a limit costs in waiting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ingest.core.progress import SILENT, Progress
 from ingest.readers import job_logs
 from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
 from policy.queue.registry import recipe
 from replay.queue.comparison import USUAL, read_to_json
 from twin.power.accounts import Account, accounts, charged
+from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
 from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
@@ -85,10 +87,10 @@ class PoweredComparison:
 def compare_with_power(
     source: Path | LakeJobs, choices: PowerChoices, policies: Sequence[str] = (), *,
     processors: int | None = None, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
-    owner: Owner | None = None,
+    owner: Owner | None = None, supplies: str | None = None, progress: Progress = SILENT,
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log, and what its site draws; with `owner` also an
-    account for each user or group.
+    account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -99,12 +101,17 @@ def compare_with_power(
     read = job_logs.read(source)
     log = select(read, rules, processors)
     owners = _owners(read, log, owner) if owner is not None else None
+    if supplies is not None:
+        model = choices.model.with_supplies(log.processors, SUPPLIES[supplies])
+        choices = replace(choices, model=model)
     ways = [choices.unlimited(), choices] if choices.limited else [choices]
     results = []
+    progress.start(len(recipes) * len(ways), "queue with power", "schedules")
     for one in recipes:
         for way in ways:
             done = simulate_with_power(log.jobs, log.processors, one, way, prediction=prediction, rules=rules)
             results.append(_result(one.name, done, way, owners))
+            progress.advance(1, one.name)
     return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
 
 

@@ -16,9 +16,8 @@ from twin.power.step_series import Int
 TITANIUM = ((0.0, 0.80), (0.1, 0.90), (0.2, 0.94), (0.5, 0.96), (1.0, 0.91))
 """Load and efficiency of 80 PLUS Titanium supplies at 230 V, internal redundant (CLEARResult, 80 PLUS
 programme); below a tenth of the load, where the programme asks nothing, a line to 0.80 is our assumption."""
-RECTIFIER, SIVOC = 0.963, 0.98
-"""Peak efficiency of Frontier's rectifiers, and of its 48 V converters (Brewer et al., SC 2024, section on
-power conversion)."""
+SUPPLIES = {"titanium": TITANIUM}
+"""Curves of power supplies by name."""
 
 
 class ConversionStage(Protocol):

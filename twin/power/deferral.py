@@ -6,7 +6,7 @@ let go, so that every order and backfill composes with it. Waits still count fro
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from twin.power.signals import Signal
 from twin.queue.jobs import Float, Int, QueueJobs
 
 SignalForecast = Literal["yesterday", "actual"]
-FORECASTS: tuple[SignalForecast, ...] = get_args(SignalForecast)
 """What is known of the hours to come: yesterday: those of the last 24 hours again. actual: the hours
 themselves, as a market of the day ahead fixes prices; for intensities a bound."""
 HOUR_NS = 3600 * NS_PER_S

@@ -1,11 +1,11 @@
 """Carbon intensities and prices of the lake, by zone or by data set."""
 
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
+from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.units import NS_PER_S
 from twin.power.signals import CARBON, PRICE, Signal, SignalKind, constant, of_samples
@@ -72,6 +72,5 @@ def _chosen(kind: SignalKind, said: str, known: list[tuple[str, str]]) -> tuple[
             f"the lake has no {kind.name}: run `twin ingest` on a folder of it, or give a number "
             f"({kind.rate_unit})"
         )
-    close = get_close_matches(said, [*each, *(zone for _, zone in known)], n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise NotFoundError(f"the lake has no {kind.name} of {said!r}: {hint}known are {', '.join(each[:12])}")
+    near = suggestion(said, [*each, *(zone for _, zone in known)])
+    raise NotFoundError(f"the lake has no {kind.name} of {said!r}{near}")

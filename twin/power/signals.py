@@ -19,12 +19,11 @@ MOST = 9e9
 
 @dataclass(frozen=True, slots=True)
 class SignalKind:
-    """Rate at which a kilowatt-hour causes something: name, unit of the rate, unit of the amount, and the
-    picojoules x micro-rate that make one of it."""
+    """Rate at which a kilowatt-hour causes something: name, unit of the rate, and the
+    picojoules x micro-rate that make a gram or a dollar."""
 
     name: str
     rate_unit: str
-    amount_unit: str
     pj_per_unit: int
 
     def amount(self, exact: int) -> float:
@@ -32,8 +31,8 @@ class SignalKind:
         return exact / self.pj_per_unit
 
 
-CARBON = SignalKind("carbon intensity", "g/kWh", "g", PJ_PER_KWH * MICRO)
-PRICE = SignalKind("electricity price", "USD/MWh", "USD", 1000 * PJ_PER_KWH * MICRO)
+CARBON = SignalKind("carbon intensity", "g/kWh", PJ_PER_KWH * MICRO)
+PRICE = SignalKind("electricity price", "USD/MWh", 1000 * PJ_PER_KWH * MICRO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,22 +64,6 @@ class Signal:
         """Returns what power in milliwatts causes over its time, exact, in picojoules x micro-rate."""
         self.check_covers(power.end_ns)
         return power.times(self.series)
-
-    def to_json(self) -> dict[str, object]:
-        """Returns everything that makes the signal again (`of_json`)."""
-        return {
-            "kind": self.kind.name, "name": self.name, "at_ns": self.series.at_ns.tolist(),
-            "micro": self.series.value.tolist(), "end_ns": self.series.end_ns, "ends": self.ends,
-        }  # fmt: skip
-
-
-def of_json(said: dict[str, object]) -> Signal:
-    """Returns the signal that `Signal.to_json` wrote."""
-    kind = CARBON if said["kind"] == CARBON.name else PRICE
-    at, micro = (np.array(said[name], np.int64) for name in ("at_ns", "micro"))
-    ends = said["ends"]
-    series = StepSeries(at, micro, int(str(said["end_ns"])))
-    return Signal(kind, str(said["name"]), series, None if ends is None else str(ends))
 
 
 def constant(kind: SignalKind, rate: float) -> Signal:

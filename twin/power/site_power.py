@@ -1,11 +1,11 @@
 """Power of a site as the sum of its jobs': idle nodes, what jobs add, and what conversion takes on top."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ingest.core.errors import UsageError
-from twin.power.conversion import NOTHING_LOST, ConversionChain
+from twin.power.conversion import NOTHING_LOST, ConversionChain, EfficiencyCurve
 from twin.power.step_series import Int, StepSeries
 from twin.queue.jobs import QueueJobs
 from twin.queue.simulation import QueueSchedule
@@ -47,6 +47,15 @@ class PowerModel:
         """Returns the model of watts, each rounded to milliwatts."""
         idle_mw = _mw(name, idle_w)
         return cls(name, idle_mw, _mw(name, busy_w) - idle_mw, chain)
+
+    def with_supplies(self, processors: int, points: tuple[tuple[float, float], ...]) -> "PowerModel":
+        """Returns the model of a site whose power supplies follow a curve of efficiency by load.
+
+        They are rated for twice the busy power of all processors, since pairs share the load for redundancy.
+        """
+        rated_mw = 2 * processors * (self.idle_mw + self.job_mw)
+        stages = (EfficiencyCurve("power supplies", rated_mw, points), *self.chain.stages)
+        return replace(self, chain=ConversionChain(stages))
 
     def of_jobs(self, jobs: QueueJobs) -> Int:
         """Returns what each job adds while it runs (n,), milliwatts."""

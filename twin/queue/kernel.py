@@ -140,7 +140,7 @@ def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     at[i], of[i] = when, job
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Counts a job among those that run from now on; the queue and what is free are its caller's."""
     now = pool.now
@@ -153,7 +153,7 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
         serve(jobs, pool, job, time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it."""
     user, size = jobs.user[job], jobs.processors[job]
@@ -161,7 +161,7 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     pool.base[user] += size * (time / NS_PER_S)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
     user, size = jobs.user[job], jobs.processors[job]

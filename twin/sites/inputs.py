@@ -38,10 +38,9 @@ there are any."""
 
 @dataclass(frozen=True, slots=True)
 class SiteChoice:
-    """A placement over sites as data: its name, its rule, what it is and where it comes from."""
+    """A placement over sites as data: its rule, which is its name, what it is and where it comes from."""
 
-    name: str
-    rule: SiteRule
+    name: SiteRule
     summary: str
     source: str
 

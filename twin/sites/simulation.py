@@ -60,6 +60,6 @@ def simulate_on_sites(
     check_site_jobs(played.run_ns, predicted, asked, world.options)
     start_ns, end_ns, option, backfilled = kernel.play(
         played, predicted, asked, world.gpus, world.links, world.options, recipe.keys(played, predicted),
-        recipe.backfill, choice.rule,
+        recipe.backfill, choice.name,
     )  # fmt: skip
     return SiteSchedule(played, asked, world, start_ns, end_ns, option, backfilled)

@@ -44,7 +44,7 @@ def test_a_number_is_constant(store: Path) -> None:
 def test_an_unknown_or_ambiguous_zone_is_named(store: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'DE' is that of 2 zones: take one of one/DE, two/DE"):
         signal(store, CARBON, "DE")
-    with pytest.raises(NotFoundError, match="no carbon intensity of 'FRA': did you mean 'FR'"):
+    with pytest.raises(NotFoundError, match="no carbon intensity of 'FRA'; did you mean 'FR'"):
         signal(store, CARBON, "FRA")
     with pytest.raises(NotFoundError, match="the lake has no carbon intensity: run `twin ingest`"):
         signal(tmp_path, CARBON, "DE")

@@ -1,5 +1,7 @@
 """Queues with power: limits and delays compose with orders and backfills."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
 from tests.support.queues import POOL, RECIPES, queues
-from twin.power.deferral import FORECASTS, HOUR_NS
+from twin.power.deferral import HOUR_NS, SignalForecast
 from twin.power.powered_queue import PowerChoices, simulate_with_power
 from twin.power.signals import CARBON, Signal, constant
 from twin.power.site_power import PowerModel
@@ -21,7 +23,7 @@ NAMES = ("fcfs", "easy", "saf+easy", "easy-sjbf", "conservative", "wfp3+easy")
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(jobs=queues(), forecast=st.sampled_from(FORECASTS), longest=st.integers(0, 50))
+@given(jobs=queues(), forecast=st.sampled_from(get_args(SignalForecast)), longest=st.integers(0, 50))
 @settings(max_examples=10, deadline=None)
 def test_constant_intensity_gives_the_same_schedule_and_exactly_e_times_c(
     name: str, jobs: QueueJobs, forecast: str, longest: int

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ingest.core.errors import InputError, UsageError
-from twin.power.signals import CARBON, PRICE, constant, of_json, of_samples
+from twin.power.signals import CARBON, PRICE, constant, of_samples
 from twin.power.step_series import StepSeries
 
 H = 3600 * 10**9
@@ -53,9 +53,3 @@ def test_wrong_samples_are_refused() -> None:
     with pytest.raises(UsageError, match="give a number that can be"):
         constant(CARBON, -1.0)
     assert constant(PRICE, -1.0).series.value.tolist() == [-1_000_000]
-
-
-def test_a_signal_comes_back_from_json() -> None:
-    made = of_samples(PRICE, "DE-LU", HOURS, [1.5, -2.0, 3.0, 1.0, 1.0], H)
-    again = of_json(made.to_json())
-    assert again.to_json() == made.to_json() and again.kind is PRICE

@@ -5,7 +5,7 @@ import pytest
 
 from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
-from twin.power.conversion import ConversionChain, Overhead
+from twin.power.conversion import SUPPLIES, ConversionChain, Overhead
 from twin.power.site_power import PowerModel, site_power
 from twin.queue.jobs import QueueJobs
 from twin.queue.simulation import simulate
@@ -21,6 +21,12 @@ def test_power_is_that_of_idle_processors_and_jobs() -> None:
     assert power.computers.value.tolist() == [700_000, 950_000]
     assert power.meter.value.tolist() == [1_050_000, 1_425_000]
     assert power.meter.integral == S * (5 * 1_050_000 + 4 * 1_425_000)
+
+
+def test_power_supplies_are_rated_for_twice_the_busy_power() -> None:
+    model = PowerModel.of_watts("test", 50, 300).with_supplies(4, SUPPLIES["titanium"])
+    # rated for 2,400 W: 700 W are a load of 0.2917, between 94 % at 0.2 and 96 % at 0.5
+    assert site_power(DONE, model).meter.value[0] == round(700_000 / (0.94 + (700 / 2400 - 0.2) / 0.3 * 0.02))
 
 
 def test_the_energy_of_jobs_sums_to_the_site() -> None:

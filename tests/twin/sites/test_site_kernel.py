@@ -26,7 +26,7 @@ RECIPES = [
 
 
 def choice(rule: str) -> SiteChoice:
-    return SiteChoice(rule, rule, "", "")  # type: ignore[arg-type]
+    return SiteChoice(rule, "", "")  # type: ignore[arg-type]
 
 
 def links(*steps: tuple[int, list[list[int]]], price: int = 20) -> SiteLinks:
