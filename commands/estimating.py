@@ -111,14 +111,14 @@ def estimate(
 @click.option("--profile-gpu", default="dgx-ext", metavar="GPU", help="With --profiles: the GPU [dgx-ext].")
 @click.option("--placement", default="8", metavar="DIGITS", help="With --profiles: GPUs of each node [8].")
 @click.option(
-    "--progress", "done", type=click.FloatRange(0, 1), default=0.5, metavar="SHARE",
-    help="With --profiles: share of the training that is done [0.5].",
+    "--progress", "done", type=click.FloatRange(0, 1), metavar="SHARE",
+    help="With --profiles: share of the training that is done [a half].",
 )  # fmt: skip
 @with_output
 def batch(
     out: Output, model: str | None, gpus: str | None, batches: str | None, noise_scale: float | None,
     initial_batch: int | None, tp: int, pp: int, profiles: Path | None, application: str | None,
-    profile_gpu: str, placement: str, done: float,
+    profile_gpu: str, placement: str, done: float | None,
 ) -> None:  # fmt: skip
     """Choose the batch of a model on GPUs: micro-batch, accumulation, learning rate.
 

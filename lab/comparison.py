@@ -12,6 +12,7 @@ from lab.emulated_wan import EmulatedWan
 from lab.miniature import SCHEDULES, Miniature
 from lab.one_process import unmoved
 from lab.training_job import LabError, Move, Step, TrainingJob
+from replay.metrics.formatting import is_synthetic
 from twin.core.plan import Plan
 
 
@@ -156,7 +157,8 @@ def compare(
     )
     data, scale = lab.prepared.dataset, lab.scale
     return Compared(
-        lab.prepared.scenario.name, data, data.startswith("synthetic"), scale.time, scale.bytes, cells, moves,
+        lab.prepared.scenario.name, data, is_synthetic(data, lab.prepared.wan.note), scale.time, scale.bytes,
+        cells, moves,
         tuple(step.loss for step in done), unmoved(lab.job, lab.prepared.job.global_batch, len(done)),
     )  # fmt: skip
 

@@ -45,7 +45,7 @@ class EmulatedWan:
     """
 
     def __init__(self, sites: int, directions: Mapping[Pair, Direction], folder: Path, seed: int = 0) -> None:
-        self.sites, self.folder = sites, folder
+        self.folder = folder
         self._settings: dict[str, Any] = {
             "socket": str(folder / "router.socket"), "sites": sites, "seed": seed,
             "directions": encoded(directions),

@@ -41,8 +41,9 @@ class Direction:
             at, step = max(at, until), step + 1
 
 
-def directions(wan: WanTrace, scale: Scale, loss: float = 0.0) -> dict[Pair, Direction]:
-    """Every directed link of a trace as the lab plays it; time 0 of the trace is time 0 of the lab."""
+def directions(wan: WanTrace, scale: Scale, loss: float) -> dict[Pair, Direction]:
+    """Every directed link of a trace as the lab plays it; time 0 of the trace is time 0 of the lab. Traces
+    hold no loss: `loss` is that of all links."""
     return {
         pair: Direction(
             [scale.lab_s(ns / 1e9) for ns in link.times_ns.tolist()],

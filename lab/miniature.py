@@ -38,14 +38,15 @@ class PredictedMove:
 
 
 class Miniature:
-    """`prepared` at 1 : `time` in time. Bytes are scaled so that a message is one of the small model.
+    """`prepared` at 1 : `time` in time. Bytes are scaled so that a message is one of the small model. Links
+    drop a share `loss` of their packets, of which predictions know nothing.
 
     Raises:
         UsageError: the scenario has several jobs, tied embeddings, or domains with more than one GPU.
     """
 
-    def __init__(self, prepared: PreparedScenario, time: float) -> None:
-        self.prepared = prepared
+    def __init__(self, prepared: PreparedScenario, time: float, loss: float = 0.0) -> None:
+        self.prepared, self._loss = prepared, loss
         self.estimator: Estimator = prepared.estimator()
         job = prepared.job
         _check(prepared)
@@ -57,9 +58,9 @@ class Miniature:
             LEARNING_RATE,
         )  # fmt: skip
 
-    def links(self, loss: float = 0.0) -> dict[Pair, Direction]:
+    def links(self) -> dict[Pair, Direction]:
         """Directed links, in small, as the router plays them."""
-        return directions(self.prepared.wan, self.scale, loss)
+        return directions(self.prepared.wan, self.scale, self._loss)
 
     def state(self, lab_s: float) -> LinkState:
         """True links of the scenario at a time of the lab."""

@@ -25,7 +25,7 @@ from lab.link_schedule import Direction, decoded
 
 QUEUE_S = 2.0
 """Longest time that a packet waits for its link; longer than any message of a step, so that TCP sees a link
-and no loss but the one of the trace."""
+and no loss but the one that is asked for."""
 LARGEST_PACKET = 65536
 FAR_S = 1e7
 """So far in the future that all of the schedule lies behind it."""

@@ -25,7 +25,3 @@ class Scale:
     def lab_bps(self, scenario_bps: float) -> float:
         """Rate of a link of the lab, bit/s."""
         return scenario_bps * self.time / self.bytes
-
-    def scenario_bps(self, lab_bps: float) -> float:
-        """Rate of a link of the scenario, bit/s."""
-        return lab_bps * self.bytes / self.time

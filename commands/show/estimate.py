@@ -140,11 +140,7 @@ def batch(console: Console, found: "BatchAnswer") -> None:
         f"learning rate x {chosen.learning_rate_factor:.2f}"
     )
     console.line()
-    alike = [
-        one
-        for one in found.choices
-        if (one.batch, one.recompute, one.zero) == (chosen.batch, chosen.recompute, chosen.zero)
-    ]
+    alike = [one for one in found.choices if one.way == chosen.way]
     most = max(one.goodput for one in alike)
     console.table(
         f"batch {chosen.batch} over the micro-batch: memory of {found.gpu_bytes / GB:.1f} GB, and goodput",
@@ -184,19 +180,22 @@ def profiled_batch(console: Console, found: "ProfileAnswer") -> None:
         f"take batch {chosen.batch}: {chosen.local_batch:g} a GPU x {chosen.accumulation}, learning rate "
         f"x {chosen.learning_rate_factor:.2f} of that at batch {found.initial}"
     )
+    if found.at_edge:
+        console.line("note: it is the largest measured batch; a larger one may be better")
+    if found.left_out:
+        sizes = ", ".join(map(str, found.left_out))
+        console.line(f"note: left out, as they give a GPU fewer samples than were measured: {sizes}")
 
 
 def _formula_batch(console: Console, found: "BatchAnswer") -> None:
-    largest = found.formula.micro_batch
-    if not largest:
-        console.line("fixed formula, without recomputation and ZeRO: no micro-batch fits")
+    largest, taken = found.formula.micro_batch, found.formula_choice
+    how = f"fixed formula, recompute {found.chosen.recompute}, zero {found.chosen.zero}"
+    if taken is None:
+        console.line(f"{how}: no micro-batch fits")
         return
-    words = (
-        f"fixed formula, without recomputation and ZeRO: micro-batch {largest} x {found.formula.accumulation}"
-    )
-    one = found.formula_choice
     console.line(
-        words if one is None else f"{words}: {one.samples_s:.4g} samples/s, {one.peak_bytes / GB:.1f} GB"
+        f"{how}: micro-batch {largest}, of which {taken.micro_batch} x {taken.accumulation} divides the "
+        f"batch: {taken.samples_s:.4g} samples/s, {taken.peak_bytes / GB:.1f} GB"
     )
 
 

@@ -22,6 +22,8 @@ from twin.goodput.efficiency import adascale_gain, noise_scale, statistical_effi
 
 Values = NDArray[np.float64]
 MOST_BYTES = 2**24
+HALF = 0.5
+"""Share of the training at which noise is taken if none is named, or the end of the first epoch behind it."""
 _BATCH = re.compile(r"validation-\d{1,7}")
 
 
@@ -45,7 +47,10 @@ class ProfiledBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProfileAnswer:
-    """Batches of a profiled application and the one with the most goodput."""
+    """Batches of a profiled application and the one with the most goodput.
+
+    `left_out`: measured batches that give a GPU fewer samples than were measured.
+    """
 
     application: str
     gpu: str
@@ -54,11 +59,16 @@ class ProfileAnswer:
     initial: int
     batches: tuple[ProfiledBatch, ...]
     chosen: ProfiledBatch
+    left_out: tuple[int, ...]
+
+    @property
+    def at_edge(self) -> bool:
+        """True where the largest measured batch is the best: a larger one may be better."""
+        return self.chosen is self.batches[-1]
 
     def to_json(self) -> dict[str, Any]:
         """The answer of `twin batch --profiles`, `twin.batch/1`."""
-        fields = asdict(self)
-        return {"schema": "twin.batch/1", **fields}
+        return {"schema": "twin.batch/1", **asdict(self), "at_edge": self.at_edge}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +93,11 @@ class ApplicationProfile:
         """GPUs of the placement."""
         return sum(map(int, self.placement))
 
+    @property
+    def measured_from(self) -> float:
+        """Share of the training from which on the noise of every batch was measured."""
+        return max(float(share[0]) for share, _ in self.noise.values())
+
     def step_seconds(self, local: float, passes: int = 1) -> float:
         """Seconds of a step of `passes` at `local` samples a GPU each; gradients are synchronised once.
 
@@ -105,10 +120,15 @@ class ApplicationProfile:
                 f"{self.application}: batch {batch} lies outside the profile, which has {known[0]} to "
                 f"{known[-1]}"
             )
+        if not self.measured_from <= progress <= 1:
+            raise UsageError(
+                f"{self.application}: its gradients were measured from {self.measured_from:.3f} of the "
+                "training on; give a progress from there to 1"
+            )
         found = [float(np.interp(progress, *self.noise[one])) for one in known]
         return float(np.interp(np.log(batch), np.log(known), found))
 
-    def answer(self, initial: int | None = None, progress: float = 0.5) -> ProfileAnswer:
+    def answer(self, initial: int | None = None, progress: float | None = None) -> ProfileAnswer:
         """Goodput of every measured global batch, from the initial one (the smallest by default).
 
         A batch a GPU above the largest that was measured is accumulated in equal passes.
@@ -117,14 +137,16 @@ class ApplicationProfile:
             UsageError: no measured batch fits the placement, or the initial one was not measured.
         """
         first = min(self.noise) if initial is None else initial
-        rows = []
-        for batch in sorted(self.noise):
+        at = max(HALF, self.measured_from) if progress is None else progress
+        rows, left_out = [], []
+        for batch in sorted(one for one in self.noise if one >= first):
             each = batch / self.replicas
             passes = max(1, ceil(each / float(self.local[-1])))
-            if batch < first or not self.local[0] <= each / passes:
+            if each / passes < self.local[0]:
+                left_out.append(batch)
                 continue
             step_s = self.step_seconds(each / passes, passes)
-            noise = self.noise_at(batch, progress)
+            noise = self.noise_at(batch, at)
             efficiency, rate = statistical_efficiency(noise, first, batch), batch / step_s
             rows.append(
                 ProfiledBatch(
@@ -145,7 +167,9 @@ class ApplicationProfile:
                 f"{self.local[0]:g} samples or more; take fewer GPUs"
             )
         chosen = max(rows, key=lambda one: one.goodput)
-        return ProfileAnswer(self.application, self.gpu, self.placement, progress, first, tuple(rows), chosen)
+        return ProfileAnswer(
+            self.application, self.gpu, self.placement, at, first, tuple(rows), chosen, tuple(left_out)
+        )
 
 
 def read(folder: Path, application: str, gpu: str, placement: str) -> ApplicationProfile:

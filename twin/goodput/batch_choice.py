@@ -89,10 +89,18 @@ class BatchChoice:
     peak_bytes: int
     fits: bool
 
+    @property
+    def way(self) -> tuple[int, str, int]:
+        """Batch, recomputation and ZeRO stage: all but the micro-batch."""
+        return self.batch, self.recompute, self.zero
+
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """All choices, the best that fits first in `best` (by batch), and what the fixed formula would take."""
+    """All choices, the best that fits of each batch, and the chosen one. `formula`: the micro-batch of the
+    fixed formula under the same recomputation and ZeRO stage; `formula_choice`: the largest way that is not
+    above it, None where none is.
+    """
 
     question: BatchQuestion
     gpu_bytes: int
@@ -175,16 +183,10 @@ def answer(question: BatchQuestion) -> BatchAnswer:
         if any(one.batch == batch for one in fitting)
     )
     chosen = max(best, key=_worth)
-    formula = _formula(found, site, chosen.batch // question.dp)
-    taken = next(
-        (
-            one
-            for one in found
-            if (one.batch, one.recompute, one.zero) == (chosen.batch, "none", 0)
-            and one.micro_batch == formula.micro_batch
-        ),
-        None,
-    )
+    alike = [one for one in found if one.way == chosen.way]
+    formula = _formula(alike, site, chosen.batch // question.dp)
+    smaller = [one for one in alike if one.micro_batch <= formula.micro_batch]
+    taken = max(smaller, key=lambda one: one.micro_batch, default=None)
     return BatchAnswer(question, site.gpu.memory_bytes, found, best, chosen, formula, taken)
 
 
@@ -248,16 +250,17 @@ def _worth(one: BatchChoice) -> tuple[float, int]:
     return (one.goodput, -one.peak_bytes)
 
 
-def _formula(found: Sequence[BatchChoice], site: Domain, wanted: int) -> FormulaBatch:
-    """The fixed formula with static bytes and bytes a sample from the two smallest micro-batches."""
-    plain = {one.micro_batch: one.peak_bytes for one in found if (one.recompute, one.zero) == ("none", 0)}
-    sizes = sorted(plain)
-    if len(sizes) < 2:
-        return accumulated(wanted, sizes[0] if plain and plain[sizes[0]] <= site.gpu.memory_bytes else 0)
-    sample = (plain[sizes[1]] - plain[sizes[0]]) / (sizes[1] - sizes[0])
-    static = plain[sizes[0]] - sample * sizes[0]
+def _formula(alike: Sequence[BatchChoice], site: Domain, wanted: int) -> FormulaBatch:
+    """The fixed formula for ways that differ in their micro-batch alone: static bytes and bytes a sample are
+    those of the two smallest, which memory follows closely."""
+    ways = sorted(alike, key=lambda one: one.micro_batch)
+    if len(ways) == 1:
+        return accumulated(wanted, ways[0].micro_batch if ways[0].fits else 0)
+    first, second = ways[:2]
+    sample = (second.peak_bytes - first.peak_bytes) / (second.micro_batch - first.micro_batch)
+    static = first.peak_bytes - sample * first.micro_batch
     memory = site.gpu.memory_bytes
-    return accumulated(wanted, largest_batch(memory, static, RESERVED * memory, sample))
+    return accumulated(wanted, min(wanted, largest_batch(memory, static, RESERVED * memory, sample)))
 
 
 def _listed(batches: Sequence[int]) -> str:

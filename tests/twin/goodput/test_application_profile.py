@@ -29,7 +29,7 @@ def test_goodput_is_made_of_step_times_and_noise(folder: Path) -> None:
     # 40 a GPU are two passes of 20, of which the last alone synchronises
     assert (large.accumulation, large.local_batch, large.step_s) == (2, 20.0, pytest.approx(0.5))
     assert large.efficiency == (200 + 20) / (200 + 80)
-    assert found.chosen is large
+    assert found.chosen is large and found.at_edge and found.left_out == ()
     assert large.goodput == pytest.approx(80 / 0.5 * 220 / 280)
 
 
@@ -42,6 +42,8 @@ def test_between_measured_sizes_is_interpolated_and_outside_refused(folder: Path
         profile.step_seconds(21)
     with pytest.raises(UsageError, match="has 20 to 80"):
         profile.noise_at(100, 0.5)
+    with pytest.raises(UsageError, match=r"measured from 0\.500 of the training on"):
+        profile.noise_at(40, 0.4)
 
 
 def test_what_is_not_there_is_named_with_what_is(folder: Path) -> None:
