@@ -42,8 +42,8 @@ class Direction:
 
 
 def directions(wan: WanTrace, scale: Scale, loss: float) -> dict[Pair, Direction]:
-    """Every directed link of a trace as the lab plays it; time 0 of the trace is time 0 of the lab. Traces
-    hold no loss: `loss` is that of all links."""
+    """Every directed link of a trace as the lab plays it; time 0 of the trace is time 0 of the lab. A
+    `WanTrace` holds no loss: `loss` is that of all links."""
     return {
         pair: Direction(
             [scale.lab_s(ns / 1e9) for ns in link.times_ns.tolist()],
