@@ -6,6 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from commands import completion as known
 from commands.options import dataset_option, scenario_option
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
@@ -15,7 +16,10 @@ from ingest.core.errors import UsageError
 @scenario_option
 @click.option("--model", help="In place of --scenario: a model, such as llama-3-70b.")
 @click.option("--sites", help='Its sites, such as "paris: 16 x A100-80, berlin: 32 x H100".')
-@click.option("--links", metavar="DATASET", help="Measured links between them; nodes by name, else in order.")
+@click.option(
+    "--links", metavar="DATASET", shell_complete=known.datasets,
+    help="Measured links between them; nodes by name, else in order.",
+)  # fmt: skip
 @click.option("--batch", type=click.IntRange(1), help="Sequences an iteration [786,432 tokens].")
 @dataset_option
 @click.option(
@@ -26,7 +30,10 @@ from ingest.core.errors import UsageError
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
-@click.option("--beside", multiple=True, metavar="POLICY", help="Also the plan of this planner; repeatable.")
+@click.option(
+    "--beside", multiple=True, metavar="POLICY", shell_complete=known.policies,
+    help="Also the plan of this planner; repeatable.",
+)  # fmt: skip
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
 @click.option(
     "--plot", "drawing", type=PATH, metavar="FILE", help="Draw it: sites, links, time line; .svg or .png."

@@ -1,6 +1,10 @@
 """The answer of `twin plan` against the world: predicted and replayed speed, and the plans of planners.
 
     python -m benchmarks.policy.plan_answer --store STORE quad-70b octo-175b
+    python -m benchmarks.policy.plan_answer --store STORE --model llama2-70b --links wanify-aws8 \
+        --sites "us-east-1: 32 x H100, eu-west-1: 64 x A100-80, us-west-1: 32 x A100-40"
+
+The second form is that of sites with different GPUs.
 
 Each plan is kept over the whole record (`policy.baselines.kept`), so that its knobs are turned by what
 telemetry tells. A row for the best plan of the answer, and one for the plan of each quick planner that the
@@ -18,7 +22,7 @@ from replay.planning.candidates import QUICK, planned
 from replay.planning.figures import figures
 from twin.core.plan import Plan
 from twin.scenario.prepare import PreparedScenario, load, prepare
-from twin.scenario.question import Question
+from twin.scenario.question import Question, question
 
 
 def replayed(setup: PreparedScenario, plan: Plan) -> float:
@@ -34,12 +38,12 @@ def row(name: str, p50: float, mean: float, reached: float) -> str:
     )
 
 
-def compare(store: Path, name: str, planners: list[str]) -> None:
+def compare(store: Path, asked: Question, planners: list[str]) -> None:
     """Prints the table of one scenario."""
-    scenario = load(name)
+    scenario = asked.scenario
     began, cpu = time.perf_counter(), time.process_time()
-    found = answer(store, Question(scenario))
-    print(f"\n{name}: {time.perf_counter() - began:.1f} s, {time.process_time() - cpu:.1f} s of CPU")
+    found = answer(store, asked)
+    print(f"\n{scenario.name}: {time.perf_counter() - began:.1f} s, {time.process_time() - cpu:.1f} s of CPU")
     print(f"{'plan':<12} {'p50':>10} {'mean':>10} {'replayed':>10} {'mean %':>8} {'p50 %':>8}")
     setup, best = prepare(scenario, store, window="all"), found.plans[0]
     reached = replayed(setup, best.plan)
@@ -56,12 +60,17 @@ def compare(store: Path, name: str, planners: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scenarios", nargs="+")
+    parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--planners", default=",".join(QUICK), help="comma-separated; '' for none")
+    for word in ("model", "sites", "links"):
+        parser.add_argument(f"--{word}", help="as in twin plan")
     options = parser.parse_args()
-    for name in options.scenarios:
-        compare(options.store, name, [one for one in options.planners.split(",") if one])
+    asked = [Question(load(name)) for name in options.scenarios]
+    if options.sites:
+        asked.append(question(options.store, options.model, options.sites, options.links))
+    for one in asked:
+        compare(options.store, one, [name for name in options.planners.split(",") if name])
 
 
 if __name__ == "__main__":
