@@ -22,8 +22,8 @@ Promise = Callable[[int, int, int], None]
 """Called with (time, job, reserved start) whenever a job gets or keeps a reservation."""
 
 
-def _ignore(time: int, job: int, start: int) -> None:
-    """Default of `promise`."""
+def ignore(time: int, job: int, start: int) -> None:
+    """Does nothing: the default of `promise`."""
 
 
 @dataclass(slots=True)
@@ -235,7 +235,7 @@ class Referee:
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
-    promise: Promise = _ignore,
+    promise: Promise = ignore,
 ) -> tuple[list[int], list[bool]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
     referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise)
