@@ -127,3 +127,14 @@ def zero_at_most(stage: int, why: str) -> Check:
         return Difference(f"ZeRO {job.plan.zero}", why, f"ZeRO {stage}", replace(job.plan, zero=stage))
 
     return check
+
+
+def no_context_parallelism(job: PlannedJob) -> Difference | None:
+    """Targets in which a rank computes whole sequences."""
+    plan = job.plan
+    if plan.context_parallel == 1:
+        return None
+    return Difference(
+        f"sequences split over {plan.context_parallel} ranks", "its ranks compute whole sequences",
+        "export it to megatron", None,
+    )  # fmt: skip

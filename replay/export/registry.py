@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # the command line needs the names alone
 
 TARGETS: Mapping[str, str] = {
     "megatron": "replay.export.megatron:MegatronTarget",
+    "torchrun": "replay.export.torchrun:TorchrunTarget",
 }
 """Module and class of every target."""
 

@@ -11,6 +11,7 @@ from twin.core.domain import LinkState
 from twin.core.job import JobSpec
 from twin.core.model_presets import preset
 from twin.core.plan import Plan, Share, Sync
+from twin.core.transformer import Transformer
 from twin.estimation.estimator import Estimator
 from twin.scenario.prepare import cost_models, load
 
@@ -83,3 +84,10 @@ KINDS: dict[str, Callable[[], PlannedJob]] = {
         pipeline((0, 17, 1, 2), (1, 12, 1, 2), dp=2, micro_batches=16), model=preset("deepseek-v2-lite")
     ),
 }  # fmt: skip
+
+
+def small(plan: Plan, **shape: object) -> PlannedJob:
+    """The plan for a model of 6 blocks (8 layers) and 8 sequences in the domains of tri-7b."""
+    kind = {"gated": True, **shape}
+    model = Transformer("small", 6, 64, 4, 4, 128, seq=32, vocab=96, **kind)  # type: ignore[arg-type]
+    return tri(plan, model=model, global_batch=8)
