@@ -138,3 +138,17 @@ def no_context_parallelism(job: PlannedJob) -> Difference | None:
         f"sequences split over {plan.context_parallel} ranks", "its ranks compute whole sequences",
         "export it to megatron", None,
     )  # fmt: skip
+
+
+def no_tensor_ranks(job: PlannedJob) -> Difference | None:
+    """Targets whose layers are whole: tensor width 1, with more stages in its place where they fit."""
+    if all(share.tp == 1 for share in job.plan.shares):
+        return None
+    nearest = _widened(job, 1)
+    if nearest is None or job.estimator.problems(nearest):
+        nearest = None
+    return Difference(
+        "layers split over tensor ranks", "its layers are whole",
+        "tp 1, with more stages" if nearest else "whole layers do not fit; export it to megatron",
+        nearest,
+    )  # fmt: skip

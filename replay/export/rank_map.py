@@ -46,9 +46,14 @@ def sites(job: PlannedJob) -> tuple[str, ...]:
     names in shells, host names and labels cannot be as free as those of a scenario."""
     found: list[str] = []
     for n, domain in enumerate(job.domains):
-        plain = re.sub("[^a-z0-9]+", "-", domain.name.lower())[:40].strip("-")
-        found.append(plain if plain and plain[0].isalpha() and plain not in found else f"site{n}")
+        name = plain(domain.name)
+        found.append(name if name[:1].isalpha() and name not in found else f"site{n}")
     return tuple(found)
+
+
+def plain(name: str) -> str:
+    """Returns the letters, digits and hyphens of a name, in lower case, at most 40."""
+    return re.sub("[^a-z0-9]+", "-", name.lower())[:40].strip("-")
 
 
 def ranks(job: PlannedJob) -> tuple[RankPlace, ...]:

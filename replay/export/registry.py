@@ -10,6 +10,9 @@ if TYPE_CHECKING:  # the command line needs the names alone
 TARGETS: Mapping[str, str] = {
     "megatron": "replay.export.megatron:MegatronTarget",
     "torchrun": "replay.export.torchrun:TorchrunTarget",
+    "deepspeed": "replay.export.deepspeed:DeepSpeedTarget",
+    "slurm": "replay.export.slurm:SlurmTarget",
+    "kubernetes": "replay.export.kubernetes:KubernetesTarget",
 }
 """Module and class of every target."""
 
