@@ -29,6 +29,10 @@ COMMANDS = {
     "synth": ("data", "Write the shipped synthetic traces again, byte for byte."),
     "init": ("starting", "Write a commented scenario file from what is in the lake."),
     "plan": ("planning", "Answer which plan, how fast and how much, from the recorded links."),
+    "export": (
+        "planning",
+        "Write a plan as files of a training framework, a scheduler or a simulator.",
+    ),
     "queue": ("queueing", "Compare schedulers on the jobs of LOG, any job log that the readers know."),
     "lab": ("emulating", "Train a small job over an emulated network and compare it with its prediction."),
     "train": ("training", "Train Hi-PPO on the first part of a trace."),

@@ -1,4 +1,4 @@
-"""The command that answers which plan, how fast and how much, without a replay."""
+"""Commands of plans: which one, how fast and how much without a replay, and as files of other tools."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,9 @@ from click.core import ParameterSource
 
 from commands import completion as known
 from commands.options import dataset_option, scenario_option
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
+from replay.export.registry import TARGETS
 
 
 @writing_command
@@ -117,3 +118,37 @@ def refuse_both() -> None:
             raise UsageError(
                 f"--{name} does not go with --model, --sites, --links and --batch, which describe a scenario"
             )
+
+
+@writing_command
+@click.argument("source", metavar="RUN|PLAN", shell_complete=known.runs)
+@click.option(
+    "--to", "target", required=True, type=click.Choice(list(TARGETS)), help="Tool to write files for.",
+)  # fmt: skip
+@click.option("--out", "folder", type=FOLDER, metavar="DIR", help="Folder of the files [TARGET].")
+@click.option("--decision", type=click.IntRange(0), metavar="N", help="Of a run: its plan after decision N.")
+@click.option("--nearest", is_flag=True, help="Where the target cannot express the plan: the nearest one.")
+@click.option("--force", is_flag=True, help="Replace older files.")
+@with_output
+def export(
+    out: Output, source: str, target: str, folder: Path | None, decision: int | None, nearest: bool,
+    force: bool,
+) -> None:  # fmt: skip
+    """Write a plan as files of a training framework, a scheduler or a simulator.
+
+    PLAN is a file of `twin plan --out`, its name ends in .yaml; of a RUN it is the plan at its end. A README
+    beside the files says how to start.
+
+    \b
+    Examples:
+      twin export plan.yaml --to megatron
+      twin export latest --decision 3 --to megatron --nearest --out job/
+    """
+    from commands.show import plan as show
+    from replay.export import planned_job, registry, writing
+
+    chosen = registry.target(target)
+    job = planned_job.find(out.store, source, decision)
+    found = writing.export(chosen, job, folder or Path(chosen.name), nearest=nearest)
+    found.write(force=force)
+    out.show(found.to_json(), lambda console: show.exported(console, found))

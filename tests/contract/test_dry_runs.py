@@ -45,6 +45,9 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
         ["init", "{tmp}/my.yaml", "--dataset", "synthetic-tri", "--no-ask"], [f"{WILL}my.yaml ("]
     ),
     "plan": (["plan", "-s", "tri-7b", "--out", "{tmp}/plan.yaml"], [f"{WILL}plan.yaml ("]),
+    "export": (
+        ["export", STATIC, "--to", "megatron", "--nearest", "--out", "{tmp}/m"], [f"{WILL}m/arguments.txt ("]
+    ),
     "compare": (["compare", STATIC, SINGLE, "--plot", "{tmp}/both.svg"], [f"{WILL}both.svg ("]),
     "policies": (["policies", "--rollback"], ["in use, in place of"]),
     "queue": (["queue", "examples/queue.swf", "-p", "fcfs", "--keep"], [f"{WILL}store/runs/"]),
