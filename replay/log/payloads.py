@@ -51,8 +51,8 @@ class RunStarted(Payload):
     part_of: str | None = Field(default=None, description="the retraining that this run is an evaluation of")
     live: Object | None = Field(
         default=None,
-        description="of a service: `origin_epoch_ns`, the UTC of time 0, and `order_s`, how long an order may "
-        "wait; the trace is then the past on which filters were trained",
+        description="of a service: `origin_epoch_ns`, UTC of time 0, and `order_s`, how long an order may "
+        "wait; the trace is then the past that filters were trained on",
     )
 
 
