@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "queue": ("queueing", "Compare schedulers on the jobs of LOG, any job log that the readers know."),
     "lab": ("emulating", "Train a small job over an emulated network and compare it with its prediction."),
+    "serve": ("live", "Serve decisions for a job that runs: telemetry in, plans out."),
     "train": ("training", "Train Hi-PPO on the first part of a trace."),
     "replay": ("replaying", "Run the twin on traces under a policy and log everything."),
     "offpolicy": ("replaying", "Estimate from logs alone what another policy would have earned."),

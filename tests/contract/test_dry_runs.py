@@ -37,6 +37,9 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "rm": (["rm", SINGLE], [SINGLE]),
     "gc": (["gc"], [""]),
     "calibrate": (["calibrate"], [f"{WILL}store/"]),
+    "serve": (
+        ["serve", "-s", "tri-7b", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a service"]
+    ),
     "retrain": (["retrain", "--every", "6h"], ["times of retrainings, until Ctrl-C"]),
     "train": (["train", "--algorithm", "toy"], [f"{WILL}store/checkpoints (weights of a training"]),
     "doctor": (["doctor", "--compile"], ["compiled kernels of a first decision"]),
