@@ -54,6 +54,7 @@ COMMANDS = {
     "retrain": ("training", "Train a challenger; promote it only if it beats the champion."),
     "status": ("inspecting", "Show runs, data sets, the checkpoint and how the filters do."),
     "verify": ("verifying", "Check that every stored file is what was written."),
+    "backup": ("verifying", "Copy the store to DIR while it is used, and check the copy."),
     "doctor": ("doctor", "Check the installation and the store, and say what to do."),
     "policies": ("training", "List policies and checkpoints with where they come from."),
     "completion": (

@@ -36,6 +36,7 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", STATIC, "the first"], [f"{WILL}store/"]),
     "rm": (["rm", SINGLE], [SINGLE]),
     "gc": (["gc"], [""]),
+    "backup": (["backup", "{tmp}/copy"], [f"{WILL}copy (a copy of"]),
     "calibrate": (["calibrate"], [f"{WILL}store/"]),
     "serve": (
         ["serve", "-s", "tri-7b", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a service"]
