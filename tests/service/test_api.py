@@ -164,7 +164,7 @@ def test_a_faulty_request_is_named_and_never_a_fault_of_ours(
 
 
 def token_file(path: Path, **tokens: str) -> Path:
-    """Writes a file with a token of each name, which is the token itself; the value is the rest of the line."""
+    """Writes a file with a token of each name, which is the token, too; the value is the rest of the line."""
     lines = ["# tokens", ""]
     for name, rest in tokens.items():
         roles, _, until = rest.partition(" ")
