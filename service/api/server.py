@@ -102,7 +102,8 @@ def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Ca
         raise UsageError(f"TLS: {address.certificate} or {address.key} cannot be used ({error})") from error
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    ready(f"{'https' if secure else 'http'}://{shown}:{port}")
     server = _Server(config)
     app.state.session.on_end.append(server.end)
-    server.run(sockets=[listener])
+    with server.capture_signals():  # a signal just after the line of `ready` counts, too
+        ready(f"{'https' if secure else 'http'}://{shown}:{port}")
+        server.run(sockets=[listener])
