@@ -1,5 +1,6 @@
-"""Load of `twin serve`: observations a second, decisions asked for meanwhile, memory:
-python -m benchmarks.service.load --seconds 120 --write
+"""Load of `twin serve`: observations a second, decisions asked for meanwhile, memory.
+
+    python -m benchmarks.service.load --seconds 120 --write
 
 The service is a process of its own with the eight domains of octo-175b on SYNTHETIC links. One client pushes
 batches of lines of JSON at a steady rate, each a few samples of each of the 56 links; one asks for a decision
@@ -8,6 +9,7 @@ every second; others listen to the stream. Clients and service share this machin
 
 import argparse
 import json
+import math
 import random
 import signal
 import statistics
@@ -17,7 +19,6 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +44,28 @@ class Measured:
     streamed: list[int] = field(default_factory=list)
 
 
-def lines(domains: list[str], chance: random.Random) -> bytes:
-    """A batch whose samples end now."""
-    now, pairs = time.time_ns(), list(permutations(domains, 2))
-    rows = []
+def lines(links: list[dict[str, Any]], chance: random.Random) -> bytes:
+    """A batch whose samples end now: each link as it was forecast, with the noise of telemetry."""
+    now, rows = time.time_ns(), []
     for n in range(BATCH):
-        src, dst = pairs[n % len(pairs)]
+        link = links[n % len(links)]
+        src, dst = link["src"], link["dst"]
         at = now - (BATCH - n) * 1000
-        bps = 2e9 * (1 + 0.03 * chance.gauss(0, 1))
+        bps = link["forecast_bps"][0] * math.exp(0.03 * chance.gauss(0, 1))
         rows.append(
             f'{{"kind":"link","epoch_ns":{at},"src":"{src}","dst":"{dst}","bandwidth_bps":{bps:.0f},"latency_s":0.05}}'
         )
     return "\n".join(rows).encode()
 
 
-def push(url: str, domains: list[str], rate: float, until: float, found: Measured) -> None:
+def push(url: str, links: list[dict[str, Any]], rate: float, until: float, found: Measured) -> None:
     """Pushes at a steady rate."""
     chance, period_s = random.Random(1), BATCH / rate
     with httpx.Client(base_url=url, timeout=30) as http:
         due = time.monotonic()
         while due < until:
             time.sleep(max(0.0, due - time.monotonic()))
-            body, began = lines(domains, chance), time.perf_counter()
+            body, began = lines(links, chance), time.perf_counter()
             answer = http.post(
                 "/v1/observations", content=body, headers={"Content-Type": "application/x-ndjson"}
             )
@@ -129,9 +130,9 @@ def measure(policy: str, seconds: float, rate: float, clients: int) -> tuple[Mea
         )
         words = [*twin, "serve", *SCENARIO, "-p", policy, "--port", "0", "--json"]
         process, url = begun(words)
-        domains = [domain["name"] for domain in httpx.get(f"{url}/v1/state", timeout=30).json()["domains"]]
+        links = httpx.get(f"{url}/v1/state", timeout=30).json()["links"]
         until = time.monotonic() + seconds
-        work = [(push, (domains, rate)), (decide, ()), (listen, (clients,))]
+        work = [(push, (links, rate)), (decide, ()), (listen, (clients,))]
         threads = [threading.Thread(target=call, args=(url, *more, until, found)) for call, more in work]
         for thread in threads:
             thread.start()
@@ -160,6 +161,8 @@ def begun(words: list[str]) -> tuple["subprocess.Popen[str]", str]:
 
 def quantiles(seconds: list[float]) -> str:
     """Median, 99th percentile and maximum, in milliseconds."""
+    if len(seconds) < 2:
+        return "-"
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     return f"{1e3 * cuts[49]:.0f} / {1e3 * cuts[98]:.0f} / {1e3 * max(seconds):.0f}"
 
@@ -192,7 +195,9 @@ def main() -> None:
         from ingest.core.durable import replace
 
         head = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
-        text = PAGE_TEXT.format(words=" ".join(sys.argv[1:]), rate=asked.rate, head=head, rows="\n".join(rows))
+        text = PAGE_TEXT.format(
+            words=" ".join(sys.argv[1:]), rate=asked.rate, head=head, rows="\n".join(rows)
+        )
         replace(PAGE, text.encode())
 
 
@@ -205,8 +210,8 @@ PAGE_TEXT = """# The decision service under load
 
 `python -m benchmarks.service.load {words}` wrote this page. Eight domains of octo-175b, SYNTHETIC links;
 {rate:,.0f} observations a second are pushed in batches of 500 lines of JSON, a decision is asked for every
-second, stream clients listen; clients and service share the 2 cores of the machine, which did other work, too. Times
-are median / 99th percentile / longest, in ms. A batch is answered when it is on the disk.
+second, stream clients listen; clients and service share the 2 cores of the machine, which did other
+work, too. Times are median / 99th percentile / longest, in ms. A batch is answered when it is on the disk.
 
 {head}
 {rows}
