@@ -195,3 +195,5 @@ def serve(
         server.run(make_app(session, access), address, listener, ready)
     finally:
         session.close()
+    if session.failure is not None:
+        raise session.failure
