@@ -13,6 +13,7 @@ TARGETS: Mapping[str, str] = {
     "deepspeed": "replay.export.targets.deepspeed:DeepSpeedTarget",
     "slurm": "replay.export.targets.slurm:SlurmTarget",
     "kubernetes": "replay.export.targets.kubernetes:KubernetesTarget",
+    "torchft": "replay.export.targets.torchft:TorchftTarget",
     "chakra": "replay.export.targets.chakra:ChakraTarget",
     "astra-sim": "replay.export.targets.astra_sim:AstraSimTarget",
 }

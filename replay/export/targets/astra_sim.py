@@ -1,8 +1,8 @@
 """ASTRA-sim: workload, system, network and memory of a plan for its analytical network.
 
 The network has a dimension of the stages inside a domain and one of the domains; links of a dimension are
-alike, both ways. A plan over unlike links goes there with links that take the mean time for a bit. Sources: ASTRA-sim 2.0 (Won et al., ISPASS 2023); `examples/network/analytical` and
-`examples/system` of ASTRA-sim.
+alike, both ways. A plan over unlike links goes there with links that take the mean time for a bit. Sources:
+ASTRA-sim 2.0 (Won et al., ISPASS 2023), its `examples/network/analytical` and `examples/system`.
 """
 
 import json
