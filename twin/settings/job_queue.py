@@ -7,7 +7,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from ingest.core.config import Config, suggestion
 from ingest.core.ranges import Label, Name, Text
 from ingest.core.terminal import shown
-from twin.costs.memory import MARGIN
 from twin.settings.ranges import (
     Change,
     Deviation,
@@ -82,7 +81,7 @@ class TrainedModels(Config):
     models: dict[Label, Change]  # shares of the jobs, among the models that fit on the GPUs of a job
     gpu: Label = "A100-80"
     samples_per_gpu: Samples = 32
-    margin: Fraction = MARGIN  # of predicted memory that is kept free
+    margin: Fraction = 0.12  # of predicted memory that is kept free
     failure_s: Duration = 60  # from the start of a job to its failure
 
 
