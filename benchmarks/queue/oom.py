@@ -115,7 +115,8 @@ def section(shared: Path) -> str:
 synthetic), 32 samples a GPU, in the way with the most goodput that fits. What a job needs in truth is its
 predicted peak times a ratio drawn from the {len(PEAK_RATIOS)} measured peaks above {LEAST_PEAK_GIB} GiB,
 {PEAK_RATIOS[0]:.3f} to {PEAK_RATIOS[-1]:.3f} of the prediction, each with a normal kernel of
-{100 * BANDWIDTH:.1f} %, so that errors beyond the largest measured one occur. {SEEDS} seeds, intervals of 95 %
+{100 * BANDWIDTH:.1f} %, so that errors beyond the largest measured one occur. {SEEDS} seeds, intervals of
+95 %
 over them; {took_s:.0f} s in all.
 
 {table(heads, iter(rows))}
