@@ -3,12 +3,17 @@
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from commands.output import PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
+
+if TYPE_CHECKING:  # a command loads only what it needs
+    from twin.goodput.application_profile import ProfileAnswer
+    from twin.goodput.batch_choice import BatchAnswer
 
 SIZE = re.compile("[1-9][0-9]{0,4}")
 """A micro-batch that may fit into a GPU."""
@@ -93,7 +98,7 @@ def estimate(
     sys.exit(0 if found.ok else 1)
 
 
-@command
+@writing_command
 @click.option("--model", metavar="NAME", help="Model, as `twin plan --model` knows it.")
 @click.option("--gpus", metavar='"N x GPU"', help='GPUs of one model, as "8 x A100-80".')
 @click.option(
@@ -114,11 +119,18 @@ def estimate(
     "--progress", "done", type=click.FloatRange(0, 1), metavar="SHARE",
     help="With --profiles: share of the training that is done [a half].",
 )  # fmt: skip
+@click.option(
+    "--out",
+    "drawing",
+    type=PATH,
+    metavar="FILE",
+    help="Draw memory and goodput over the batch; .svg or .png.",
+)
 @with_output
 def batch(
     out: Output, model: str | None, gpus: str | None, batches: str | None, noise_scale: float | None,
     initial_batch: int | None, tp: int, pp: int, profiles: Path | None, application: str | None,
-    profile_gpu: str, placement: str, done: float | None,
+    profile_gpu: str, placement: str, done: float | None, drawing: Path | None,
 ) -> None:  # fmt: skip
     """Choose the batch of a model on GPUs: micro-batch, accumulation, learning rate.
 
@@ -129,7 +141,7 @@ def batch(
     \b
     Examples:
       twin batch --model llama2-7b --gpus "8 x A100-80" --batch 256
-      twin batch --model gpt2-1.5b --gpus "8 x V100-32" --batch 32..1024 --noise-scale 300
+      twin batch --model gpt2-1.5b --gpus "8 x V100-32" --batch 32..1024 --noise-scale 300 --out batch.svg
       twin batch --profiles profiles --application imagenet --placement 44
     """
     from commands.show import estimate as show
@@ -141,6 +153,7 @@ def batch(
             raise UsageError("--profiles DIR goes with --application NAME, and without --model")
         measured = application_profile.read(profiles, application, profile_gpu, placement)
         curve = measured.answer(initial_batch, done)
+        draw(out, curve, drawing)
         out.show(curve.to_json(), lambda console: show.profiled_batch(console, curve))
         return
     from twin.goodput import batch_choice
@@ -153,7 +166,20 @@ def batch(
     )
     with out.console.working("price every way to run the batch"):
         found = batch_choice.answer(question)
+    draw(out, found, drawing)
     out.show(found.to_json(), lambda console: show.batch(console, found))
+
+
+def draw(out: Output, found: "BatchAnswer | ProfileAnswer", path: Path | None) -> None:
+    """Draws an answer of `twin batch` into a file, if one is named."""
+    if path is None:
+        return
+    from ingest.core import durable
+    from replay.planning.batch_picture import picture
+
+    with out.console.working("picture"):
+        drawn = picture(found, path)
+    durable.replace(path, drawn)
 
 
 @writing_command

@@ -120,8 +120,15 @@ def queue(
     if (solve is None) != (target is None):
         raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
     words = PowerWords(**power)
-    if words.asked and (nodes is not None or solve is not None or measured is not None):
-        raise UsageError("options of power go with one pool: without --nodes, --solve and --profiles")
+    if words.asked and (solve is not None or measured is not None):
+        raise UsageError("options of power go without --solve and --profiles")
+    if words.asked and keep:
+        raise UsageError("--keep goes without options of power: take one of them")
+    if words.of_one_gpu and nodes is not None:
+        raise UsageError(
+            "--nodes say themselves which GPUs there are: leave --gpu, --idle-power, --busy-power and "
+            "--supplies out"
+        )
     if target is not None:
         from replay.queueing import capacity
 
@@ -141,6 +148,16 @@ def queue(
 
         if processors is not None:
             raise UsageError("--nodes goes without --processors: take one of them")
+        if words.asked:
+            from replay.queue.powered import compare_on_nodes_with_power
+
+            with out.console.progress() as progress:
+                drawn = compare_on_nodes_with_power(
+                    jobs, nodes, words.choices(out.store), policies, placements, prediction=predicted,
+                    rules=held, owner=words.ledger, progress=progress,
+                )  # fmt: skip
+            out.show(drawn.to_json(), lambda console: show.with_power(console, drawn))
+            return
         with out.console.progress() as progress:
             placed = compare_on_nodes(
                 jobs, nodes, policies, placements, prediction=predicted, rules=held,
@@ -151,8 +168,6 @@ def queue(
     if words.asked:
         from replay.queue.powered import compare_with_power
 
-        if keep:
-            raise UsageError("--keep goes without options of power: take one of them")
         with out.console.progress() as progress:
             powered = compare_with_power(
                 jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,

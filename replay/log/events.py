@@ -60,6 +60,7 @@ EVENT_TYPES: dict[str, EventType] = {
         ("job_preempted", 1, payloads.JobChanged),
         ("job_finished", 1, payloads.JobChanged),
         ("job_failed", 1, payloads.JobChanged),
+        ("job_out_of_memory", 1, payloads.OutOfMemory),
         ("policy_updated", 1, payloads.PolicyUpdated),
         ("retraining_step", 1, payloads.RetrainingStep),
         ("policy_evaluated", 1, payloads.PolicyEvaluated),

@@ -205,6 +205,17 @@ class JobChanged(Payload):
     spec: Object = Field(default={}, description="the job itself, when it is submitted")
 
 
+class OutOfMemory(Payload):
+    """A job needed more memory than its GPUs have, and starts again in a smaller way, if there is one."""
+
+    micro_batch: Count = Field(description="samples of a replica in one pass")
+    recompute: str = Field(description="activations that were recomputed: none, selective or full")
+    zero: Count = Field(description="ZeRO stage")
+    predicted_bytes: Count = Field(description="predicted peak of the fullest GPU")
+    needed_bytes: Count = Field(description="what it needed")
+    gpu_bytes: Count = Field(description="what it has")
+
+
 class PolicyUpdated(Payload):
     """One update of a policy's weights."""
 

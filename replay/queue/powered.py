@@ -2,22 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.readers import job_logs
 from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
+from policy.placement.registry import placement
 from policy.queue.registry import recipe
+from replay.queue import on_nodes
 from replay.queue.comparison import USUAL, read_to_json
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
+from twin.power.node_power import mean_power, node_site_power
 from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
+from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.selection import LogJobs, select
 
@@ -112,6 +118,47 @@ def compare_with_power(
             done = simulate_with_power(log.jobs, log.processors, one, way, prediction=prediction, rules=rules)
             results.append(_result(one.name, done, way, owners))
             progress.advance(1, one.name)
+    return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
+
+
+def compare_on_nodes_with_power(
+    source: Path | LakeJobs, nodes: str, choices: PowerChoices, policies: Sequence[str] = (),
+    placements: Sequence[str] = (), *, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    owner: Owner | None = None, progress: Progress = SILENT,
+) -> PoweredComparison:  # fmt: skip
+    """Returns what each scheduler with each placement makes of the jobs on nodes, and what the site draws:
+    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded.
+
+    Raises:
+        InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement, a GPU
+        whose power is not known, jobs that share GPUs, or limits, which are kept on a pool alone.
+    """
+    if choices.limited:
+        raise UsageError(
+            "a power cap, a ramp limit and delays are kept on one pool: leave them or --nodes out"
+        )
+    recipes = [recipe(name) for name in dict.fromkeys(policies or on_nodes.USUAL)]
+    places = [placement(name) for name in dict.fromkeys(placements or (on_nodes.USUAL_PLACEMENT,))]
+    asked = on_nodes.read_on_nodes(source, nodes, rules, places)
+    choices = replace(choices, model=mean_power(asked.cluster, choices.model.chain))
+    results, log = list[PoweredResult](), None
+    progress.start(len(recipes) * len(places), "queue on nodes with power", "schedules")
+    for one, place in product(recipes, places):
+        done = simulate_on_nodes(
+            asked.jobs, asked.demands, asked.cluster, one, place, prediction=prediction, rules=rules
+        )
+        schedule, power = done.in_gpus, node_site_power(done, choices.model.chain)
+        log = LogJobs(
+            asked.name, asked.cluster.total_gpus, schedule.jobs, asked.rejects, asked.notes, asked.ids,
+            asked.users,
+        )  # fmt: skip
+        owners = None
+        if owner is not None:
+            owners = _owners(job_logs.read(source), log, owner)
+        powered = PoweredSchedule(schedule, schedule.jobs.submit_ns, power)
+        results.append(_result(f"{one.name}, {place.name}", powered, choices, owners))
+        progress.advance(1, one.name)
+    assert log is not None, "there is a scheduler and a placement"
     return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
 
 

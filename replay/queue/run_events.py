@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from replay.queue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
-from twin.queue.jobs import UNKNOWN, Int, Prediction, QueueJobs
+from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.node_metrics import node_figures
 from twin.queue.node_selection import NodeJobs
@@ -104,12 +106,15 @@ def record(
         StorageError: the disk refused.
     """
     choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement)
-    return written(store, header_of(choices, done, origin), done, JobNames(log.ids, log.users), log.rejects)
+    names = JobNames(log.ids, log.users)
+    failed = log.failed if isinstance(log, LogJobs) else {}
+    return written(store, header_of(choices, done, origin), done, names, log.rejects, failed)
 
 
 def written(
-    store: Path, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
-) -> str:
+    store: Path, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...],
+    failed: FailedStarts,
+) -> str:  # fmt: skip
     """Writes the events of a finished run and returns its id.
 
     Raises:
@@ -122,7 +127,7 @@ def written(
     )
     DISK.foretell((run_index.folder(store, run_id), f"log of the schedule of {policy}, and of each other"))
     with RunWriter.create(run_index.folder(store, run_id)) as writer:
-        emit(writer, header, done, names, left_out)
+        emit(writer, header, done, names, left_out, failed)
     return run_id
 
 
@@ -170,14 +175,16 @@ def digest_of(jobs: QueueJobs) -> str:
 
 
 def emit(
-    sink: Sink, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
-) -> None:
+    sink: Sink, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...],
+    failed: FailedStarts,
+) -> None:  # fmt: skip
     """Gives all events of a run to a sink."""
     sink.append(0, "run_started", header.payload(), wall=opening())
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    for time_ns, kind, payload, job in _changes(done, names):
+    changes, failures = _changes(done, names), _failures(done, names, failed)
+    for time_ns, kind, payload, job in merge(failures, changes, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
     sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
 
@@ -224,6 +231,18 @@ def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Jso
         else:
             why = CUT if cut[job] else DONE
             yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
+
+
+def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:
+    """Returns failed starts (time, type, payload, job) in order, without those after the end of a cut job."""
+    held = zip(done.jobs.number.tolist(), done.start_ns.tolist(), ends_of(done).tolist(), strict=True)
+    found = [
+        (start_ns + after_ns, "job_out_of_memory", payload, names.job(number))
+        for number, start_ns, end_ns in held
+        for after_ns, payload in failed.get(number, ())
+        if start_ns + after_ns <= end_ns
+    ]
+    return sorted(found, key=itemgetter(0))
 
 
 def _gpus_held(done: AnySchedule) -> list[list[int]]:
