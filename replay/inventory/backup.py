@@ -28,8 +28,8 @@ SCHEMA = "twin.backup/1"
 POINTERS = ("active.json", "calibration.json", "schedule.json", "lake/committed.json", "heads")
 """What names other files: read before them, written after them."""
 DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", MARK})
-"""Names of folders and files that are of no use in a copy, or come back; so are locks and hidden ones, a training under way
-among them."""
+"""Names of folders and files that are of no use in a copy, or come back; so are locks and hidden ones, a
+training under way among them."""
 SMALL_BYTES = 1 << 20
 """Larger files of equal size are taken as equal: parts, segments and weights are never written twice."""
 CHUNK_BYTES = 1 << 22
