@@ -122,8 +122,6 @@ def queue(
     words = PowerWords(**power)
     if words.asked and (solve is not None or measured is not None):
         raise UsageError("options of power go without --solve and --profiles")
-    if words.asked and keep:
-        raise UsageError("--keep goes without options of power: take one of them")
     if words.of_one_gpu and nodes is not None:
         raise UsageError(
             "--nodes say themselves which GPUs there are: leave --gpu, --idle-power, --busy-power and "
@@ -151,6 +149,8 @@ def queue(
         if words.asked:
             from replay.queue.powered import compare_on_nodes_with_power
 
+            if keep:
+                raise UsageError("--keep of power is that of one pool: leave --nodes out, or its options")
             with out.console.progress() as progress:
                 drawn = compare_on_nodes_with_power(
                     jobs, nodes, words.choices(out.store), policies, placements, prediction=predicted,
@@ -171,7 +171,8 @@ def queue(
         with out.console.progress() as progress:
             powered = compare_with_power(
                 jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,
-                rules=held, owner=words.ledger, supplies=words.supplies, progress=progress,
+                rules=held, owner=words.ledger, supplies=words.supplies,
+                keep=out.store if keep else None, progress=progress,
             )  # fmt: skip
         out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return

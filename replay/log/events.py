@@ -61,6 +61,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("job_finished", 1, payloads.JobChanged),
         ("job_failed", 1, payloads.JobChanged),
         ("job_out_of_memory", 1, payloads.OutOfMemory),
+        ("power_changed", 1, payloads.PowerChanged),
+        ("account_charged", 1, payloads.AccountCharged),
         ("policy_updated", 1, payloads.PolicyUpdated),
         ("retraining_step", 1, payloads.RetrainingStep),
         ("policy_evaluated", 1, payloads.PolicyEvaluated),

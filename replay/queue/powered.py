@@ -13,8 +13,10 @@ from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
-from replay.queue import on_nodes
+from replay.queue import logged_power, on_nodes, run_events
 from replay.queue.comparison import USUAL, read_to_json
+from replay.queue.logged_power import NO_OWNER
+from replay.queue.run_events import NO_ORIGIN, QueueOrigin
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
@@ -28,8 +30,6 @@ from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.selection import LogJobs, select
 
 Owner = Literal["user", "group"]
-NO_OWNER = "unknown"
-"""Account of jobs without a user, or a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +41,12 @@ class PoweredResult:
     queue: QueueFigures
     power: PowerFigures
     ledger: tuple[Account, ...] = ()
+    run: str | None = None
+    """Id of the run that was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
-        said = {"policy": self.policy, "limited": self.limited, **self.queue.to_json()}
+        said = {"policy": self.policy, "limited": self.limited, "run": self.run, **self.queue.to_json()}
         ledger = {"ledger": [one.to_json() for one in self.ledger]} if self.ledger else {}
         return {**said, "power": self.power.to_json(), **ledger}
 
@@ -93,10 +95,12 @@ class PoweredComparison:
 def compare_with_power(
     source: Path | LakeJobs, choices: PowerChoices, policies: Sequence[str] = (), *,
     processors: int | None = None, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
-    owner: Owner | None = None, supplies: str | None = None, progress: Progress = SILENT,
+    owner: Owner | None = None, supplies: str | None = None, keep: Path | None = None,
+    progress: Progress = SILENT,
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log, and what its site draws; with `owner` also an
-    account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`.
+    account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`. With
+    `keep` each schedule is a run of that store, with its power and an account of each user; not with limits.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -110,13 +114,24 @@ def compare_with_power(
     if supplies is not None:
         model = choices.model.with_supplies(log.processors, SUPPLIES[supplies])
         choices = replace(choices, model=model)
+    if keep is not None:
+        logged_power.to_json(choices)  # refuses limits before anything is played
+        if owner == "group":
+            raise UsageError("--keep: a run knows the user of a job, not its group; take --ledger user")
     ways = [choices.unlimited(), choices] if choices.limited else [choices]
     results = []
     progress.start(len(recipes) * len(ways), "queue with power", "schedules")
     for one in recipes:
         for way in ways:
             done = simulate_with_power(log.jobs, log.processors, one, way, prediction=prediction, rules=rules)
-            results.append(_result(one.name, done, way, owners))
+            kept = None
+            if keep is not None:
+                kept = run_events.record(
+                    keep, log, done.schedule, one.name, prediction=prediction, rules=rules,
+                    origin=QueueOrigin(source.name.partition("/")[0]) if isinstance(source, LakeJobs)
+                    else NO_ORIGIN, power=way,
+                )  # fmt: skip
+            results.append(replace(_result(one.name, done, way, owners), run=kept))
             progress.advance(1, one.name)
     return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
 

@@ -19,12 +19,14 @@ from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
-from replay.queue import logged_nodes, logged_sites
+from replay.queue import logged_nodes, logged_power, logged_sites
 from replay.queue.logged_nodes import NODES
+from replay.queue.logged_power import NO_OWNER, POWER
 from replay.queue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
+from twin.power.powered_queue import PowerChoices
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.node_metrics import node_figures
@@ -99,8 +101,9 @@ class JobNames:
 def record(
     store: Path, log: LogJobs | NodeJobs, done: AnySchedule, policy: str, *, prediction: Prediction,
     rules: QueueRules, placement: str | None = None, origin: QueueOrigin = NO_ORIGIN,
+    power: PowerChoices | None = None,
 ) -> str:  # fmt: skip
-    """Writes a schedule as a finished run and returns its id.
+    """Writes a schedule as a finished run and returns its id; with `power` also the site's, and accounts.
 
     Raises:
         StorageError: the disk refused.
@@ -108,7 +111,8 @@ def record(
     choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement)
     names = JobNames(log.ids, log.users)
     failed = log.failed if isinstance(log, LogJobs) else {}
-    return written(store, header_of(choices, done, origin), done, names, log.rejects, failed)
+    header = header_of(choices, done, origin, power)
+    return written(store, header, done, names, log.rejects, failed)
 
 
 def written(
@@ -143,7 +147,9 @@ def ends_of(done: AnySchedule) -> Int:
     return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
 
 
-def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> Header:
+def header_of(
+    choices: QueueChoices, done: AnySchedule, origin: QueueOrigin, power: PowerChoices | None = None
+) -> Header:
     """Returns the header of a run; its scenario is what was chosen, and the nodes where there are any."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(choices.log).name.split(".")[0])[:40]
     if origin.scenario is not None:
@@ -153,6 +159,8 @@ def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> 
         scenario["settings"] = origin.scenario
     if isinstance(done, NodeSchedule):
         scenario[NODES] = logged_nodes.to_json(done)
+    if power is not None:
+        scenario[POWER] = logged_power.to_json(power)
     if isinstance(done, SiteSchedule):
         scenario[SITES] = logged_sites.to_json(done)
     world = {
@@ -183,8 +191,8 @@ def emit(
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    changes, failures = _changes(done, names), _failures(done, names, failed)
-    for time_ns, kind, payload, job in merge(failures, changes, key=itemgetter(0)):
+    parts = (_failures(done, names, failed), _changes(done, names), _power(done, header, names))
+    for time_ns, kind, payload, job in merge(*parts, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
     sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
 
@@ -231,6 +239,16 @@ def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Jso
         else:
             why = CUT if cut[job] else DONE
             yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
+
+
+def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logged_power.Timed]:
+    """Returns the events of power, if the header of the run holds a model of it."""
+    stored = header.world["scenario"].get(POWER)
+    if stored is None:
+        return iter(())
+    assert isinstance(done, QueueSchedule), "power is kept of a pool"
+    owners = [names.user(number) or NO_OWNER for number in done.jobs.user.tolist()]
+    return logged_power.events(done, logged_power.from_json(stored), owners)
 
 
 def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:
