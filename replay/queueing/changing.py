@@ -17,17 +17,20 @@ from policy.queue import registry as queue_registry
 from policy.sharing import registry
 from replay.queue.comparison import read_to_json
 from replay.queue.on_nodes import cluster_named
-from twin.queue.jobs import Int, Prediction, QueueJobs
+from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import simulate
 from twin.sharing import engine
 from twin.sharing.changes import MURI_PAUSES_S, PPM, UNKNOWN_PAUSE_S, ChangeRules, pauses_ns
+from twin.sharing.curves import SpeedCurves
 from twin.sharing.engine import SharingWorld
 from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
-from twin.sharing.speeds import Rigid
+from twin.sharing.speeds import MeasuredSpeeds
 
 NS_PER_MS = 1_000_000
+ALONE_LONGER = 1.015
+"""Iteration of a job alone over the listed one, as Muri measured it."""
 USUAL = ("srtf", "srsf", "tiresias")
 """Schedulers that are compared if none are named."""
 
@@ -112,10 +115,18 @@ def world_of(
     unknown = sum(model not in MURI_PAUSES_S for model in models)
     if unknown and (rules.costs or rules.charges_events):
         notes.append(f"{unknown:,} jobs have no measured restart; each is taken to pause {UNKNOWN_PAUSE_S} s")
+    speeds = MeasuredSpeeds(*_stages(known), SpeedCurves.rigid(jobs.processors))
     world = SharingWorld(
-        stretched, stretched.predicted_ns(prediction), pause, nodes, node_gpus, rules, Rigid()
+        stretched, stretched.predicted_ns(prediction), pause, nodes, node_gpus, rules, speeds
     )
     return world, tuple(notes)
+
+
+def _stages(known: Sequence[TrainingDemand | None]) -> tuple[Float, Float]:
+    """Returns the time of an iteration (n,) and of its stages (n, 3), 0 where they are not known."""
+    found = [None if one is None or not one.stages_ms else one for one in known]
+    iteration = np.array([0.0 if one is None else one.iteration_ms * ALONE_LONGER for one in found])
+    return iteration, np.array([(0.0,) * 3 if one is None else one.stages_ms for one in found])
 
 
 def _by_iterations(jobs: QueueJobs, known: Sequence[TrainingDemand | None]) -> QueueJobs:

@@ -14,7 +14,7 @@ from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.sharing import progress
 from twin.sharing.changes import ChangeRules
 from twin.sharing.progress import NEVER, RUNNING, WAITING, JobStates
-from twin.sharing.speeds import Speeds
+from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
 WIDTH = 6
@@ -34,7 +34,7 @@ class SharingWorld:
     nodes: int
     node_gpus: int
     rules: ChangeRules
-    speeds: Speeds
+    speeds: MeasuredSpeeds
 
     @property
     def gpus(self) -> int:
@@ -44,7 +44,10 @@ class SharingWorld:
     def facts(self) -> JobFacts:
         """Returns what schedulers know of all jobs."""
         jobs = self.jobs
-        return JobFacts(jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns)
+        return JobFacts(
+            jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns,
+            jobs.priority, self.speeds,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,8 @@ class _Loop:
 
     def _advance(self, time: int) -> None:
         written = np.empty((len(self.active), WIDTH), np.int64)
-        world, s = self.world, self.states
-        count = progress.advance(s, self.active, world.pause_ns, self.costs, self.last, time, written)
+        s = self.states
+        count = progress.advance(s, self.active, self.costs, self.last, time, written)
         if count:
             self.events.append(written[:count])
             self.active = self.active[s.status[self.active] <= RUNNING]
@@ -132,11 +135,11 @@ class _Loop:
         view = observe(world, self.facts, s, rows, active[held], self.spare, time, self.arrived)
         found = self.scheduler.decide(view)
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
-        gpus, node, leader, whole = _merged(s, active, held, found, rows)
-        rate = world.speeds.rates(active, gpus, leader)
+        gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
+        rate = world.speeds.rates(active, gpus, leader, mode)
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
-            s, active, gpus, node, leader, whole, rate, world.pause_ns, self.costs, time, written
+            s, active, gpus, node, leader, mode, whole, rate, world.pause_ns, self.costs, time, written
         )
         if count:
             self.events.append(written[:count])
@@ -165,22 +168,24 @@ def observe(
     return SharingView(
         time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
         np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
-        s.executed[rows], s.served[rows], s.first[rows], np.where(s.whole < 0, NOWHERE, place[s.whole]),
-        free, world.node_gpus, arrived, facts, world.rules,
+        s.executed[rows], s.served[rows], s.first[rows], s.mode[rows],
+        np.where(s.whole < 0, NOWHERE, place[s.whole]), free, world.node_gpus, arrived, facts, world.rules,
     )  # fmt: skip
 
 
 def _merged(
     s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, rows: Int
-) -> tuple[Int, Int, Int, Int]:
-    """GPUs, node and leader of all active jobs, and who holds a node alone, as jobs: those of the scheduler
-    where it decides, else what they are."""
+) -> tuple[Int, Int, Int, Int, Int]:
+    """GPUs, node, leader and mode of all active jobs, and who holds a node alone, as jobs: those of the
+    scheduler where it decides, else what they are."""
     gpus, node, leader, whole = s.gpus[active], s.node[active], s.leader[active], s.whole.copy()
     gpus[~held], node[~held] = found.gpus, found.node
+    mode = s.mode[active]
+    mode[~held] = INTERLEAVED if found.mode is None else found.mode
     leader[~held] = NOWHERE if found.leader is None else jobs_of(rows, found.leader)
     free = ~np.isin(whole, active[held])
     whole[free] = jobs_of(rows, found.whole)[free]
-    return gpus, node, leader, whole
+    return gpus, node, leader, mode, whole
 
 
 def jobs_of(rows: Int, chosen: Int) -> Int:
