@@ -8,6 +8,7 @@ from ingest.core.errors import UsageError
 from policy.queue import registry as queue_registry
 from policy.sharing.antman import AntMan
 from policy.sharing.deadlines import EarliestDeadline
+from policy.sharing.elasticflow import DeadlineAdmission, ElasticEdf
 from policy.sharing.gandiva import Gandiva
 from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
@@ -47,6 +48,10 @@ RECIPES = {
                       "Xiao et al., OSDI 2020"),
         SharingRecipe("gandiva", Gandiva, "all jobs at once, in turns or packed", "Xiao et al., OSDI 2018"),
         SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
+        SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
+                      "Gu et al., ASPLOS 2023", by_deadline=True),
+        SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
+                      "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),
         SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",

@@ -13,7 +13,7 @@ from ingest.core.errors import UsageError
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.sharing import progress
 from twin.sharing.changes import ChangeRules
-from twin.sharing.progress import NEVER, RUNNING, WAITING, JobStates
+from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
 from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
@@ -135,6 +135,7 @@ class _Loop:
         view = observe(world, self.facts, s, rows, active[held], self.spare, time, self.arrived)
         found = self.scheduler.decide(view)
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
+        active, held = self._refuse(rows, found, held, time)
         gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
         rate = world.speeds.rates(active, gpus, leader, mode)
         written = np.empty((len(active), WIDTH), np.int64)
@@ -145,11 +146,26 @@ class _Loop:
             self.events.append(written[:count])
         self.again = NEVER if found.again_ns is None else found.again_ns
         assert self.again > time, "a scheduler asks to be asked at once"
-        waits = bool((found.gpus == 0).any())
+        waits = bool((gpus == 0).any())
         if waits and held.any():
             until = progress.holds_on_until(s, active[held], world.pause_ns, self.costs, time)
             self.again = min(self.again, until)
         self.end = int(progress.next_end(s, active))
+
+    def _refuse(
+        self, rows: Int, found: Allocation, held: NDArray[np.bool_], time: int
+    ) -> tuple[Int, NDArray[np.bool_]]:
+        """Turns jobs away; returns who stays, and which of them are held."""
+        if found.refused is None or not found.refused.any():
+            return self.active, held
+        gone = rows[found.refused]
+        self.states.status[gone] = REFUSED
+        written = np.zeros((len(gone), WIDTH), np.int64)
+        written[:, 0], written[:, 1], written[:, 2], written[:, 4] = time, REFUSE, gone, NOWHERE
+        self.events.append(written)
+        stays = ~np.isin(self.active, gone)
+        self.active = self.active[stays]
+        return self.active, held[stays]
 
 
 def observe(
@@ -174,17 +190,18 @@ def observe(
 
 
 def _merged(
-    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, rows: Int
+    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, all_rows: Int
 ) -> tuple[Int, Int, Int, Int, Int]:
     """GPUs, node, leader and mode of all active jobs, and who holds a node alone, as jobs: those of the
     scheduler where it decides, else what they are."""
     gpus, node, leader, whole = s.gpus[active], s.node[active], s.leader[active], s.whole.copy()
-    gpus[~held], node[~held] = found.gpus, found.node
+    stays = np.ones(len(found.gpus), np.bool_) if found.refused is None else ~found.refused
+    gpus[~held], node[~held] = found.gpus[stays], found.node[stays]
     mode = s.mode[active]
-    mode[~held] = INTERLEAVED if found.mode is None else found.mode
-    leader[~held] = NOWHERE if found.leader is None else jobs_of(rows, found.leader)
+    mode[~held] = INTERLEAVED if found.mode is None else found.mode[stays]
+    leader[~held] = NOWHERE if found.leader is None else jobs_of(all_rows, found.leader)[stays]
     free = ~np.isin(whole, active[held])
-    whole[free] = jobs_of(rows, found.whole)[free]
+    whole[free] = jobs_of(all_rows, found.whole)[free]
     return gpus, node, leader, mode, whole
 
 

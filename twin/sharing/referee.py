@@ -5,7 +5,7 @@ is an event that is void once the job was changed, sums are exact integers. The 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from simpy import Environment
@@ -124,6 +124,8 @@ class SharingReferee:
         open_jobs = [job for job in self.active if job not in held]
         found = self.scheduler.decide(self.view(now, open_jobs, held))
         self.arrived = 0
+        if found.refused is not None:
+            open_jobs, found = self.turn_away(open_jobs, found)
         self.change(now, open_jobs, held, found)
         self.plan(now, found, held)
 
@@ -183,6 +185,22 @@ class SharingReferee:
             _row(sum((end - begin) * gpus for begin, end, gpus in one) for one in had),
             _row(job.first for job in rows), _row(job.mode for job in rows), _row(whole), _row(free),
             self.world.node_gpus, self.arrived, self.facts, self.world.rules,
+        )  # fmt: skip
+
+    def turn_away(self, rows: list[_Job], found: Allocation) -> tuple[list[_Job], Allocation]:
+        """Takes refused jobs out; returns the others, and the allocation as it is for them."""
+        assert found.refused is not None
+        stays = ~found.refused
+        for row, job in enumerate(rows):
+            if not stays[row]:
+                self.active.remove(job)
+                self.note("refuse", job)
+        number = [*(np.cumsum(stays) - 1).tolist(), NOWHERE]  # row -1, nobody, stays nobody
+        return [job for row, job in enumerate(rows) if stays[row]], replace(
+            found, gpus=found.gpus[stays], node=found.node[stays], refused=None,
+            leader=None if found.leader is None else _row(number[one] for one in found.leader[stays]),
+            mode=None if found.mode is None else found.mode[stays],
+            whole=_row(number[one] for one in found.whole),
         )  # fmt: skip
 
     def change(self, now: int, rows: list[_Job], held: list[_Job], found: Allocation) -> None:

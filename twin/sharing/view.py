@@ -1,6 +1,6 @@
 """What a scheduler of changing jobs sees at an event, and what it answers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -66,7 +66,8 @@ class SharingView:
 class Allocation:
     """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who holds a
     node alone (nodes,); `mode` says how the jobs of a leader share, INTERLEAVED if nothing is said; at
-    `again_ns` the scheduler wants to be asked again, whatever happens until then."""
+    `again_ns` the scheduler wants to be asked again, whatever happens until then. `refused`: new jobs that
+    are turned away for good."""
 
     gpus: Int
     node: Int
@@ -74,7 +75,7 @@ class Allocation:
     leader: Int | None = None
     mode: Int | None = None
     again_ns: int | None = None
-    refused: NDArray[np.bool_] | None = field(default=None)
+    refused: NDArray[np.bool_] | None = None
 
 
 class SharingScheduler(Protocol):
