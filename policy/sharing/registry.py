@@ -14,7 +14,7 @@ from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
 from policy.sharing.muri import Muri
 from policy.sharing.srtf import Srtf
-from policy.sharing.tiresias import Tiresias
+from policy.sharing.tiresias import Tiresias, TiresiasGittins
 from twin.sharing.view import SharingScheduler
 
 
@@ -39,6 +39,8 @@ RECIPES = {
         SharingRecipe("srsf", lambda: Srtf(by_service=True), "shortest remaining time x GPUs first",
                       "Gu et al., NSDI 2019"),
         SharingRecipe("tiresias", Tiresias, "least attained service in queues (2D-LAS)",
+                      "Gu et al., NSDI 2019"),
+        SharingRecipe("tiresias-gittins", TiresiasGittins, "the same queues, by Gittins index in each",
                       "Gu et al., NSDI 2019"),
         SharingRecipe("muri-s", lambda: Muri(known=True),
                       "stages of jobs interleaved, least remaining service", "Zhao et al., SIGCOMM 2022"),

@@ -113,6 +113,7 @@ class _Loop:
         written = np.empty((len(self.active), WIDTH), np.int64)
         s = self.states
         count = progress.advance(s, self.active, self.costs, self.last, time, written)
+        self.ended_served = s.served[self.active[s.status[self.active] > RUNNING]]
         if count:
             self.events.append(written[:count])
             self.active = self.active[s.status[self.active] <= RUNNING]
@@ -132,7 +133,17 @@ class _Loop:
         world, s, active = self.world, self.states, self.active
         held = progress.held(s, active, world.pause_ns, self.spare, self.costs, time)
         rows = active[~held]
-        view = observe(world, self.facts, s, rows, active[held], self.spare, time, self.arrived)
+        view = observe(
+            world,
+            self.facts,
+            s,
+            rows,
+            active[held],
+            self.spare,
+            time,
+            self.arrived,
+            self.ended_served,
+        )
         found = self.scheduler.decide(view)
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
         active, held = self._refuse(rows, found, held, time)
@@ -170,7 +181,7 @@ class _Loop:
 
 def observe(
     world: SharingWorld, facts: JobFacts, s: JobStates, rows: Int, held: Int, spare: Int, time: int,
-    arrived: int,
+    arrived: int, ended_served: Int,
 ) -> SharingView:  # fmt: skip
     """Returns what the scheduler sees of these jobs; `held` keep their GPUs, which it does not see."""
     place = np.full(len(facts.asked), NOWHERE, np.int64)
@@ -185,7 +196,8 @@ def observe(
         time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
         np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
         s.executed[rows], s.served[rows], s.first[rows], s.mode[rows],
-        np.where(s.whole < 0, NOWHERE, place[s.whole]), free, world.node_gpus, arrived, facts, world.rules,
+        np.where(s.whole < 0, NOWHERE, place[s.whole]), free, world.node_gpus, arrived,
+        ended_served, facts, world.rules,
     )  # fmt: skip
 
 

@@ -116,6 +116,7 @@ class SharingReferee:
                 job.over = True
                 self.release(job, keeps_nodes=True)
                 self.note("end", job)
+        self.ended_served = [_served(job.runs) for job in self.active if job.over]
         self.active = [job for job in self.active if not job.over]
         self.elect_leaders()
         if self.world.rules.charges_events:
@@ -182,9 +183,10 @@ class SharingReferee:
             _row(place.get(job.leader, NOWHERE) for job in rows),
             _row(job.left - job.work_by(now) + self.spare[job.index] for job in rows),
             _row(sum(end - begin for begin, end, _ in one) for one in had),
-            _row(sum((end - begin) * gpus for begin, end, gpus in one) for one in had),
+            _row(_served(one) for one in had),
             _row(job.first for job in rows), _row(job.mode for job in rows), _row(whole), _row(free),
-            self.world.node_gpus, self.arrived, self.facts, self.world.rules,
+            self.world.node_gpus, self.arrived, _row(self.ended_served),
+            self.facts, self.world.rules,
         )  # fmt: skip
 
     def turn_away(self, rows: list[_Job], found: Allocation) -> tuple[list[_Job], Allocation]:
@@ -314,6 +316,11 @@ def referee_events(world: SharingWorld, scheduler: SharingScheduler) -> list[Hap
 def named(events: Int) -> list[Happened]:
     """Returns events of the engine (events, 6) as the referee writes them."""
     return [(time, KINDS[kind], *rest) for time, kind, *rest in events.tolist()]
+
+
+def _served(runs: list[tuple[int, int, int]]) -> int:
+    """Returns the GPU time of pieces of a run."""
+    return sum((end - begin) * gpus for begin, end, gpus in runs)
 
 
 def _indices(jobs: list[_Job]) -> list[int]:

@@ -37,7 +37,8 @@ class SharingView:
     the first of those that it shares with. `left_ns`: its predicted rest, alone on the GPUs that it asked
     for. `executed_ns`, `served_ns`: how long it has run, and that times GPUs. `whole`: row of the job that
     holds a node alone (nodes,), or NOWHERE. `free`: GPUs of each node that the scheduler may give, those of
-    the rows included (nodes,). Jobs that may not be changed now, and their GPUs, are not in it.
+    the rows included (nodes,). `ended_served_ns`: GPU time of the jobs that ended at this
+    event. Jobs that may not be changed now, and their GPUs, are not in it.
     """
 
     now_ns: int
@@ -55,6 +56,7 @@ class SharingView:
     free: Int
     node_gpus: int
     arrived: int
+    ended_served_ns: Int
     facts: JobFacts
     rules: ChangeRules
 
