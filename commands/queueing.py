@@ -47,7 +47,7 @@ from ingest.core.errors import UsageError
 )
 @click.option(
     "--profiles", type=PATH, metavar="DIR",
-    help="Run times of a list of Gavel, Sia or Pollux: the folder of their measured profiles.",
+    help="Measured profiles: run times of a list of Gavel, Sia or Pollux; with --changes speeds over GPUs.",
 )  # fmt: skip
 @click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
 @click.option(
