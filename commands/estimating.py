@@ -46,7 +46,12 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 
 
 @command
-@click.argument("cases", type=PATH)
+@click.argument("cases", type=PATH, required=False)
+@click.option("--from-megatron", "words", metavar="WORDS", help="In place of CASES: Megatron-LM's arguments.")
+@click.option(
+    "--from-deepspeed", "config", type=PATH, metavar="FILE", help="Or a configuration of DeepSpeed."
+)
+@click.option("--also", multiple=True, metavar="COLUMN=VALUE", help="With these: further cells; repeatable.")
 @click.option(
     "--solve", "column", metavar="COLUMN", help="Find the value of this column that reaches --target."
 )
@@ -60,8 +65,9 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 )
 @with_output
 def estimate(
-    out: Output, cases: Path, column: str | None, target: str | None, profiles: str | None,
-    power_cap_w: str | None, number: int | None,
+    out: Output, cases: Path | None, words: str | None, config: Path | None, also: tuple[str, ...],
+    column: str | None, target: str | None, profiles: str | None, power_cap_w: str | None,
+    number: int | None,
 ) -> None:  # fmt: skip
     """Answer a table of cases, CSV or YAML, without a replay.
 
@@ -73,15 +79,27 @@ def estimate(
       twin estimate cases.csv --solve wan_bps --target utilisation=0.8
       twin estimate cases.csv --profiles my-profiles
       twin estimate cases.csv --power-cap-w 300
+      twin estimate --from-megatron "$(cat arguments.txt)" --also gpu_model=H100 --also dp=8
     """
     from commands.show import estimate as show
-    from twin.cases import table_answers, table_reader
+    from twin.cases import launch_words, table_answers, table_reader
     from twin.cases.inverse import Target
 
-    if (column is None) != (target is None):
-        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
+    if [cases, words, config].count(None) != 2:
+        raise UsageError("say one of CASES, --from-megatron WORDS and --from-deepspeed FILE")
     constants = table_answers.constants_of(out.store, profiles)
     given = table_reader.option("--power-cap-w", "power_cap_w", power_cap_w)
+    if cases is None:
+        if column is not None or target is not None or number is not None:
+            raise UsageError("--solve and --explain go with a table of cases")
+        table = launch_words.table(words, config, also)
+        answers = table_answers.of_table(table, constants, given)
+        out.show(answers.to_json(), lambda console: show.answers(console, answers))
+        sys.exit(0 if answers.ok else 1)
+    if also:
+        raise UsageError("--also goes with --from-megatron and --from-deepspeed; a table has columns")
+    if (column is None) != (target is None):
+        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
     if number is not None:
         case, explained = table_answers.explain_row(cases, number, constants, given)
         body = table_answers.explained_json(case, explained)

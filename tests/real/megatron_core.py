@@ -2,14 +2,15 @@
 
     python -m tests.real.megatron_core FOLDER
 
-FOLDER is an export. Needs `megatron-core`, no GPU. Megatron's own `TransformerConfig` takes shape, sizes, layout;
-prints the layers that its layout gives each stage, and fails where they are not those of the plan's README.
+FOLDER is an export. Needs `megatron-core`, no GPU. Megatron's own `TransformerConfig` takes shape, sizes,
+layout; prints the layers that its layout gives each stage, and fails where the README has others.
 """
 
 import re
 import shlex
 import sys
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -32,7 +33,8 @@ WHOLE = {
 }  # fmt: skip
 WORDS = {
     "normalization": "normalization", "recompute-granularity": "recompute_granularity",
-    "recompute-method": "recompute_method", "pipeline-model-parallel-layout": "pipeline_model_parallel_layout",
+    "recompute-method": "recompute_method",
+    "pipeline-model-parallel-layout": "pipeline_model_parallel_layout",
 }  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def main(folder: Path) -> None:
     print(f"layers of the chunks of each stage: {counts}")
     text = (folder / "README.md").read_text()
     planned = [int(n) for row in re.findall(r"\| ([\d +]+) \|\n", text) for n in row.split("+")]
-    assert sorted(sum(counts, [])) == sorted(planned), f"the plan has {planned}"
+    assert sorted(chain.from_iterable(counts)) == sorted(planned), f"the plan has {planned}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.support.commands import SINGLE, STATIC
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MEGATRON = "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --global-batch-size 64 --bf16"
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
     "ingest shipped": ["ingest", "shipped"],
@@ -62,6 +63,7 @@ COMMANDS: dict[str, list[str]] = {
     "estimate": ["estimate", "{cases}"],
     "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
     "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
+    "estimate --from-megatron": ["estimate", "--from-megatron", MEGATRON, "--also", "gpu_model=H100"],
     "calibrate": ["calibrate"],
     "batch": ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100-32", "--batch", "32..64",
               "--noise-scale", "300"],
@@ -199,6 +201,10 @@ MISTAKES: dict[str, list[str]] = {
     "serve --key": ["serve", "-s", "tri-7b", "--key", "{tmp}/key.pem"],
     "estimate": ["estimate", "{tmp}/nothing.csv"],
     "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],
+    "estimate of nothing": ["estimate"],
+    "estimate --from-megatron": ["estimate", "--from-megatron", "--num-layers many"],
+    "estimate --from-deepspeed": ["estimate", "--from-deepspeed", "{tmp}/nothing.json"],
+    "estimate --also": ["estimate", "--from-megatron", MEGATRON, "--also", "gpu=H100"],
     "synth": ["synth"],
     "a run of two": ["audit", "tri-7b-s"],
 }  # fmt: skip
