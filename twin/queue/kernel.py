@@ -39,6 +39,9 @@ from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
 
+SHUFFLED = 8
+"""Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
+
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules
@@ -213,6 +216,7 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
         else:
             aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
             key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
+    moves, most = 0, SHUFFLED * pool.now[WAITING]
     for i in range(first + 1, first + pool.now[WAITING]):
         job, j = queue[i], i
         while j > first and (
@@ -221,6 +225,11 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
             queue[j] = queue[j - 1]
             j -= 1
         queue[j] = job
+        moves += i - j
+        if moves > most:
+            waiting = np.sort(queue[first : first + pool.now[WAITING]])
+            queue[first : first + len(waiting)] = waiting[np.argsort(key[waiting], kind="mergesort")]
+            return
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
