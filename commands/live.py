@@ -1,11 +1,16 @@
-"""What `--live` and `--metrics-port` do: a screen and a server that show a state while a command works."""
+"""The command that serves a live run, and what `--live` and `--metrics-port` do while another works."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.output import Output
+import click
+
+from commands import completion as known
+from commands.options import dataset_option
+from commands.output import PATH, Output, with_output, writing_command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,3 +111,87 @@ def training(
         out, pace, draw=draw, port=port, collect=lambda: training_metrics(state.latest, pace)
     ) as progress:
         yield progress, tell
+
+
+@writing_command
+@click.option(
+    "-s", "--scenario", required=True, metavar="NAME", shell_complete=known.scenarios,
+    help="Scenario that is served: its cluster, job and control.",
+)  # fmt: skip
+@dataset_option
+@click.option(
+    "-p", "--policy", default="hippo", metavar="NAME", shell_complete=known.policies,
+    help="Policy that decides [hippo].",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen at [127.0.0.1].")
+@click.option(
+    "--port",
+    default=8712,
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port; 0: any that is free [8712].",
+)
+@click.option("--tokens", type=PATH, metavar="FILE", help="Bearer tokens: NAME ROLES SHA256 [UNTIL] a line.")
+@click.option(
+    "--active/--shadow", default=False, help="Mode of a new run: order plans, or only log [shadow]."
+)
+@click.option(
+    "--order-timeout", default=600.0, type=click.FloatRange(1, 1e6), metavar="S",
+    help="Seconds for which an order waits for the job [600].",
+)  # fmt: skip
+@click.option("--certificate", type=PATH, metavar="FILE", help="Certificate chain, PEM: serve over TLS.")
+@click.option("--key", type=PATH, metavar="FILE", help="Its private key, PEM.")
+@with_output
+def serve(
+    out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
+    active: bool, order_timeout: float, certificate: Path | None, key: Path | None,
+) -> None:  # fmt: skip
+    """Serve decisions for a job that runs: telemetry in, plans out.
+
+    Everything accepted and decided is in the event log before it is answered; started again, the service goes
+    on with its run. A token's hash: printf %s TOKEN | sha256sum. Roles are read, push, decide, admin. Needs
+    the extra `serve`.
+
+    \b
+    Examples:
+      twin serve --scenario tri-7b --policy mpc
+      twin serve -s tri-7b --active --host 0.0.0.0 --tokens tokens.txt --certificate c.pem --key k.pem
+    """
+    from ingest.core import extras
+    from ingest.core.durable import DISK
+    from ingest.core.errors import UsageError
+    from replay.store import run_index
+    from twin.scenario.prepare import load
+
+    extras.require("serve", "`twin serve`")
+    from service.api import server
+    from service.api.app import ApiSettings, make_app
+    from service.api.tokens import Tokens
+    from service.session.session import Session, SessionSettings
+
+    address = server.ListenAddress(host, port, certificate, key)
+    if (certificate is None) != (key is None):
+        raise UsageError("--certificate and --key go together")
+    if tokens is None and not address.loopback:
+        raise UsageError(f"--host {host} lets other machines in: name their tokens with --tokens FILE")
+    access = ApiSettings(Tokens(tokens))
+    settings = SessionSettings(policy, dataset, "active" if active else "shadow", order_timeout)
+    with out.console.working("scenario and filters"):
+        session = Session(out.store, load(scenario), settings)
+    DISK.foretell((run_index.folder(out.store, session.run_id), f"log of a service for {scenario}"))
+    listener = server.bound(address)
+    for note in session.notes:
+        out.console.note(note)
+    with out.console.working("the run so far and the first decision"):
+        session.start()
+
+    def ready(url: str) -> None:
+        body = {"schema": "twin.serve/1", "url": url, "run": session.run_id, "mode": session.published.mode}
+        out.show(
+            body, lambda console: console.line(f"{url}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
+        )
+
+    try:
+        server.run(make_app(session, access), address, listener, ready)
+    finally:
+        session.close()

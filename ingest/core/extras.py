@@ -6,7 +6,7 @@ from ingest.core import resources
 from ingest.core.errors import UsageError
 
 NAME = "twin"
-MODULE = {"ray": "ray", "tensorboard": "tensorboard", "sign": "cryptography"}
+MODULE = {"ray": "ray", "tensorboard": "tensorboard", "sign": "cryptography", "serve": "fastapi"}
 """A module of each extra that a command may need."""
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from replay.log.run_log import RunReader
 from replay.run import runner
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
-from replay.store.event_sinks import Compare, DivergenceError, Reached, difference
+from replay.store.event_sinks import Compare, DivergenceError, difference
 from replay.store.run_header import QUEUE, from_payload
 from twin.scenario.prepare import PreparedScenario
 from twin.traces.wan_trace import LinkSeries, WanTrace
@@ -149,7 +148,7 @@ def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list
         because = f" ({differences[0]})" if differences else ""
         return [AuditFinding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
     cut = middle_decision(reader.events())
-    if cut is None:
+    if cut is None or header.live is not None:  # a service has no trace to look ahead in
         return [], notes
     prepared, _ = runner.prepare_rerun(store, header, reader.events())
     changed = replace(prepared, setup=other_future(prepared.setup, cut.sim_ns))
@@ -170,8 +169,7 @@ def repeat(
         DivergenceError: the first event that differs.
     """
     compare = Compare(reader.run_dir.name, reader.events(), until=until, partial=not reader.finished)
-    with suppress(Reached):
-        runner.simulate(prepared, compare, progress)
+    runner.execute_again(prepared, reader.events(), compare, progress)
     return compare.compared
 
 

@@ -1,7 +1,6 @@
 """Re-execution of a logged run: equal in every byte, or the first event that differs."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from replay.log.fold import Fold
 from replay.log.run_log import RunReader
 from replay.run import runner
 from replay.store import run_index
-from replay.store.event_sinks import Compare, DivergenceError, Reached
+from replay.store.event_sinks import Compare, DivergenceError
 from replay.store.run_header import QUEUE, from_payload
 
 Json = dict[str, Any]
@@ -72,8 +71,7 @@ def recompute(
     if not reader.finished:
         notes.append("the run is not finished; what is stored was compared")
     try:
-        with suppress(Reached):
-            runner.simulate(prepared, compare, progress, watch)
+        runner.execute_again(prepared, reader.events(), compare, progress, watch)
     except DivergenceError as error:
         return Rerun(run_id, compare.compared, error.seq, error.what, tuple(notes))
     return Rerun(run_id, compare.compared, None, None, tuple(notes))

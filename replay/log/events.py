@@ -70,6 +70,12 @@ EVENT_TYPES: dict[str, EventType] = {
         ("regret_measured", 1, payloads.RegretMeasured),
         ("noise_measured", 1, payloads.NoiseMeasured),
         ("load_measured", 1, payloads.LoadMeasured),
+        ("telemetry_received", 1, payloads.TelemetryReceived),
+        ("decision_requested", 1, payloads.DecisionRequested),
+        ("mode_changed", 1, payloads.ModeChanged),
+        ("rollback_requested", 1, payloads.RollbackRequested),
+        ("order_given", 1, payloads.OrderGiven),
+        ("order_closed", 1, payloads.OrderClosed),
         ("run_finished", 1, payloads.RunFinished),
     )
 }

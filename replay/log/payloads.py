@@ -49,6 +49,11 @@ class RunStarted(Payload):
     )
     plan: Object | None = Field(default=None, description="the plan that the run was told to keep")
     part_of: str | None = Field(default=None, description="the retraining that this run is an evaluation of")
+    live: Object | None = Field(
+        default=None,
+        description="of a service: `origin_epoch_ns`, UTC of time 0, and `order_s`, how long an order may "
+        "wait; the trace is then the past that filters were trained on",
+    )
 
 
 class LinkObserved(Payload):
@@ -307,6 +312,70 @@ class LoadMeasured(Payload):
     worst: float = Field(description="the least stability of all worlds")
     queued: float = Field(description="of the jobs' time, before their first GPUs")
     utilisation: float = Field(description="of all GPUs")
+
+
+class TelemetryReceived(Payload):
+    """A batch of observations that a service has accepted, as it was told; what it refused is listed."""
+
+    key: str = Field(description="idempotency key of the batch: a second batch with it is the same one")
+    client: str = Field(description="name of the token that sent it; empty: none was asked for")
+    links: Numbers = Field(
+        description="[i, j, ns, bandwidth_bps, latency_s] per sample; 0 bit/s: dead, 0 s: not measured"
+    )
+    steps: Numbers = Field(description="[ns, number, seconds] per step of the job; ns is its end")
+    sent: Numbers = Field(description="[number of the step, i, j, bytes, seconds] per send between domains")
+    computed: Numbers = Field(description="[ns, domain, seconds] of computing in a step")
+    memory: Numbers = Field(description="[number of the step, bytes] of the devices' peak")
+    gpus: Links = Field(description="[domain, ns, GPUs alive]")
+    slowdowns: Numbers = Field(description="[domain, ns, computing time over nominal]")
+    plans: list[Object] = Field(
+        description="what the job said of plans: ns, state (running, applied or refused), plan, order, "
+        "pause_s, reason"
+    )
+    refused: list[list[int | str]] = Field(description="[item of the batch, reason] of what was not accepted")
+
+
+class DecisionRequested(Payload):
+    """A decision was asked for from outside of the run's own triggers."""
+
+    by: Literal["start", "period", "pull"] = Field(description="the service's clock, or a client")
+    client: str = Field(description="name of the token that asked; empty: none")
+
+
+class ModeChanged(Payload):
+    """A service was promoted, demoted or halted."""
+
+    mode: Literal["shadow", "active", "hold"] = Field(
+        description="shadow: decisions order nothing; active: they do; hold: none is made"
+    )
+    client: str = Field(description="name of the token that asked; empty: none")
+    reason: str = Field(description="why, in words")
+
+
+class RollbackRequested(Payload):
+    """A service was asked to order the plan before the one in force."""
+
+    client: str = Field(description="name of the token that asked; empty: none")
+    reason: str = Field(description="why, in words")
+
+
+class OrderGiven(Payload):
+    """The job is ordered to go to a plan."""
+
+    number: Count = Field(description="number of the order, from 0")
+    decision: Count | None = Field(description="number of the decision; null: a rollback")
+    plan: Object = Field(description="the plan to go to")
+    reason: str = Field(description="why, in words")
+
+
+class OrderClosed(Payload):
+    """An order does not wait any more."""
+
+    number: Count = Field(description="number of the order")
+    state: Literal["applied", "refused", "expired", "withdrawn"] = Field(
+        description="what became of it; expired: the job said nothing in time; withdrawn: the mode changed"
+    )
+    reason: str = Field(description="what the job said, or empty")
 
 
 class RunFinished(Payload):

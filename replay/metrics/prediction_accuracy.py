@@ -178,7 +178,7 @@ class Innovations(Fold):
     filter_: LinkFilter
 
     def _on_link_observed(self, event: Event, observed: Json) -> None:
-        seen = LinkState(*np.full((2, self.filter_.size, self.filter_.size), np.inf))
+        seen = LinkState(*np.full((2, self.filter_.size, self.filter_.size), np.nan))
         for i, j, bandwidth_bps, latency_s in observed["samples"]:
             seen.bandwidth_bps[int(i), int(j)] = bandwidth_bps
             seen.latency_s[int(i), int(j)] = latency_s

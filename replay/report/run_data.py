@@ -149,7 +149,7 @@ class RunData:
     @property
     def origin_s(self) -> float:
         """Time of the begin of the run in the trace, seconds since 1970."""
-        return float(self.header.get("origin_epoch_ns", 0)) / 1e9
+        return float((self.header.get("live") or self.header).get("origin_epoch_ns", 0)) / 1e9
 
     @property
     def undated(self) -> bool:

@@ -1,7 +1,7 @@
 """Runs of a policy through a scenario: prepared, run in the simulated world, resumed, read from the log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,14 @@ from replay.log.events import Event, canonical
 from replay.log.fold import Fold
 from replay.log.run_log import RunReader, RunWriter
 from replay.metrics.kpis import Kpis, of_events
+from replay.run import observed
 from replay.run.decision_guard import LATE, DecisionGuard
 from replay.run.loop import play
 from replay.run.scripted_decisions import DecisionSource, Scripted
 from replay.sql import query
 from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
-from replay.store.event_sinks import LogSink, Sink, Totals, Watched
+from replay.store.event_sinks import Compare, LogSink, Reached, Sink, Totals, Watched
 from replay.store.run_header import Header, code_version, from_payload
 from twin.core.plan import Plan
 from twin.core.seeds import generator
@@ -59,6 +60,30 @@ def simulate(
     sink = sink if watch is None else Watched(sink, watch)
     world = World(prepared.setup, engine=prepared.header.engine, seed=prepared.header.seed)
     return play(world, prepared.header, prepared.decision_sources, sink, progress)
+
+
+def execute_again(
+    prepared: PreparedRun,
+    stored: Iterable[Event],
+    compare: Compare,
+    progress: Progress = SILENT,
+    watch: Fold | None = None,
+) -> None:
+    """Runs a logged run again to the end of what `compare` compares.
+
+    A simulated world is made again from its trace; that of a service takes the facts from outside that its
+    log, `stored`, holds.
+
+    Raises:
+        DivergenceError: the first event that differs.
+    """
+    with suppress(Reached):
+        if prepared.header.live is None:
+            simulate(prepared, compare, progress, watch)
+            return
+        world = observed.world_of(prepared.header, prepared.setup, observed.until_the_end(stored))
+        sink = compare if watch is None else Watched(compare, watch)
+        play(world, prepared.header, prepared.decision_sources, sink, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +194,8 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold
     """
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
+    if header.live is not None:
+        raise UsageError(f"{run_id} is the log of a service: `twin serve` goes on with it")
     if reader.finished:
         return result(store, run_id, "the run was complete already; nothing was written")
     prepared, differences = prepare_rerun(store, header, reader.events())

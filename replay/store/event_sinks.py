@@ -55,6 +55,11 @@ class LogSink:
         assert self._writer is not None, "a world ends only after its first decision"
         return self._writer.finish(totals, sim_ns=sim_ns, wall=wall)
 
+    def flush(self) -> None:
+        """Makes the events so far durable; none is stored before the first decision."""
+        if self._writer is not None:
+            self._writer.flush()
+
     def close(self) -> None:
         """Commits the events so far and releases the log, also after a failure."""
         if self._writer is not None:

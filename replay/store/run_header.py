@@ -61,6 +61,7 @@ class Header:
     branch: Mapping[str, Any] | None = None  # of a what-if: {"run", "decision", "window_ns"}, see `whatif`
     plan: Mapping[str, Any] | None = None  # that a run was told to keep, as `plan_to_json` writes it
     part_of: str | None = None  # the retraining that this run is an evaluation of
+    live: Mapping[str, Any] | None = None  # of a service: `origin_epoch_ns`, `order_s`
     made_by: str | None = None  # `MADE_BY`; outside the payload, so that a run is the same whoever made it
 
     @property
@@ -104,6 +105,8 @@ class Header:
             own |= {"plan": dict(self.plan)}
         if self.branch is not None:
             own |= {"branch": dict(self.branch), "end_ns": self.world["end_ns"]}
+        if self.live is not None:
+            own |= {"live": True}
         return digest({**config, **own})
 
     def payload(self) -> dict[str, Any]:
@@ -119,6 +122,7 @@ class Header:
             **({} if self.branch is None else {"branch": dict(self.branch)}),
             **({} if self.plan is None else {"plan": dict(self.plan)}),
             **({} if self.part_of is None else {"part_of": self.part_of}),
+            **({} if self.live is None else {"live": dict(self.live)}),
         }
 
     def scenario(self) -> Scenario:
@@ -136,7 +140,7 @@ class Header:
 def from_payload(payload: Mapping[str, Any]) -> Header:
     """Returns the header that `Header.payload` wrote."""
     own = ("policy", "engine", "checkpoint", "enforce_deadline", "code")
-    derived, later = "config_digest", ("branch", "plan", "part_of")
+    derived, later = "config_digest", ("branch", "plan", "part_of", "live")
     world = {name: value for name, value in payload.items() if name not in (*own, derived, *later)}
     return Header(
         world,
@@ -144,6 +148,7 @@ def from_payload(payload: Mapping[str, Any]) -> Header:
         branch=payload.get("branch"),
         plan=payload.get("plan"),
         part_of=payload.get("part_of"),
+        live=payload.get("live"),
     )
 
 

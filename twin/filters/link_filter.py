@@ -116,20 +116,20 @@ class LinkFilter:
         self._usual_nis = np.broadcast_to(np.asarray(parameters.nis), self._nis.shape)
 
     def observe(self, now_ns: int, links: LinkState) -> tuple[tuple[int, int], ...]:
-        """Takes one telemetry sample of every link, made at `now_ns`.
+        """Takes one telemetry sample of every link, made at `now_ns`; NaN where a link was not measured.
 
         Returns: the links whose filter re-initialised, an alarm each.
         """
         bandwidth = links.bandwidth_bps[self.rows, self.columns]
         latency = links.latency_s[self.rows, self.columns]
-        self.dead = bandwidth <= 0
-        alive = np.flatnonzero(~self.dead)
+        self.dead = np.where(np.isnan(bandwidth), self.dead, bandwidth <= 0)
+        alive = np.flatnonzero(bandwidth > 0)
         seen = np.log(bandwidth[alive])
         update = self._bandwidth.observe(now_ns, alive, seen)
         for h, errors in update.errors:
             self._tracker.update(h, errors)
         self._nis[alive] += _NIS_MEMORY * (update.nis / self._usual_nis[alive] - self._nis[alive])
-        timed = np.flatnonzero(~self.dead & (latency > 0))
+        timed = np.flatnonzero((bandwidth > 0) & (latency > 0))
         self._latency.observe(now_ns, timed, np.log(latency[timed]))
         return tuple((int(self.rows[link]), int(self.columns[link])) for link in update.changed)
 

@@ -96,3 +96,10 @@ def moved_links(before: Matrix | None, now: Matrix, threshold: float) -> list[Pa
     was, is_ = before[rows, columns], now[rows, columns]
     moved = (np.abs(is_ - was) > threshold * was) & (was > 0) & (is_ > 0)
     return [(int(rows[n]), int(columns[n])) for n in np.flatnonzero(moved)]
+
+
+def present_links(forecast: Forecast) -> list[list[float]]:
+    """[[i, j, bandwidth_bps, sd_log, latency_s], ...]: the present estimate of the filter."""
+    i, j = pairs(len(forecast.latency_s))
+    values = (forecast.bandwidth_bps[0, i, j], forecast.sd_log[0, i, j], forecast.latency_s[i, j])
+    return [list(row) for row in zip(*(column.tolist() for column in (i, j, *values)), strict=True)]

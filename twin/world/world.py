@@ -15,11 +15,9 @@ from twin.core.domain import Matrix, Pair
 from twin.core.facts import Fact, Trigger
 from twin.core.plan import Plan
 from twin.core.seeds import generator
-from twin.core.view import Forecast
 from twin.engines.engine import Engine, EngineName
 from twin.engines.event_engine import EventEngine
 from twin.engines.kernel_engine import KernelEngine
-from twin.filters.link_filter import pairs
 from twin.network.flows import Network
 from twin.network.link_state import Links
 from twin.scenario.fault_timeline import Fault, Machines, timeline
@@ -27,7 +25,7 @@ from twin.scenario.prepare import PreparedScenario
 from twin.scenario.submission import Submission
 from twin.world.gpu_allocator import GpuAllocator
 from twin.world.job_runtime import JobRuntime, SharedResources
-from twin.world.telemetry import Telemetry
+from twin.world.telemetry import Telemetry, present_links
 from twin.world.totals import Totals
 
 ENGINES: dict[EngineName, type[Engine]] = {"kernel": KernelEngine, "des": EventEngine}
@@ -131,7 +129,7 @@ class World:
     def _on_decision_due(self, job: JobRuntime, trigger: str, reasons: dict[str, list[Any]]) -> None:
         job.settle()
         view = job.view(trigger)
-        self._emit("state_estimated", {"links": _present(view.forecast)}, job.name)
+        self._emit("state_estimated", {"links": present_links(view.forecast)}, job.name)
         payload = {"number": self._decisions, "trigger": trigger, "reasons": reasons}
         trigger_fact = Trigger(self._env.now, "triggered", payload, job.name, view)
         self._open_trigger = trigger_fact, job
@@ -203,10 +201,3 @@ class World:
             job.end()
         self._emit("run_finished", {"totals": self._totals.payload()})
         self._over = True
-
-
-def _present(forecast: Forecast) -> list[list[float]]:
-    """[[i, j, bandwidth_bps, sd_log, latency_s], ...]: the present estimate of the filter."""
-    i, j = pairs(len(forecast.latency_s))
-    values = (forecast.bandwidth_bps[0, i, j], forecast.sd_log[0, i, j], forecast.latency_s[i, j])
-    return [list(row) for row in zip(*(column.tolist() for column in (i, j, *values)), strict=True)]

@@ -1,0 +1,53 @@
+"""The application: routes, limits, errors, and what hangs on the life of the event loop."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from fastapi import FastAPI
+
+from service.api import decision_routes, errors, state_routes, telemetry_routes
+from service.api.limits import LimitBody, LimitRate, RequestLimits
+from service.api.metrics import ServiceMetrics
+from service.api.stream import Hub
+from service.api.tokens import Tokens
+from service.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Tokens and limits of requests."""
+
+    tokens: Tokens = field(default_factory=lambda: Tokens(None))
+    limits: RequestLimits = field(default_factory=RequestLimits)
+
+
+def make_app(session: Session, settings: ApiSettings) -> FastAPI:
+    """Returns the application of a session that has been started."""
+    hub = Hub()
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        hub.attach()
+        yield
+        hub.close()
+
+    app = FastAPI(
+        title="twin serve",
+        version=metadata.version("twin"),
+        description="Decision service of a digital twin: telemetry in, plans out.",
+        lifespan=life,
+        redoc_url=None,
+        docs_url=None,  # its page loads scripts from elsewhere
+        responses={400: {"description": "twin.error/1"}, 401: {"description": "twin.error/1"}},
+    )
+    app.state.session, app.state.tokens, app.state.hub = session, settings.tokens, hub
+    app.state.metrics = ServiceMetrics(session, hub)
+    session.listeners.append(hub.publish)
+    for part in (state_routes, telemetry_routes, decision_routes):
+        app.include_router(part.router)
+    errors.install(app)
+    app.add_middleware(LimitBody, limits=settings.limits)
+    app.add_middleware(LimitRate, limits=settings.limits)
+    return app

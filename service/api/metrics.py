@@ -1,0 +1,91 @@
+"""Metrics of a service for Prometheus, by its own client library."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from replay.metrics.prediction_accuracy import merged
+from service.api.stream import Hub
+from service.session.session import Session
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class ServiceMetrics(Collector):
+    """Figures of a session and of its stream, made when they are asked for, in the session's thread."""
+
+    def __init__(self, session: Session, hub: Hub) -> None:
+        self._session, self._hub = session, hub
+        self.registry = CollectorRegistry()
+        self._latency = Histogram(
+            "twin_decision_latency_seconds", "Wall-clock time of a decision.", buckets=BUCKETS_S,
+            registry=self.registry,
+        )  # fmt: skip
+        self.registry.register(self)
+        session.listeners.append(self._observe)
+
+    def text(self) -> tuple[bytes, str]:
+        """Returns the metrics as text, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def describe(self) -> Iterable[Metric]:
+        """Returns nothing: the names are known when they are collected."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the figures of now."""
+        state, world, now = self._session.state, self._session.world, self._session.published
+        yield _counter("twin_observations", "Observations accepted.", self._session.intake.accepted)
+        yield _counter("twin_observations_refused", "Observations refused.", self._session.intake.refused)
+        yield _counter("twin_decisions", "Decisions of the run.", now.decisions)
+        yield _counter("twin_decisions_fallback", "Decisions replaced by a fallback.", state.fallbacks)
+        yield _counter("twin_orders", "Orders given to the job.", state.counts.get("order_given", 0))
+        yield _counter("twin_events", "Events in the log.", now.events)
+        yield _counter("twin_steps", "Steps that the job reported.", state.step_count)
+        yield _counter("twin_tokens", "Tokens of these steps.", now.tokens)
+        yield _gauge(
+            "twin_queue_requests", "Requests that wait for the session.", self._session.inbox.waiting
+        )
+        yield _gauge("twin_stream_clients", "Clients of the stream.", self._hub.clients)
+        yield _counter("twin_stream_dropped", "Clients of the stream let go as too slow.", self._hub.dropped)
+        yield _gauge("twin_active", "1 while decisions order plans.", now.mode == "active")
+        yield _gauge("twin_order_waits", "1 while an order waits for the job.", now.order is not None)
+        yield _gauge("twin_log_problem", "1 while the log cannot be written.", bool(self._session.problem))
+        yield self._innovation(world.link_filter.nis)
+        yield self._coverage()
+
+    def _innovation(self, nis: Any) -> GaugeMetricFamily:
+        help_ = "Running normalised innovation squared of a link over that of training; about 1 is usual."
+        family = GaugeMetricFamily("twin_filter_innovation_ratio", help_, labels=["src", "dst"])
+        names = self._session.state.domains
+        for i, j in np.argwhere(~np.eye(len(names), dtype=bool)):
+            family.add_metric([names[i], names[j]], float(nis[i, j]))
+        return family
+
+    def _coverage(self) -> GaugeMetricFamily:
+        help_ = "Share of samples inside the interval that was forecast for them, all links, by horizon."
+        family = GaugeMetricFamily("twin_forecast_coverage_ratio", help_, labels=["interval", "horizon"])
+        found = self._session.state.coverage
+        for h, horizon_s in enumerate(found.horizons_s):
+            shares = merged([errors[h] for errors in found.found.values()]).covered if found.found else None
+            for interval, share in zip(("80", "95"), shares or (), strict=False):
+                family.add_metric([interval, f"{horizon_s:g}"], share)
+        return family
+
+    def _observe(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if event["event"] == "decided" and event["latency_s"] is not None:
+                self._latency.observe(event["latency_s"])
+
+
+def _counter(name: str, help_text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, help_text, value)
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_text, float(value))

@@ -1,0 +1,120 @@
+"""Bodies of requests and answers, as OpenAPI shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Json = dict[str, Any]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Reason = Annotated[str, Field(max_length=500)]
+Tokens = Annotated[int, Field(ge=1, le=10**18)]
+
+
+class Body(BaseModel):
+    """A request; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class LinkSupposed(Body):
+    """A link with a bandwidth that the question supposes."""
+
+    src: Name
+    dst: Name
+    bandwidth_bps: Annotated[float, Field(ge=0, le=1e15)]
+
+
+class DryRun(Body):
+    """Question of `/v1/dry-run`; without fields: as things are now."""
+
+    links: Annotated[list[LinkSupposed], Field(max_length=4096)] = []
+    gpus: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)] = {}
+
+
+class Admission(Body):
+    """A job not submitted yet."""
+
+    model: Name
+    job: Annotated[Json, Field(max_length=64)] = {}  # keys of `job` in a scenario that differ from its own
+    tokens: Tokens | None = None  # that it is to train
+    present_job_tokens_left: Tokens | None = None
+
+
+class Mode(Body):
+    """Another mode."""
+
+    mode: Literal["shadow", "active", "hold"]
+    reason: Reason = ""
+
+
+class RollbackBody(Body):
+    """Back to the plan before."""
+
+    reason: Reason = ""
+
+
+class RefusedItem(BaseModel):
+    """An item that was not accepted."""
+
+    item: int
+    reason: str
+
+
+class Accepted(BaseModel):
+    """Answer to a batch, durable when it is sent; `duplicate`: the batch was here before."""
+
+    key: str
+    accepted: int
+    refused: list[RefusedItem]
+    duplicate: bool
+
+
+class OrderBody(BaseModel):
+    """An order that waits for the job."""
+
+    number: int
+    plan: Json
+    reason: str
+
+
+class OrderWaiting(BaseModel):
+    """Answer to the hook; null: nothing is ordered."""
+
+    order: OrderBody | None
+
+
+class Current(BaseModel):
+    """The last decision, and the plan in force."""
+
+    run: str
+    mode: str
+    at: float
+    decision: Json | None
+    plan: Json | None
+    virtual: bool
+    order: OrderBody | None
+    obstacle: str | None
+
+
+class Made(BaseModel):
+    """Answer to a request for a decision."""
+
+    made: bool
+    decision: Json
+    obstacle: str | None
+
+
+class ModeNow(BaseModel):
+    """Mode, the order that waits, and the plan in force."""
+
+    mode: str
+    order: OrderBody | None
+    plan: Json | None
+
+
+class ErrorBody(BaseModel):
+    """Every failure."""
+
+    schema_: Annotated[str, Field(alias="schema")]
+    error: str
+    message: str

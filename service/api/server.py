@@ -1,0 +1,101 @@
+"""Runs the application with uvicorn until SIGINT or SIGTERM, then ends in order."""
+
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from ingest.core.errors import UsageError
+
+GRACE_S = 5
+"""Seconds that open requests get at the end."""
+IDLE_S = 30
+"""Seconds after which an idle connection is closed."""
+CONNECTIONS = 2_000
+"""Connections at once; more are answered 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Host and port to listen at; with a certificate and its key, over TLS."""
+
+    host: str = "127.0.0.1"
+    port: int = 8712
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def loopback(self) -> bool:
+        """True if only this machine can come in."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that ends its streams when it is told to end, and does not raise the signal again."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes the signals while the server runs."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Begins the end: streams are closed, so that their connections do not hold it up."""
+        super().handle_exit(sig, frame)
+        app = self.config.app
+        if isinstance(app, FastAPI):
+            app.state.hub.close_soon()
+
+
+def bound(address: ListenAddress) -> socket.socket:
+    """Returns a listening socket.
+
+    Raises:
+        UsageError: the address is taken or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address.host, address.port))
+        listener.listen(1024)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"cannot listen at {address.host} port {address.port}: {why}; choose another"
+        ) from error
+    return listener
+
+
+def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serves until a signal comes; `ready` is called with the address when connections are accepted.
+
+    Raises:
+        UsageError: certificate or key cannot be read.
+    """
+    secure = address.certificate is not None
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=GRACE_S, limit_concurrency=CONNECTIONS, server_header=False,
+        ssl_certfile=address.certificate, ssl_keyfile=address.key,
+    )  # fmt: skip
+    try:
+        config.load()
+    except OSError as error:  # of the certificate: `ssl.SSLError` is one, too
+        raise UsageError(f"TLS: {address.certificate} or {address.key} cannot be used ({error})") from error
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    ready(f"{'https' if secure else 'http'}://{shown}:{port}")
+    _Server(config).run(sockets=[listener])

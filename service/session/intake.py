@@ -1,0 +1,133 @@
+"""Batches as the log takes them: which items come in order, and which batch was here before."""
+
+from collections import OrderedDict
+from typing import Any
+
+from ingest.core.units import NS_PER_S
+from service.session.observation import (
+    Batch,
+    DomainState,
+    LinkSample,
+    Observation,
+    PlanReport,
+    Refusal,
+    StepTime,
+)
+from twin.core.facts import Fact
+
+Json = dict[str, Any]
+AHEAD_NS = 5 * NS_PER_S
+"""A client's clock may be ahead by so much; its sample then counts as made on arrival."""
+KEYS = 100_000
+"""Batches that are known again by their key; items of older ones are refused as out of order."""
+
+
+class Intake:
+    """Order of the observations of a run; a log's `telemetry_received` bring it to where it was.
+
+    `origin_epoch_ns` is time 0 of the run.
+    """
+
+    def __init__(self, origin_epoch_ns: int) -> None:
+        self._origin_ns = origin_epoch_ns
+        self._newest: dict[Any, int] = {}  # ns of the last sample of a link, step or domain
+        self._answers: OrderedDict[str, Json] = OrderedDict()
+        self.accepted = 0
+        self.refused = 0
+
+    def answer(self, key: str) -> Json | None:
+        """Returns what was answered to the batch of this key; None where it is new."""
+        known = self._answers.get(key)
+        return None if known is None else {**known, "duplicate": True}
+
+    def fact(self, batch: Batch, now_ns: int) -> Fact:
+        """Returns the batch as a fact of `now_ns`, its items in the order that they have in it.
+
+        Out of order, doubled and future items are refused. `remember` has to be called with it.
+        """
+        payload: Json = {
+            "key": batch.key, "client": batch.client, "links": [], "steps": [], "sent": [], "computed": [],
+            "memory": [], "gpus": [], "slowdowns": [], "plans": [],
+        }  # fmt: skip
+        refused, newest = list(batch.refused), dict[Any, int]()
+        for seen in batch.good:
+            fault, ns = self._placed(seen, now_ns, newest)
+            if fault:
+                refused.append(Refusal(seen.item, fault))
+            else:
+                _add(payload, seen, ns)
+        payload["refused"] = [list(refusal) for refusal in sorted(refused)]
+        return Fact(now_ns, "telemetry_received", payload)
+
+    def remember(self, fact: Fact) -> None:
+        """Takes a batch that is part of the log, or will be."""
+        batch = fact.payload
+        for i, j, ns, *_ in batch["links"]:
+            self._newest["link", i, j] = ns
+        for ns, *_ in batch["steps"]:
+            self._newest["step",] = ns
+        for kind, rows in (("gpus", batch["gpus"]), ("slowdown", batch["slowdowns"])):
+            for domain, ns, _ in rows:
+                self._newest[kind, domain] = ns
+        count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
+        count += len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
+        self.accepted += count
+        self.refused += len(batch["refused"])
+        refusals = [{"item": item, "reason": reason} for item, reason in batch["refused"]]
+        self._answers[batch["key"]] = {"accepted": count, "refused": refusals, "duplicate": False}
+        if len(self._answers) > KEYS:
+            self._answers.popitem(last=False)
+
+    def _placed(self, seen: Observation, now_ns: int, newest: dict[Any, int]) -> tuple[str, int]:
+        """Returns why an observation cannot be taken, or "" and its time; `newest` is of its own batch."""
+        ns = seen.epoch_ns - self._origin_ns
+        if ns > now_ns + AHEAD_NS:
+            return f"from the future: {(ns - now_ns) / NS_PER_S:.1f} s ahead of the service's clock", 0
+        if ns < 0:
+            return f"from before the run began, {-ns / NS_PER_S:.1f} s", 0
+        ns = min(ns, now_ns)
+        for place in _places(seen):
+            last = newest.get(place, self._newest.get(place, -1))
+            if ns <= last:
+                late = (last - ns) / NS_PER_S
+                return (
+                    f"out of order: {late:.3f} s behind the last one" if late else "a duplicate in time"
+                ), 0
+        newest.update(dict.fromkeys(_places(seen), ns))
+        return "", ns
+
+
+def _places(seen: Observation) -> tuple[Any, ...]:
+    """What has an order of its own."""
+    match seen:
+        case LinkSample():
+            return (("link", seen.src, seen.dst),)
+        case StepTime():
+            return (("step",),)
+        case DomainState():
+            parts = (("gpus", seen.gpus), ("slowdown", seen.slowdown))
+            return tuple((name, seen.domain) for name, value in parts if value is not None)
+    return ()  # answers to orders are told apart by the order's number
+
+
+def _add(payload: Json, seen: Observation, ns: int) -> None:
+    """Adds an observation to the columns of its batch."""
+    match seen:
+        case LinkSample():
+            payload["links"].append([seen.src, seen.dst, ns, seen.bandwidth_bps, seen.latency_s])
+        case StepTime():
+            payload["steps"].append([ns, seen.number, seen.seconds])
+            payload["sent"] += [[seen.number, *one] for one in seen.sent]
+            payload["computed"] += [[ns, *one] for one in seen.computed]
+            if seen.memory_bytes is not None:
+                payload["memory"].append([seen.number, seen.memory_bytes])
+        case DomainState():
+            if seen.gpus is not None:
+                payload["gpus"].append([seen.domain, ns, seen.gpus])
+            if seen.slowdown is not None:
+                payload["slowdowns"].append([seen.domain, ns, seen.slowdown])
+        case PlanReport():
+            payload["plans"].append(
+                {"ns": ns, "state": seen.state, "plan": seen.plan, "order": seen.order,
+                 "pause_s": seen.pause_s, "reason": seen.reason}
+            )  # fmt: skip

@@ -1,0 +1,119 @@
+"""The state of a live run for those who ask, folded from its events; published when they are durable."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.core.units import NS_PER_S
+from replay.log.events import Event
+from replay.log.fold import Fold
+from replay.metrics.prediction_accuracy import LinkErrors
+
+Json = dict[str, Any]
+KEPT = 500
+"""Decisions, orders and changes of mode that are kept at hand; `twin sql` has all."""
+SAMPLES = 2_000
+"""Samples of each link that are kept at hand."""
+STREAMED = frozenset(
+    {
+        "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
+        "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
+        "iteration_done",
+    }
+)  # fmt: skip
+"""Types of events that the stream passes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The state after the last commit; every part of it is durable."""
+
+    now_ns: int = 0
+    mode: str = "shadow"
+    events: int = 0
+    decisions: int = 0
+    decision: Json | None = None  # the last one
+    plan: Json | None = None  # in force
+    virtual: bool = True  # the job has not said that it runs it
+    order: Json | None = None  # that waits
+    obstacle: str | None = None  # why no decision is made now
+    tokens: int = 0
+
+
+class LiveState(Fold):
+    """Counts and last events of a live run.
+
+    `origin_epoch_ns` is its time 0, `noise` the deviation of the log of a telemetry sample.
+    """
+
+    def __init__(self, origin_epoch_ns: int, noise: float) -> None:
+        self.origin_epoch_ns = origin_epoch_ns
+        self.events = 0
+        self.domains: tuple[str, ...] = ()
+        self.decisions: deque[Json] = deque(maxlen=KEPT)
+        self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
+        self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
+        self.steps: deque[tuple[int, int, float]] = deque(maxlen=SAMPLES)
+        self.latencies_s: deque[float] = deque(maxlen=KEPT)
+        self.counts: dict[str, int] = {}
+        self.step_count = self.fallbacks = 0
+        self.coverage = LinkErrors(noise)
+        self.fresh: list[Json] = []
+        """Events for the stream that have not been taken yet."""
+        self._trigger: Json = {}
+        self.last_period_ns = 0
+
+    def add(self, event: Event) -> None:
+        """Applies an event."""
+        self.events = event.seq + 1
+        self.counts[event.type] = self.counts.get(event.type, 0) + 1
+        self.coverage.add(event)
+        super().add(event)
+        if event.type in STREAMED and event.type != "decided":
+            self.fresh.append(self._entry(event, event.payload))
+
+    def utc(self, sim_ns: int) -> float:
+        """Returns a time of the run as seconds since the epoch."""
+        return round((self.origin_epoch_ns + sim_ns) / NS_PER_S, 3)
+
+    def _entry(self, event: Event, payload: Json) -> Json:
+        return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **payload}
+
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
+
+    def _on_telemetry_received(self, event: Event, batch: Json) -> None:
+        self.step_count += len(batch["steps"])
+        self.steps.extend((ns, number, seconds) for ns, number, seconds in batch["steps"])
+
+    def _on_link_observed(self, event: Event, observed: Json) -> None:
+        for i, j, bandwidth_bps, latency_s in observed["samples"]:
+            kept = self.links.setdefault((int(i), int(j)), deque(maxlen=SAMPLES))
+            kept.append((observed["sampled_ns"], bandwidth_bps, latency_s))
+
+    def _on_decision_requested(self, event: Event, requested: Json) -> None:
+        if requested["by"] != "pull":
+            self.last_period_ns = event.sim_ns
+
+    def _on_triggered(self, event: Event, triggered: Json) -> None:
+        self._trigger = triggered
+
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        latency_s = event.wall.get("latency_s")
+        short = {
+            name: decided[name]
+            for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
+        }
+        trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
+        entry = self._entry(event, {**short, **trigger, "latency_s": latency_s})
+        self.fallbacks += decided["fallback"] is not None
+        self.decisions.append(entry)
+        self.fresh.append(entry)
+        if latency_s is not None:
+            self.latencies_s.append(latency_s)
+
+    def _happened(self, event: Event, payload: Json) -> None:
+        self.happened.append(self._entry(event, payload))
+
+    _on_order_given = _on_order_closed = _on_mode_changed = _on_rollback_requested = _happened
+    _on_link_failed = _on_link_restored = _on_gpu_failed = _on_gpu_repaired = _on_plan_applied = _happened

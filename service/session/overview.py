@@ -1,0 +1,119 @@
+"""The whole state of a live run, and what is kept of its past, as JSON for pages and programs.
+
+Called in the session's thread, by `Session.ask`; nothing changes by it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from service.session.session import Session
+from twin.core.view import Forecast
+
+Json = dict[str, Any]
+LAST_STEPS = 100
+"""Steps over which the mean step time is taken."""
+
+
+def state(session: Session) -> Json:
+    """Returns the whole state for a page."""
+    world, published = session.world, session.published
+    forecast = world.link_filter.forecast(world.now_ns)
+    return {
+        "run": session.run_id,
+        "scenario": session.setup.scenario.name,
+        "policy": session.header.policy,
+        "at": session.utc(world.now_ns),
+        "mode": published.mode,
+        "plan": published.plan,
+        "virtual": published.virtual,
+        "order": published.order,
+        "obstacle": published.obstacle,
+        "decisions": published.decisions,
+        "next_period_s": round(session.next_period_s(), 3),
+        "domains": _domains(session),
+        "horizons_s": forecast.horizons_s.tolist(),
+        "links": _links(session, forecast),
+        "job": _job(session),
+    }
+
+
+def _domains(session: Session) -> list[Json]:
+    world = session.world
+    factors = world.glimpse_slowdown().tolist()
+    held = (
+        {} if world.orders.in_force is None else {s.domain: len(s.gpus) for s in world.orders.in_force.shares}
+    )
+    return [
+        {"name": domain.name, "gpu": domain.gpu.name, "gpus": domain.gpus, "alive": world.free_gpus[k],
+         "held": held.get(k, 0), "slowdown": factors[k], "usd_per_gpu_hour": domain.usd_per_gpu_hour}
+        for k, domain in enumerate(session.setup.cluster.domains)
+    ]  # fmt: skip
+
+
+def _links(session: Session, forecast: Forecast) -> list[Json]:
+    """Each directed link: last sample, filtered state, forecasts with their 80 % and 95 % intervals."""
+    size = session.setup.cluster.size
+    return [_link(session, forecast, i, j) for i in range(size) for j in range(size) if i != j]
+
+
+def _link(session: Session, forecast: Forecast, i: int, j: int) -> Json:
+    cluster, kept = session.setup.cluster, session.state.links.get((i, j))
+    middle, sd = forecast.bandwidth_bps[:, i, j], forecast.sd_log[:, i, j]
+    widths = np.broadcast_to(forecast.widths, (len(middle), 2))
+    bands = {
+        f"{side}{share}_bps": (middle * np.exp(sign * widths[:, n] * sd)).tolist()
+        for n, share in enumerate((80, 95))
+        for side, sign in (("low", -1), ("high", 1))
+    }
+    return {
+        "src": cluster.domains[i].name,
+        "dst": cluster.domains[j].name,
+        "last": _sample(session, *kept[-1]) if kept else None,
+        "forecast_bps": middle.tolist(),
+        **bands,
+        "latency_s": float(forecast.latency_s[i, j]),
+        "nis": float(session.world.link_filter.nis[i, j]),
+        "dead": bool(middle[0] <= 0),
+        "usd_per_gb": cluster.usd_per_gb[i][j],
+    }
+
+
+def _sample(session: Session, sampled_ns: int, bandwidth_bps: float, latency_s: float) -> Json:
+    return {"at": session.utc(sampled_ns), "bandwidth_bps": bandwidth_bps, "latency_s": latency_s}
+
+
+def _job(session: Session) -> Json:
+    steps = list(session.state.steps)[-LAST_STEPS:]
+    seconds = [step[2] for step in steps]
+    return {
+        "model": session.setup.scenario.model,
+        "tokens": session.world.tokens,
+        "steps": session.state.steps[-1][1] if steps else None,
+        "last_step_s": seconds[-1] if seconds else None,
+        "mean_step_s": sum(seconds) / len(seconds) if seconds else None,
+        "last_step_at": session.utc(steps[-1][0]) if steps else None,
+    }
+
+
+def history(
+    session: Session, what: str, since: float, limit: int, link: tuple[int, int] | None
+) -> list[Json]:
+    """Returns what is kept at hand of a kind, the newest last, from `since` (epoch seconds) on."""
+    kept, found = session.state, list[Json]()
+    match what:
+        case "decisions":
+            found = list(kept.decisions)
+        case "events":
+            found = list(kept.happened)
+        case "steps":
+            found = [{"at": kept.utc(ns), "step": number, "seconds": s} for ns, number, s in kept.steps]
+        case "links":
+            names = kept.domains
+            found = [
+                {"src": names[i], "dst": names[j], **_sample(session, ns, bps, latency)}
+                for (i, j), samples in kept.links.items() if link in (None, (i, j))
+                for ns, bps, latency in samples
+            ]  # fmt: skip
+            found.sort(key=lambda row: row["at"])
+    return [row for row in found if row["at"] >= since][-limit:]

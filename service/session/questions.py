@@ -1,0 +1,190 @@
+"""Questions to a live run that change nothing: what it would do now, and whether a job would fit."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ingest.core.errors import InfeasibleError, UsageError
+from policy.core.protocol import Decision, Policy
+from policy.search.plan_search import best_plans
+from replay.run.loop import action
+from replay.store.decision_codec import decision_to_json, plan_to_json
+from service.session.session import Session
+from twin.core.view import View
+from twin.estimation.estimator import Estimator
+from twin.estimation.iteration_estimate import IterationEstimate
+from twin.scenario import cluster_and_jobs
+from twin.settings.scenario_file import JobSettings
+
+Json = dict[str, Any]
+SHOWN = 8
+"""Candidates of a decision that an answer holds, the best first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A live run between two facts: the view of a decision, and a copy of the policy that may be asked."""
+
+    view: View
+    policy: Policy
+    obstacle: str | None
+    mode: str
+    virtual: bool
+    next_period_s: float
+
+
+def moment(session: Session) -> Moment:
+    """Returns the run as it is now. Called in the session's thread, by `Session.ask`."""
+    world, context = session.world, session.context
+    # Cost models hold no state and may be large: the copy shares them.
+    shared = {id(context.estimator): context.estimator}
+    return Moment(
+        view=world.glimpse(),
+        policy=copy.deepcopy(session.policy, shared),
+        obstacle=world.obstacle,
+        mode=world.mode,
+        virtual=world.orders.virtual,
+        next_period_s=session.next_period_s(),
+    )
+
+
+def dry_run(now: Moment, changed: Mapping[tuple[int, int], float], gpus: Mapping[int, int]) -> Json:
+    """Returns the decision that the policy would make now, and why it is not made or not carried out.
+
+    `changed` gives links other bandwidths (bit/s, now and in every forecast), `gpus` domains other GPUs.
+    """
+    view = _altered(now.view, changed, gpus)
+    try:
+        decision = now.policy.decide(view)
+    except InfeasibleError as error:
+        decision = Decision(None, str(error), fallback=str(error))
+    answer = decision_to_json(decision)
+    answer["candidates"] = sorted(answer["candidates"], key=lambda c: c["iter_s"] or np.inf)[:SHOWN]
+    answer.pop("mask"), answer.pop("log_probability")
+    what = action(view.plan, decision.plan)
+    return {
+        "action": what,
+        **answer,
+        "plan_in_force": plan_to_json(view.plan),
+        "why_not_now": _reasons(now, what, decision, bool(changed or gpus)),
+        "next_period_s": round(now.next_period_s, 3),
+    }
+
+
+def _altered(view: View, changed: Mapping[tuple[int, int], float], gpus: Mapping[int, int]) -> View:
+    bandwidth = view.forecast.bandwidth_bps.copy()
+    for (i, j), bps in changed.items():
+        bandwidth[:, i, j] = bps
+    free = tuple(gpus.get(k, count) for k, count in enumerate(view.free_gpus))
+    return replace(view, forecast=replace(view.forecast, bandwidth_bps=bandwidth), free_gpus=free)
+
+
+def _reasons(now: Moment, what: str, decision: Decision, supposed: bool) -> list[str]:
+    """Why the decision is not in force, in words; the nearest cause first."""
+    found = ["the question supposes other links or GPUs"] if supposed else []
+    if now.obstacle is not None:
+        found.append(now.obstacle)
+    if what == "hold":
+        found.append(f"the policy keeps the plan: {decision.reason}")
+    elif now.mode == "shadow":
+        found.append("the service is in shadow mode: it decides and orders nothing")
+    if now.obstacle is None:
+        found.append(f"nothing calls for a decision yet; the next is due in {now.next_period_s:.0f} s")
+    return found
+
+
+def admission(
+    session: Session, now: Moment, model: str, settings: Json, tokens: int | None, left: int | None
+) -> Json:
+    """Returns when a job not submitted yet could start, and its tokens/s, egress and price on the free GPUs.
+
+    `settings` replace keys of the scenario's job, `tokens` is what it is to train, `left` what the present
+    job has still to train, after which its GPUs are free.
+
+    Raises:
+        UsageError: an unknown model, or settings that do not fit.
+    """
+    scenario = session.setup.scenario
+    try:
+        own = JobSettings.model_validate_json(_merged(scenario.job, settings))
+    except ValueError as error:
+        raise UsageError(f"job: {error}") from error
+    spec = cluster_and_jobs.job(scenario, model, own)
+    estimator = session.setup.estimator(spec)
+    held = [0] * len(now.view.free_gpus)
+    for share in () if now.view.plan is None else now.view.plan.shares:
+        held[share.domain] = len(share.gpus)
+    beside = [max(0, free - used) for free, used in zip(now.view.free_gpus, held, strict=True)]
+    at_once = _best(estimator, now.view, beside)
+    alone = _best(estimator, now.view, list(now.view.free_gpus))
+    wait_s = None if left is None else _seconds_left(session, now.view, left)
+    return {
+        "model": model,
+        "free_gpus": _by_name(session, beside),
+        "starts_in_s": 0.0 if at_once else wait_s if alone else None,
+        "reason": _why_wait(at_once is not None, alone is not None, wait_s),
+        "now": None if at_once is None else _figures(session, *at_once, tokens),
+        "alone": None if alone is None else _figures(session, *alone, tokens),
+    }
+
+
+def _merged(job: JobSettings, settings: Json) -> str:
+    return json.dumps({**job.model_dump(mode="json"), **settings})
+
+
+def _why_wait(now: bool, alone: bool, wait_s: float | None) -> str:
+    if now:
+        return "it fits beside the present job"
+    if not alone:
+        return "no plan fits it into the cluster, even alone"
+    if wait_s is None:
+        return "it fits only when the present job ends, and nobody said how many tokens that has left"
+    return "it fits only when the present job has ended"
+
+
+def _best(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, IterationEstimate, int] | None:
+    found = best_plans(estimator, view.forecast.links(), free_gpus=free, slowdown=view.slowdown, top=1)
+    if not found:
+        return None
+    plan = found[0][0]
+    return plan, estimator.iteration(plan, view.forecast.links(), view.slowdown), estimator.tokens(plan)
+
+
+def _figures(session: Session, plan: Any, estimate: IterationEstimate, each: int, tokens: int | None) -> Json:
+    rate = each / estimate.iter_s
+    iterations = None if tokens is None else -(-tokens // each)
+    total = (
+        {}
+        if iterations is None
+        else {
+            "seconds": iterations * estimate.iter_s,
+            "egress_usd": iterations * estimate.usd,
+            "gpu_usd": iterations * estimate.gpu_usd,
+            "egress_bytes": int(iterations * estimate.wan_bytes.sum()),
+        }
+    )
+    return {
+        "plan": plan_to_json(plan),
+        "iteration_s": estimate.iter_s,
+        "tokens_per_s": rate,
+        "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,
+        "egress_usd_per_hour": estimate.usd / estimate.iter_s * 3600,
+        "gpu_usd_per_hour": estimate.gpu_usd / estimate.iter_s * 3600,
+        "whole": total or None,
+    }
+
+
+def _seconds_left(session: Session, view: View, left: int) -> float:
+    own = session.context.estimator
+    if view.plan is None:
+        return 0.0
+    estimate = own.iteration(view.plan, view.forecast.links(), view.slowdown)
+    return left / own.tokens(view.plan) * estimate.iter_s
+
+
+def _by_name(session: Session, counts: list[int]) -> dict[str, int]:
+    return {domain.name: n for domain, n in zip(session.setup.cluster.domains, counts, strict=True)}

@@ -1,0 +1,323 @@
+"""A live run: one thread plays it, requests come through an inbox, the log makes it durable.
+
+    session = Session(store, scenario, policy="hippo")
+    session.start()
+    session.observe(batch).result()     # {"accepted": 3, "refused": [], "duplicate": false}, now durable
+    session.published.decision          # the last decision
+    session.close()
+
+The thread runs the loop of every replay (`replay.run.loop.play`) in a world that takes its facts from the
+inbox. A run of the store that was left unfinished, by a kill or by `close`, is gone on with: its events are
+computed again from the facts in its log, compared, and new ones follow. Recorded decisions are taken as they
+were recorded, none is made twice.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Signal
+from threading import Thread
+from typing import Any
+
+from ingest.core.errors import NotFoundError, StorageError, UsageError
+from ingest.core.units import NS_PER_S, to_ns
+from replay.log.events import Event
+from replay.log.run_log import RunReader, RunWriter
+from replay.run import observed, runner
+from replay.run.loop import play
+from replay.store import checkpoint_registry, run_index, world_reconstruction
+from replay.store.decision_codec import plan_to_json
+from replay.store.event_sinks import LogSink, Watched
+from replay.store.run_header import Header, code_version, from_payload
+from service.session.clock import LiveClock
+from service.session.inbox import Closed, Inbox, Request, StoppedError
+from service.session.intake import Intake
+from service.session.live_state import LiveState, Published
+from service.session.observation import Batch, ItemReader
+from twin.core.facts import Fact
+from twin.scenario import prepare as scenarios
+from twin.scenario.prepare import PreparedScenario, Scenario
+from twin.world.observed_world import ObservedWorld
+
+Json = dict[str, Any]
+ORDER_S = 600.0
+"""Seconds for which an order waits for the job, by default."""
+RETRY_S = 2.0
+"""Seconds after which a log that could not be written is tried again."""
+Listener = Callable[[list[Json]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Policy, data set and times of a session; `mode` is that of a new run."""
+
+    policy: str = "hippo"
+    dataset: str | None = None
+    mode: str = "shadow"
+    order_s: float = ORDER_S
+
+
+class Session:
+    """Serves one scenario; all methods but `close` may be called from any thread.
+
+    Raises:
+        UsageError, NotFoundError: the scenario has several jobs, or no such policy or data set.
+    """
+
+    def __init__(self, store: Path, scenario: Scenario, settings: SessionSettings) -> None:
+        self.store, self.settings = store, settings
+        digest = checkpoint_registry.resolve(store, settings.policy, None)
+        setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
+        if setup.jobs:
+            raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
+        live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
+        header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live)
+        self.notes: list[str] = []
+        self.run_id, self.header, self.setup = self._found(header, setup)
+        self.reader = ItemReader(self.setup.estimator())
+        self.published = Published()
+        self.problem = ""
+        """Reason for which the log cannot be written at the moment; empty: it can."""
+        self.inbox = Inbox(to_ns(scenario.control.period_s))
+        self.listeners: list[Listener] = []
+        self.on_end: list[Callable[[], None]] = []
+        """Called in the session's thread when it has ended."""
+        self._began, self._ended = Signal(), Signal()
+        self._failure: BaseException | None = None
+        self._thread = Thread(target=self._serve, name="twin-session", daemon=True)
+        self._prepare()
+
+    # -- life
+
+    def start(self) -> None:
+        """Begins or goes on with the run; returns when the first decision is durable.
+
+        Raises:
+            TwinError: the policy cannot place the model, or the log cannot be gone on with.
+        """
+        self._thread.start()
+        while not self._began.wait(0.05):
+            if self._ended.is_set():
+                raise self._failure or StoppedError("the session ended before it began")
+
+    def close(self) -> None:
+        """Answers what waits, makes it durable and ends; the run stays unfinished, to be gone on with."""
+        self.inbox.close()
+        self._thread.join()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the session; None: it runs, or was closed."""
+        return self._failure
+
+    @property
+    def run_dir(self) -> Path:
+        """Folder of the run's log."""
+        return run_index.folder(self.store, self.run_id)
+
+    def utc(self, sim_ns: int) -> float:
+        """Returns a time of the run as seconds since the epoch."""
+        return self.state.utc(sim_ns)
+
+    def next_period_s(self) -> float:
+        """Returns the seconds to the next periodic decision."""
+        left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
+        return max(0.0, left_ns / NS_PER_S)
+
+    # -- requests
+
+    def observe(self, batch: Batch) -> "Future[Json]":
+        """Returns what is accepted of a batch, when that is durable: `accepted`, `refused`, `duplicate`."""
+        found: list[Json] = []
+
+        def fact(now_ns: int) -> Fact | None:
+            known = self.intake.answer(batch.key)
+            if known is not None:
+                found.append(known)
+                return None
+            return self.intake.fact(batch, now_ns)
+
+        def answer() -> Json:
+            if found:
+                return found[0]
+            known = self.intake.answer(batch.key)
+            assert known is not None
+            return {**known, "duplicate": False}
+
+        return self.inbox.put(Request(fact, answer))
+
+    def decide(self, client: str = "") -> "Future[Json]":
+        """Returns the decision that is made now, or why none is: `made`, `decision`, `obstacle`."""
+        before: list[int] = []
+
+        def fact(now_ns: int) -> Fact:
+            before.append(self.state.decisions[-1]["number"])
+            return Fact(now_ns, "decision_requested", {"by": "pull", "client": client})
+
+        def answer() -> Json:
+            last = self.state.decisions[-1]
+            made = last["number"] > before[0]
+            return {"made": made, "decision": last, "obstacle": None if made else self.published.obstacle}
+
+        return self.inbox.put(Request(fact, answer))
+
+    def change_mode(self, mode: str, reason: str, client: str = "") -> "Future[Json]":
+        """Changes between shadow, active and hold; returns the mode, and the order that waits."""
+        payload = {"mode": mode, "client": client, "reason": reason}
+        return self.inbox.put(Request(lambda now: Fact(now, "mode_changed", payload), self._order_answer))
+
+    def roll_back(self, reason: str, client: str = "") -> "Future[Json]":
+        """Orders the plan that was in force before; the answer fails where the job ran no other."""
+        payload = {"client": client, "reason": reason}
+
+        def fact(now_ns: int) -> Fact:
+            if self.world.mode != "active":
+                raise UsageError("only an active service orders; `POST /v1/mode` promotes it")
+            if not self.world.orders.earlier:
+                raise NotFoundError("the job has reported no plan before the present one")
+            return Fact(now_ns, "rollback_requested", payload)
+
+        return self.inbox.put(Request(fact, self._order_answer))
+
+    def ask(self, question: Callable[[], Any]) -> "Future[Any]":
+        """Returns what a question finds that is asked between two facts; it must change nothing."""
+        found: list[Any] = []
+
+        def fact(now_ns: int) -> None:
+            found.append(question())
+
+        return self.inbox.put(Request(fact, lambda: found[0]))
+
+    def _order_answer(self) -> Json:
+        return {"mode": self.published.mode, "order": self.published.order, "plan": self.published.plan}
+
+    # -- the thread
+
+    def _serve(self) -> None:
+        """Plays the run until it is closed; a log that cannot be written is tried again from its end."""
+        try:
+            while True:
+                try:
+                    self._play()
+                except Closed:
+                    return
+                except StorageError as error:
+                    if not self._began.is_set():
+                        raise
+                    self.problem = str(error)
+                    self.inbox.fail(self.problem)
+                    if self.inbox.closed(RETRY_S):
+                        return
+                    self._prepare()
+        except BaseException as error:  # noqa: BLE001 - raised by `start`, or by who waits for the end
+            self._failure = error
+        finally:
+            self.inbox.end("the service is shutting down" if self._failure is None else str(self._failure))
+            self._ended.set()
+            for call in self.on_end:
+                call()
+
+    def _prepare(self) -> None:
+        """Makes state, world and order of observations anew, as they are before the first event."""
+        live, telemetry = self.header.live, self.setup.scenario.telemetry
+        assert live is not None
+        origin_ns = int(live["origin_epoch_ns"])
+        self.state = LiveState(origin_ns, telemetry.noise)
+        self.intake = Intake(origin_ns)
+        self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
+
+    def _play(self) -> None:
+        folder = run_index.folder(self.store, self.run_id)
+        exists = folder.is_dir()
+        script = {e.payload["number"]: e.payload for e in self._stored() if e.type == "decided"}
+        prepared = runner.prepare_run(
+            self.header, self.setup, lambda: runner.load_policy(self.store, self.header), script=script
+        )
+        self.policy, self.context = prepared.policy, prepared.context
+        self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
+        try:
+            play(self.world, self.header, prepared.decision_sources, Watched(self._sink, self.state))
+        finally:
+            self._sink.close()
+
+    def _outside(self) -> Iterator[Fact]:
+        """Yields the facts of the log, then the present ones."""
+        live = self.header.live
+        assert live is not None
+        last_ns, begun = 0, False
+        for event in self._stored():
+            last_ns = event.sim_ns
+            if event.type == "telemetry_received":
+                self.intake.remember(Fact(event.sim_ns, event.type, event.payload))
+        for fact in observed.logged(self._stored()):
+            begun = True
+            yield fact
+        self._clock = clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
+        self.state.fresh.clear()  # what the log holds is no news
+        yield from self._openings(clock) if not begun else ()
+        for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit):
+            if fact.type == "telemetry_received":
+                self.intake.remember(fact)
+            yield fact
+
+    def _openings(self, clock: LiveClock) -> Iterator[Fact]:
+        """Yields the first facts of a new run."""
+        yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
+        if self.settings.mode != "shadow":
+            first = {"mode": self.settings.mode, "client": "", "reason": "the service was started so"}
+            yield Fact(clock.now_ns(), "mode_changed", first)
+
+    def _stored(self) -> Iterator[Event]:
+        folder = run_index.folder(self.store, self.run_id)
+        return RunReader(folder).events() if folder.is_dir() else iter(())
+
+    def _commit(self) -> None:
+        """Makes the events so far durable, then publishes them."""
+        state, world = self.state, self.world
+        if state.events == self.published.events and self._began.is_set() and not self.problem:
+            return
+        self._sink.flush()
+        self.problem = ""
+        waiting = world.orders.waiting
+        self.published = Published(
+            now_ns=world.now_ns,
+            mode=world.mode,
+            events=state.events,
+            decisions=len(state.decisions) and state.decisions[-1]["number"] + 1,
+            decision=state.decisions[-1] if state.decisions else None,
+            plan=plan_to_json(world.orders.in_force),
+            virtual=world.orders.virtual,
+            order=None
+            if waiting is None
+            else {"number": waiting.number, "plan": plan_to_json(waiting.plan), "reason": waiting.reason},
+            obstacle=world.obstacle,
+            tokens=world.tokens,
+        )
+        self._began.set()
+        fresh, state.fresh = state.fresh, []
+        for listener in tuple(self.listeners) if fresh else ():
+            listener(fresh)
+
+    # -- which run
+
+    def _found(self, header: Header, setup: PreparedScenario) -> tuple[str, Header, PreparedScenario]:
+        """Returns the unfinished run of this configuration that can be gone on with, or a new one."""
+        scenario = setup.scenario.name
+        known = run_index.same_config(self.store, scenario, header.policy, header.seed, header.config_digest)
+        for run in reversed(known):
+            reader = RunReader(run_index.folder(self.store, run))
+            if not reader.manifests() or reader.finished:
+                continue
+            stored = from_payload(reader.header())
+            why = "the code has changed" if dict(stored.code) != code_version() else ""
+            then = setup if why else world_reconstruction.prepare(self.store, stored)
+            if not why and world_reconstruction.changed(then, stored):
+                why = "the measurements have changed"
+            if not why:
+                return run, stored, then
+            self.notes.append(f"{run} is left as it is: {why} since; a new run begins")
+            break
+        run = run_index.new_id(self.store, scenario, header.policy, header.seed, header.config_digest)
+        return run, header, setup
