@@ -29,6 +29,10 @@ COMMANDS = {
     "synth": ("data", "Write the shipped synthetic traces again, byte for byte."),
     "init": ("starting", "Write a commented scenario file from what is in the lake."),
     "plan": ("planning", "Answer which plan, how fast and how much, from the recorded links."),
+    "export": (
+        "planning",
+        "Write a plan as files of a training framework, a scheduler or a simulator.",
+    ),
     "queue": ("queueing", "Compare schedulers on the jobs of LOG, any job log that the readers know."),
     "lab": ("emulating", "Train a small job over an emulated network and compare it with its prediction."),
     "serve": ("live", "Serve decisions for a job that runs: telemetry in, plans out."),
@@ -50,6 +54,7 @@ COMMANDS = {
     "retrain": ("training", "Train a challenger; promote it only if it beats the champion."),
     "status": ("inspecting", "Show runs, data sets, the checkpoint and how the filters do."),
     "verify": ("verifying", "Check that every stored file is what was written."),
+    "backup": ("verifying", "Copy the store to DIR while it is used, and check the copy."),
     "doctor": ("doctor", "Check the installation and the store, and say what to do."),
     "policies": ("training", "List policies and checkpoints with where they come from."),
     "completion": (

@@ -26,6 +26,8 @@ class Played:
     plans: tuple[Plan, ...]
     """Every plan that it chose, once, in order."""
     decided_ns: tuple[int, ...]
+    lasted: tuple[tuple[int, int], ...]
+    """Iterations that were done: how many in a row lasted the same, and nanoseconds of one."""
 
 
 def played(setup: PreparedScenario, policy: Policy, weights: Weights | None = None) -> Played:
@@ -39,10 +41,11 @@ def played(setup: PreparedScenario, policy: Policy, weights: Weights | None = No
     policy.reset(Context(estimator, scenario.control.period_s, restart_s, aims, rng, setup.history))
     world, tokens, totals = World(setup, engine="kernel", seed=setup.seed), 0.0, {}
     plans: dict[Plan, None] = {}
-    decided = [0]
+    decided, lasted = [0], list[tuple[int, int]]()
     for fact in world:
         if fact.type == "iteration_done":
             tokens += fact.payload["tokens"]
+            lasted += [(count, ns) for count, ns in fact.payload["durations"]]
         elif fact.type == "time_lost":
             tokens += fact.payload.get("part_tokens", 0.0)
         elif fact.type == "run_finished":
@@ -55,4 +58,5 @@ def played(setup: PreparedScenario, policy: Policy, weights: Weights | None = No
                 plans[decision.plan] = None
             world.apply(decision.plan)
     iterations = tokens / estimator.tokens_per_iteration
-    return Played(iterations, totals, time.process_time() - began, tuple(plans), tuple(decided))
+    cpu_s = time.process_time() - began
+    return Played(iterations, totals, cpu_s, tuple(plans), tuple(decided), tuple(lasted))

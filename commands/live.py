@@ -198,3 +198,5 @@ def serve(
         server.run(app, address, listener, ready)
     finally:
         session.close()
+    if session.failure is not None:
+        raise session.failure

@@ -1,4 +1,4 @@
-"""The command that answers which plan, how fast and how much, without a replay."""
+"""Commands of plans: which one, how fast and how much without a replay, and as files of other tools."""
 
 from pathlib import Path
 from typing import Any
@@ -6,16 +6,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from commands import completion as known
 from commands.options import dataset_option, scenario_option
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
+from replay.export.registry import TARGETS
 
 
 @writing_command
 @scenario_option
 @click.option("--model", help="In place of --scenario: a model, such as llama-3-70b.")
 @click.option("--sites", help='Its sites, such as "paris: 16 x A100-80, berlin: 32 x H100".')
-@click.option("--links", metavar="DATASET", help="Measured links between them; nodes by name, else in order.")
+@click.option(
+    "--links", metavar="DATASET", shell_complete=known.datasets,
+    help="Measured links between them; nodes by name, else in order.",
+)  # fmt: skip
 @click.option("--batch", type=click.IntRange(1), help="Sequences an iteration [786,432 tokens].")
 @dataset_option
 @click.option(
@@ -26,7 +31,10 @@ from ingest.core.errors import UsageError
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
-@click.option("--beside", multiple=True, metavar="POLICY", help="Also the plan of this planner; repeatable.")
+@click.option(
+    "--beside", multiple=True, metavar="POLICY", shell_complete=known.policies,
+    help="Also the plan of this planner; repeatable.",
+)  # fmt: skip
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
 @click.option(
     "--plot", "drawing", type=PATH, metavar="FILE", help="Draw it: sites, links, time line; .svg or .png."
@@ -110,3 +118,37 @@ def refuse_both() -> None:
             raise UsageError(
                 f"--{name} does not go with --model, --sites, --links and --batch, which describe a scenario"
             )
+
+
+@writing_command
+@click.argument("source", metavar="RUN|PLAN", shell_complete=known.runs)
+@click.option(
+    "--to", "target", required=True, type=click.Choice(list(TARGETS)), help="Tool to write files for.",
+)  # fmt: skip
+@click.option("--out", "folder", type=FOLDER, metavar="DIR", help="Folder of the files [TARGET].")
+@click.option("--decision", type=click.IntRange(0), metavar="N", help="Of a run: its plan after decision N.")
+@click.option("--nearest", is_flag=True, help="Where the target cannot express the plan: the nearest one.")
+@click.option("--force", is_flag=True, help="Replace older files.")
+@with_output
+def export(
+    out: Output, source: str, target: str, folder: Path | None, decision: int | None, nearest: bool,
+    force: bool,
+) -> None:  # fmt: skip
+    """Write a plan as files of a training framework, a scheduler or a simulator.
+
+    PLAN is a file of `twin plan --out`, its name ends in .yaml; of a RUN it is the plan at its end. A README
+    beside the files says how to start.
+
+    \b
+    Examples:
+      twin export plan.yaml --to megatron
+      twin export latest --decision 3 --to megatron --nearest --out job/
+    """
+    from commands.show import plan as show
+    from replay.export import planned_job, registry, writing
+
+    chosen = registry.target(target)
+    job = planned_job.find(out.store, source, decision)
+    found = writing.export(chosen, job, folder or Path(chosen.name), nearest=nearest)
+    found.write(force=force)
+    out.show(found.to_json(), lambda console: show.exported(console, found))

@@ -54,13 +54,22 @@ from ingest.core.errors import UsageError
     "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
 )
 @click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
+@click.option(
+    "--changes", metavar="SET",
+    help="When running jobs are changed, and what that costs: steady, free or muri [steady].",
+)  # fmt: skip
+@click.option(
+    "--most-preemptions", type=click.IntRange(0, 10**6), metavar="N",
+    help="With --changes: no job is preempted more often [20 with steady].",
+)  # fmt: skip
 @power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
 def queue(
     out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
     processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
-    profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None, keep: bool,
+    profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None,
+    changes: str | None, most_preemptions: int | None, keep: bool,
     **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
@@ -73,6 +82,7 @@ def queue(
       twin queue examples/queue.swf
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
+      twin queue examples/queue.swf -p easy -p srtf -p tiresias --changes steady
       twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
@@ -83,7 +93,8 @@ def queue(
     from ingest.readers.clusters.profiled_runs import RunProfiles
     from ingest.readers.job_logs import LakeJobs
     from twin.queue.jobs import Prediction
-    from twin.queue.rules import rule_set
+    from twin.queue.rules import RULES, rule_set
+    from twin.sharing.changes import CHANGES
 
     if source is not None and not given("dataset"):
         dataset = None  # a LOG that is named wins over a file of settings
@@ -92,10 +103,18 @@ def queue(
     if nodes is None and placements:
         raise UsageError("--placement: one pool of processors has no places; add --nodes")
     jobs = source if source is not None else LakeJobs(out.store, str(dataset))
+    if rules in CHANGES and rules not in RULES:
+        raise UsageError(f"--rules says how a simulator treats events: for {rules} say --changes {rules}")
     predicted, held = cast(Prediction, prediction), rule_set(rules)
     measured = None if profiles is None else RunProfiles(profiles, profile_gpu)
     if profile_gpu is not None and measured is None:
         raise UsageError("--profile-gpu belongs to --profiles DIR")
+    if _changing(policies, changes, most_preemptions):
+        _refuse_beside_changes(keep=keep, placements=placements, solve=solve, power=power)
+        _compare_changing(
+            out, jobs, policies, changes, most_preemptions, processors, nodes, predicted, measured
+        )
+        return
     if measured is not None and (source is None or nodes is not None or solve is not None):
         raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
     if (solve is None) != (target is None):
@@ -149,6 +168,55 @@ def queue(
             keep=out.store if keep else None, profiles=measured, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
+
+
+def _changing(policies: tuple[str, ...], changes: str | None, most_preemptions: int | None) -> bool:
+    """Returns True if runs may be changed: by an option, or by a scheduler that does it."""
+    from policy.sharing import registry
+
+    registry.check_known(policies)
+    asked = changes is not None or any(name in registry.RECIPES for name in policies)
+    if most_preemptions is not None and not asked:
+        raise UsageError("--most-preemptions goes with --changes, or a policy that preempts, as srtf")
+    return asked
+
+
+def _refuse_beside_changes(
+    *, keep: bool, placements: tuple[str, ...], solve: str | None, power: dict[str, Any]
+) -> None:
+    """Refuses options that mean nothing where running jobs are changed."""
+    if keep:
+        raise UsageError("--keep keeps runs that nobody changes; leave it out beside schedulers that preempt")
+    if placements:
+        raise UsageError("--placement: schedulers that change runs consolidate jobs on nodes; leave it out")
+    if solve is not None or PowerWords(**power).asked:
+        raise UsageError("--solve and options of power go with schedulers that leave running jobs alone")
+    if given("rules"):
+        raise UsageError("--rules goes with schedulers that leave running jobs alone; say --changes SET here")
+
+
+def _compare_changing(
+    out: Output, jobs: Any, policies: tuple[str, ...], changes: str | None, most_preemptions: int | None,
+    processors: int | None, nodes: str | None, prediction: Any, profiles: Any,
+) -> None:  # fmt: skip
+    """`twin queue --changes`: schedulers that preempt, share and resize."""
+    from dataclasses import replace
+
+    from commands.show import queue as show
+    from replay.queueing.changing import compare_changing
+    from twin.sharing.changes import STEADY, change_rules
+
+    if nodes is not None and processors is not None:
+        raise UsageError("--nodes goes without --processors: take one of them")
+    rules = change_rules(changes or STEADY.name)
+    if most_preemptions is not None:
+        rules = replace(rules, most_preemptions=most_preemptions)
+    with out.console.progress() as progress:
+        found = compare_changing(
+            jobs, policies, rules=rules, processors=processors, nodes=nodes, prediction=prediction,
+            profiles=profiles, progress=progress,
+        )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.changing(console, found))
 
 
 MEANINGLESS = {

@@ -1,15 +1,20 @@
-"""The least mean wait of small queues, by a mixed-integer programme, and how far schedulers are from it.
+"""The least mean wait of small queues, by a mixed-integer programme, and how far schedulers and solvers are
+from it.
 
 Binary x[j, t] is 1 if job j starts in slot t: each job starts once and not before its submission, and in no
 slot do running jobs hold more processors than there are (Sousa and Wolsey, Mathematical Programming 1992).
 The programme knows the future; HiGHS solves it through scipy.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+from benchmarks.queue.genetic import genetic_wait_slots
+from benchmarks.queue.lookahead import lookahead_wait_slots
 from policy.queue.registry import recipe
 from twin.queue.jobs import QueueJobs
 from twin.queue.metrics import waits_s
@@ -38,7 +43,7 @@ def instances(jobs: QueueJobs, seed: int = 0) -> list[tuple[Slots, Slots, Slots]
     return found
 
 
-def least_wait_slots(submit: Slots, run: Slots, processors: Slots) -> float:
+def least_wait_slots(submit: Slots, run: Slots, processors: Slots, pool: int = POOL) -> float:
     """Returns the least sum of waits of these jobs on a pool, in slots."""
     horizon = int(submit.max() + run.sum())
     pairs = [(job, slot) for job in range(len(submit)) for slot in range(submit[job], horizon)]
@@ -55,7 +60,7 @@ def least_wait_slots(submit: Slots, run: Slots, processors: Slots) -> float:
     shape = (len(submit) + horizon, len(pairs))
     matrix = coo_array((values, (rows, columns)), shape=shape).tocsc()
     low = np.concatenate((np.ones(len(submit)), np.zeros(horizon)))
-    high = np.concatenate((np.ones(len(submit)), np.full(horizon, POOL)))
+    high = np.concatenate((np.ones(len(submit)), np.full(horizon, pool)))
     done = milp(cost, constraints=LinearConstraint(matrix, low, high), bounds=Bounds(0, 1),
                 integrality=np.ones(len(pairs)))  # fmt: skip
     assert done.success, done.message
@@ -69,16 +74,24 @@ def waits_slots(submit: Slots, run: Slots, processors: Slots, policy: str) -> fl
     return float(waits_s(done).sum() / SLOT_S)
 
 
+SOLVERS: dict[str, Callable[[Slots, Slots, Slots, int], float]] = {
+    "genetic search (pymoo)": genetic_wait_slots,
+    "LOS (dynamic programme)": lookahead_wait_slots,
+}
+"""Solvers beside the programme; the first one knows the future."""
+
+
 def gaps(jobs: QueueJobs, policies: tuple[str, ...]) -> dict[str, tuple[float, float, float, int]]:
-    """Returns for each scheduler: sum of waits over the least, the ends of its 95 % interval over instances,
-    and in how many instances it is optimal."""
+    """Returns for each scheduler and solver: sum of waits over the least, the ends of its 95 % interval over
+    instances, and in how many instances it is optimal."""
     small = instances(jobs)
     least = np.array([least_wait_slots(*one) for one in small])
     random = np.random.default_rng(1)
     drawn = random.integers(0, len(small), (1_000, len(small)))
     found = {}
-    for policy in policies:
-        waits = np.array([waits_slots(*one, policy) for one in small])
+    for policy in (*policies, *SOLVERS):
+        solver = SOLVERS.get(policy)
+        waits = np.array([solver(*one, POOL) if solver else waits_slots(*one, policy) for one in small])
         assert (waits >= least - 1e-6).all(), f"{policy} is better than the optimum"
         ratios = waits[drawn].sum(axis=1) / least[drawn].sum(axis=1)
         low, high = np.quantile(ratios, (0.025, 0.975))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.queue import formulas, optimum
+from benchmarks.queue import formulas, genetic, optimum
 from benchmarks.queue.inputs import LOAD, Trace, traces
 from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
@@ -139,6 +139,9 @@ def _optimum(trace: Trace) -> str:
     return f"""{optimum.INSTANCES} queues of {optimum.JOBS} jobs drawn from {trace.name} (runs up to 4 h, in
 slots of 10 minutes; submitted within 2 h) on {optimum.POOL} processors. A mixed-integer programme (HiGHS)
 gives the least sum of waits; it knows the future, the schedulers know run times but no later submissions.
+Beside them two solvers: a genetic search over orders (pymoo, {genetic.GENERATIONS} generations of
+{genetic.POPULATION}), which knows the future, and the knapsack over processors of LOS (Shmueli and Feitelson,
+JPDC 2005), which does not.
 Intervals over queues.
 
 {text}"""

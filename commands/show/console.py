@@ -147,9 +147,8 @@ class Console:
     @contextmanager
     def screen(self, draw: Callable[[int, int], rich.console.RenderableType]) -> Iterator[None]:
         """Shows on stderr, in the body, what `draw(width, height)` returns, every second."""
-        size = self._err.size
         live = rich.live.Live(
-            get_renderable=lambda: draw(size.width, size.height), console=self._err, refresh_per_second=1,
+            get_renderable=lambda: draw(*self._err.size), console=self._err, refresh_per_second=1,
             transient=True, vertical_overflow="crop",
         )  # fmt: skip
         with live:

@@ -180,6 +180,11 @@ def profiled_batch(console: Console, found: "ProfileAnswer") -> None:
         f"take batch {chosen.batch}: {chosen.local_batch:g} a GPU x {chosen.accumulation}, learning rate "
         f"x {chosen.learning_rate_factor:.2f} of that at batch {found.initial}"
     )
+    if found.step_error is not None:
+        console.line(
+            f"note: placement {found.placement} was not measured: steps are those of Pollux's model, whose "
+            f"mean error on placements left out of its fit is {found.step_error:.1%}"
+        )
     if found.at_edge:
         console.line("note: it is the largest measured batch; a larger one may be better")
     if found.left_out:

@@ -14,7 +14,9 @@ from replay.live.training_curves import CurvePoint, StageNow, TrainingCurves
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 24
-"""Latest points in the sparkline of each line."""
+"""Latest points in the sparkline of each line, and the least of those on a screen."""
+STAGE_LINES = 3
+"""Lines of a stage on the screen: title, headings, figures."""
 SHOWN = ("loss", "reward", "moves", "entropy", "approx_kl", "epochs", "validation_score", "validation_moves")
 
 
@@ -35,27 +37,28 @@ class UpdateLines:
         )
 
 
-def screen(state: TrainingCurves, pace: Pace) -> RenderableType:
-    """Returns the state as text for a terminal."""
+def screen(state: TrainingCurves, pace: Pace, width: int, height: int) -> RenderableType:
+    """Returns the state as text for a terminal of this size, of the latest stages as many as fit."""
     left = "" if pace.left_s is None else f", {clock(pace.left_s)} left"
     of = "" if pace.total is None else f" of {pace.total:,}"
     task = f"{in_line(pace.what)}: step {pace.done:,}{of}, {clock(pace.elapsed_s)}{left}"
-    return Group(Text(task, style="bold"), *map(_stage, state.latest))
+    stages = state.latest[-max(1, (height - 1) // STAGE_LINES) :]
+    return Group(Text(task, style="bold"), *(_stage(stage, max(WIDTH, width // 3)) for stage in stages))
 
 
-def _stage(stage: StageNow) -> RenderableType:
-    table = Table(box=None, pad_edge=False, title_justify="left", title_style="italic")
-    table.title = f"{stage.name}: {stage.updates} updates, {stage.steps:,} steps of the environment"
+def _stage(stage: StageNow, points: int) -> RenderableType:
+    title = f"{stage.name}: {stage.updates} updates, {stage.steps:,} steps of the environment"
+    table = Table(box=None, pad_edge=False)
     shown = [name for name in SHOWN if name in stage.metrics]
-    for name in (stage.figure, *shown):
+    for name in (f"{stage.figure} so far", *shown):
         table.add_column(name)
-    table.add_row(sparkline(stage.curve), *(cell(stage.metrics[name]) for name in shown))
-    return table
+    table.add_row(sparkline(stage.curve, points), *(cell(stage.metrics[name]) for name in shown))
+    return Group(Text(title, style="italic"), table)
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float], points: int = WIDTH) -> str:
     """Returns the latest values as blocks, from the lowest to the highest."""
-    latest = values[-WIDTH:]
+    latest = values[-points:]
     if not latest:
         return ""
     low, high = min(latest), max(latest)

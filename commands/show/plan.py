@@ -7,6 +7,7 @@ from commands.show.console import Console
 from ingest.core.units import GIB
 
 if TYPE_CHECKING:  # a command loads only what it needs
+    from replay.export.writing import Export
     from replay.planning.answer import PlanAnswer
     from replay.planning.figures import PlanFigures
     from replay.planning.turning_points import TurningPoint
@@ -76,3 +77,11 @@ def _changed(change: "TurningPoint", names: tuple[str, ...]) -> str:
 def _named(text: str, names: tuple[str, ...]) -> str:
     """Returns a text with the names of domains in place of d0, d1, ..."""
     return re.sub(r"\bd(\d+)\b", lambda match: names[int(match[1])], text)
+
+
+def exported(console: Console, found: "Export") -> None:
+    """Prints the files of an export, and what of the plan had to change."""
+    for one in found.fitted.changed:
+        console.line(f"changed: {one.part} ({one.why}); here {one.instead}{found.cost}")
+    for name, data in sorted(found.files.items()):
+        console.line(f"{found.folder / name} ({len(data):,} bytes)")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queue.windowed import Ranged
     from replay.queueing.bench import QueueBench
     from replay.queueing.capacity import CapacityAnswer
+    from replay.queueing.changing import ChangingComparison
     from replay.queueing.on_sites import SiteComparison
     from replay.queueing.scenario_run import Compared
     from twin.power.accounts import Account
@@ -34,7 +35,10 @@ POWER_COLUMNS = (
     "policy", "limits", "wait s", "p95", "bounded slowdown", "kWh", "mean kW", "peak kW", "rise in 30 s kW",
     "5 min", "15 min", "carbon kg", "cost USD", "deferred %",
 )  # fmt: skip
-
+CHANGING_COLUMNS = (
+    "policy", "jobs", "JCT h", "p95", "wait h", "bounded slowdown", "makespan h", "utilisation %",
+    "deadlines met %", "preemptions", "most of a job", "changes", "lost GPU h",
+)  # fmt: skip
 
 SITE_COLUMNS = (
     "policy", "jobs", "wait s", "p95", "bounded slowdown", "utilisation %", "egress USD", "moved GB",
@@ -53,6 +57,24 @@ def comparison(console: Console, found: "QueueComparison") -> None:
     _left_out(console, log)
     for name, run in found.runs.items():
         console.line(f"{name}: run {run}")
+
+
+def changing(console: Console, found: "ChangingComparison") -> None:
+    """Prints the figures of schedulers that change running jobs, the rows left out, and the notes."""
+    rows = [
+        (
+            name, one.jobs - one.refused, one.avg_jct_s / 3600, one.p95_jct_s / 3600, one.avg_wait_s / 3600,
+            one.avg_bounded_slowdown, one.makespan_s / 3600, 100 * one.utilisation,
+            "" if one.deadlines_met is None else 100 * one.deadlines_met, one.preemptions,
+            one.most_preemptions, one.changes, one.lost_gpu_h,
+        )
+        for name, one in found.figures.items()
+    ]  # fmt: skip
+    log, world = found.log, found.world
+    where = f"{world.gpus:,} GPUs" + ("" if world.nodes == 1 else f" in {world.nodes:,} nodes")
+    title = f"{log.name}: {len(log.jobs):,} jobs on {where}, changes {world.rules.name}"
+    console.table(f"{title}, prediction {found.prediction}", CHANGING_COLUMNS, rows)
+    _left_out(console, log)
 
 
 def compared(console: Console, found: "Compared") -> None:

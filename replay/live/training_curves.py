@@ -11,10 +11,14 @@ CURVE = 120
 class CurvePoint(Protocol):
     """One update, see `policy.hippo.training.state.LearningCurvePoint`."""
 
-    stage: str
-    update: int
-    steps: int
-    metrics: dict[str, float]
+    @property
+    def stage(self) -> str: ...  # noqa: D102 - as there
+    @property
+    def update(self) -> int: ...  # noqa: D102
+    @property
+    def steps(self) -> int: ...  # noqa: D102
+    @property
+    def metrics(self) -> dict[str, float]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

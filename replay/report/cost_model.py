@@ -7,10 +7,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ingest.core.errors import DamageError, TwinError
+from policy.core import registry
 from replay.log.run_log import RunReader
-from replay.run import runner
 from replay.store.decision_codec import plan_from_json, view_from_json
 from replay.store.run_header import from_payload
+from twin.scenario.prepare import cost_models
 
 MOST = 400
 """Decisions estimated; a chart is not finer."""
@@ -27,15 +28,20 @@ class CostModelReading:
 
 
 def readings(store: Path, reader: RunReader, decisions: int) -> tuple[CostModelReading, ...]:
-    """Returns up to `MOST` estimates spread over the run; none where its cost models cannot be rebuilt: its
-    data set has left the lake, another version wrote it, or several jobs share it."""
+    """Returns up to `MOST` estimates spread over the run; none for a log of training, where several jobs
+    share the world, and where its cost models cannot be built: the calibration or the profiles have left the
+    store, or another version wrote the scenario. Links are as the filter saw them; no lake is read."""
+    header = from_payload(reader.header())
+    if header.policy in registry.OPERATIONS:
+        return ()
     try:
-        prepared, _ = runner.prepare_rerun(store, from_payload(reader.header()), ())
+        scenario = header.scenario()
+        estimator = cost_models(scenario, store)
     except (TwinError, ValidationError, KeyError):
         return ()
-    if prepared.setup.jobs:
+    if scenario.jobs or scenario.arrivals is not None:
         return ()
-    estimator, stride, found = prepared.context.estimator, max(1, -(-decisions // MOST)), []
+    stride, found = max(1, -(-decisions // MOST)), []
     for event in reader.events():
         if event.type != "decided" or event.payload["number"] % stride:
             continue

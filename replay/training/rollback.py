@@ -41,7 +41,7 @@ def rollback(store: Path) -> Rollback:
         settle(store)
         new = checkpoint_registry.previous(store)
         old = checkpoint_registry.history(store)[-1]
-        DISK.foretell((checkpoint_registry.path_of(store, new), f"{new} in use, in place of {old}"))
+        DISK.foretell((store / checkpoint_registry.POINTER, f"{new} in use, in place of {old}"))
         made = {record.checkpoint: record.run_id for record in checkpoint_lineage.records(store)}
         known = made.get(old) or made.get(new)
         if known is None:

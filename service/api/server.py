@@ -51,8 +51,13 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Begins the end: streams are closed, so that their connections do not hold it up."""
+        """Begins the end at a signal; a second Ctrl-C does not wait for open requests."""
         super().handle_exit(sig, frame)
+        self.end()
+
+    def end(self) -> None:
+        """Begins the end: streams are closed, so that their connections do not hold it up."""
+        self.should_exit = True
         app = self.config.app
         if isinstance(app, FastAPI):
             app.state.hub.close_soon()
@@ -80,7 +85,7 @@ def bound(address: ListenAddress) -> socket.socket:
 
 
 def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serves until a signal comes; `ready` is called with the address when connections are accepted.
+    """Serves until a signal comes or the session ends; `ready` is called with the address when all is set.
 
     Raises:
         UsageError: certificate or key cannot be read.
@@ -97,5 +102,8 @@ def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Ca
         raise UsageError(f"TLS: {address.certificate} or {address.key} cannot be used ({error})") from error
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    ready(f"{'https' if secure else 'http'}://{shown}:{port}")
-    _Server(config).run(sockets=[listener])
+    server = _Server(config)
+    app.state.session.on_end.append(server.end)
+    with server.capture_signals():  # a signal just after the line of `ready` counts, too
+        ready(f"{'https' if secure else 'http'}://{shown}:{port}")
+        server.run(sockets=[listener])

@@ -53,7 +53,7 @@ async def state(request: Request, client: Reader) -> Json:
 async def history(
     request: Request,
     client: Reader,
-    what: Literal["decisions", "events", "links", "steps"] = "decisions",
+    what: Literal["decisions", "events", "links", "steps", "costs"] = "decisions",
     since: Annotated[float, Query(ge=0, le=1e12)] = 0.0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     src: Annotated[str, Query(max_length=200)] = "",

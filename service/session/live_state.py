@@ -7,6 +7,7 @@ from typing import Any
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event
 from replay.log.fold import Fold
+from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
 
 Json = dict[str, Any]
@@ -14,6 +15,9 @@ KEPT = 500
 """Decisions, orders and changes of mode that are kept at hand; `twin sql` has all."""
 SAMPLES = 2_000
 """Samples of each link that are kept at hand."""
+CHARGES = ("egress_usd", "gpu_usd", "energy_j", "tokens")
+HOURS = 24 * 32
+"""Hours whose charges are kept at hand: a month."""
 STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
@@ -58,6 +62,9 @@ class LiveState(Fold):
         self.counts: dict[str, int] = {}
         self.step_count = self.fallbacks = 0
         self.coverage = LinkErrors(noise)
+        self.figures = KpiFold()
+        self.hours: dict[int, dict[str, float]] = {}
+        """Charges by the hour of UTC (hours since the epoch) in which they became known."""
         self.fresh: list[Json] = []
         """Events for the stream that have not been taken yet."""
         self._trigger: Json = {}
@@ -68,6 +75,7 @@ class LiveState(Fold):
         self.events = event.seq + 1
         self.counts[event.type] = self.counts.get(event.type, 0) + 1
         self.coverage.add(event)
+        self.figures.add(event)
         super().add(event)
         if event.type in STREAMED and event.type != "decided":
             self.fresh.append(self._entry(event, event.payload))
@@ -112,8 +120,21 @@ class LiveState(Fold):
         if latency_s is not None:
             self.latencies_s.append(latency_s)
 
+    def _charged(self, event: Event, payload: Json) -> None:
+        hour = self.hours.setdefault(int(self.utc(event.sim_ns) // 3600), dict.fromkeys(CHARGES, 0.0))
+        for name in CHARGES:
+            hour[name] += payload.get(name, 0)
+        if len(self.hours) > HOURS:
+            del self.hours[min(self.hours)]
+
+    _on_iteration_done = _on_time_lost = _charged
+
+    def _on_plan_applied(self, event: Event, applied: Json) -> None:
+        self._charged(event, applied)
+        self._happened(event, applied)
+
     def _happened(self, event: Event, payload: Json) -> None:
         self.happened.append(self._entry(event, payload))
 
     _on_order_given = _on_order_closed = _on_mode_changed = _on_rollback_requested = _happened
-    _on_link_failed = _on_link_restored = _on_gpu_failed = _on_gpu_repaired = _on_plan_applied = _happened
+    _on_link_failed = _on_link_restored = _on_gpu_failed = _on_gpu_repaired = _happened

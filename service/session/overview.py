@@ -3,10 +3,12 @@
 Called in the session's thread, by `Session.ask`; nothing changes by it.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from service.session.live_state import CHARGES
 from service.session.session import Session
 from twin.core.view import Forecast
 
@@ -35,6 +37,7 @@ def state(session: Session) -> Json:
         "horizons_s": forecast.horizons_s.tolist(),
         "links": _links(session, forecast),
         "job": _job(session),
+        "accounts": _accounts(session),
     }
 
 
@@ -96,6 +99,22 @@ def _job(session: Session) -> Json:
     }
 
 
+ACCOUNTS = (
+    "tokens", "iterations", "mean_iteration_s", "utilisation", "egress_usd", "gpu_usd", "energy_j",
+    "wan_bytes", "moved_bytes", "moves", "turns", "paused_s", "lost_s", "decision_p50_s", "decision_p99_s",
+    "late",
+)  # fmt: skip
+
+
+def _accounts(session: Session) -> Json:
+    """Sums since the run began, as far as the job said what it runs; and of this month (UTC)."""
+    figures, hours = session.state.figures.kpis().to_json(), session.state.hours
+    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    month = [sums for hour, sums in hours.items() if hour >= first.timestamp() // 3600]
+    this_month = {name: sum(sums[name] for sums in month) for name in CHARGES}
+    return {**{name: figures[name] for name in ACCOUNTS}, "this_month": this_month}
+
+
 def history(
     session: Session, what: str, since: float, limit: int, link: tuple[int, int] | None
 ) -> list[Json]:
@@ -108,6 +127,8 @@ def history(
             found = list(kept.happened)
         case "steps":
             found = [{"at": kept.utc(ns), "step": number, "seconds": s} for ns, number, s in kept.steps]
+        case "costs":
+            found = [{"at": hour * 3600.0, **sums} for hour, sums in sorted(kept.hours.items())]
         case "links":
             names = kept.domains
             found = [

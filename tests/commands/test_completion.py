@@ -47,6 +47,8 @@ WORDS = {
     ("bench", "-s", "qu"): ["quad-70b", "queue", "queue-kth"],
     ("replay", "--dataset", ""): ["synthetic-tri", "wanify-aws8"],
     ("traces", "w"): ["wanify-aws8"],
+    ("plan", "--beside", "dt"): ["dtfm", "dtfm-native"],
+    ("plan", "--links", "w"): ["wanify-aws8"],
     ("audit", "nothing"): [],
     ("runs", "--wh"): ["--where"],
 }

@@ -36,6 +36,7 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", STATIC, "the first"], [f"{WILL}store/"]),
     "rm": (["rm", SINGLE], [SINGLE]),
     "gc": (["gc"], [""]),
+    "backup": (["backup", "{tmp}/copy"], [f"{WILL}copy (a copy of"]),
     "calibrate": (["calibrate"], [f"{WILL}store/"]),
     "serve": (
         ["serve", "-s", "tri-7b", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a service"]
@@ -48,6 +49,9 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
         ["init", "{tmp}/my.yaml", "--dataset", "synthetic-tri", "--no-ask"], [f"{WILL}my.yaml ("]
     ),
     "plan": (["plan", "-s", "tri-7b", "--out", "{tmp}/plan.yaml"], [f"{WILL}plan.yaml ("]),
+    "export": (
+        ["export", STATIC, "--to", "megatron", "--nearest", "--out", "{tmp}/m"], [f"{WILL}m/arguments.txt ("]
+    ),
     "compare": (["compare", STATIC, SINGLE, "--plot", "{tmp}/both.svg"], [f"{WILL}both.svg ("]),
     "policies": (["policies", "--rollback"], ["in use, in place of"]),
     "queue": (["queue", "examples/queue.swf", "-p", "fcfs", "--keep"], [f"{WILL}store/runs/"]),

@@ -91,8 +91,8 @@ def test_the_hook_gets_the_order_and_answers_it(client: TestClient) -> None:
     assert client.post("/v1/mode", json={"mode": "shadow"}).json()["mode"] == "shadow"
     assert client.post("/v1/rollback", json={"reason": "x"}).status_code == 409
     events = client.get("/v1/history", params={"what": "events"}).json()["rows"]
-    assert [row["event"] for row in events][-4:] == [
-        "mode_changed", "order_given", "order_closed", "mode_changed",
+    assert [row["event"] for row in events][-5:] == [
+        "mode_changed", "order_given", "order_closed", "plan_applied", "mode_changed",
     ]  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_a_faulty_request_is_named_and_never_a_fault_of_ours(
 
 
 def token_file(path: Path, **tokens: str) -> Path:
-    """Writes a file with a token of each name, which is the token itself; the value is the rest of the line."""
+    """Writes a file with a token of each name, which is the token, too; the value is the rest of the line."""
     lines = ["# tokens", ""]
     for name, rest in tokens.items():
         roles, _, until = rest.partition(" ")

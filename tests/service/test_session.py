@@ -12,7 +12,7 @@ from ingest.core.errors import NotFoundError, StorageError, UsageError
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
 from replay.store import run_index
-from service.session import questions
+from service.session import overview, questions
 from service.session.inbox import StoppedError
 from service.session.session import Session
 from tests.support.serving import links, observe, toy_session
@@ -192,6 +192,25 @@ def test_a_rollback_orders_the_plan_before(start: Start) -> None:
     session.change_mode("shadow", "").result(20)
     with pytest.raises(UsageError, match="only an active service"):
         session.roll_back("again").result(20)
+
+
+def test_steps_are_accounted_for_and_the_accounts_are_audited(start: Start, tmp_path: Path) -> None:
+    session = start(mode="active")
+    observe(session, "a", links())
+    applied = {"kind": "plan", "epoch_ns": time.time_ns(), "order": 0, "state": "applied", "pause_s": 0.01}
+    observe(session, "b", [applied])
+    for step in range(3):
+        time.sleep(0.02)
+        seen = {"kind": "step", "epoch_ns": time.time_ns(), "step": step, "seconds": 0.015}
+        observe(session, f"s{step}", [seen])
+    accounts = session.ask(lambda: overview.state(session)).result(20)["accounts"]
+    assert accounts["iterations"] == 3 and accounts["gpu_usd"] > 0 and accounts["energy_j"] > 0
+    assert accounts["this_month"]["gpu_usd"] == pytest.approx(accounts["gpu_usd"])
+    (hour,) = session.ask(lambda: overview.history(session, "costs", 0, 9, None)).result(20)
+    assert hour["tokens"] == accounts["tokens"] == session.world.tokens
+    session.close()
+    report = audit(tmp_path, session.run_id)
+    assert report.ok, report.findings
 
 
 def test_a_question_changes_nothing(start: Start, tmp_path: Path) -> None:

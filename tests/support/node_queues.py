@@ -1,5 +1,6 @@
 """Random small clusters of nodes with jobs that fit on them, and what both simulators make of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue import node_kernel, node_referee
 from twin.queue.jobs import PREDICTIONS, QueueJobs
+from twin.queue.referee import Promise, ignore
 
-NAMES = [name for name, recipe in RECIPES.items() if recipe.backfill != "conservative"]
 MODELS = ("A100", "V100", "T4")
 
 
@@ -43,7 +44,7 @@ def demands(draw: st.DrawFn, cluster: NodeCluster, count: int) -> Demands:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most: int = 16) -> tuple[Any, ...]:
+def cases(draw: st.DrawFn, most: int = 16, names: Sequence[str] = tuple(RECIPES)) -> tuple[Any, ...]:
     """Jobs that fit, demands, cluster, placement, recipe, rules, prediction and seed."""
     cluster = draw(clusters())
     count = draw(st.integers(1, most))
@@ -62,7 +63,7 @@ def cases(draw: st.DrawFn, most: int = 16) -> tuple[Any, ...]:
         np.maximum(asked.wants.gpus, 1)[asked.class_of], estimate,
         user=column(-1, 2), priority=column(0, 2), deadline=column(1, 50),
     )  # fmt: skip
-    name = draw(st.sampled_from(NAMES))
+    name = draw(st.sampled_from(names))
     rules = draw(st.sampled_from(PLAYABLE[name]))
     kept = Demands(np.ascontiguousarray(asked.class_of[fit]), asked.wants, asked.tasks)
     return (
@@ -71,8 +72,8 @@ def cases(draw: st.DrawFn, most: int = 16) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def both(case: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns starts, who overtook, and places, of the kernel and of the referee."""
+def both(case: tuple[Any, ...], promise: Promise = ignore) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Returns starts, who overtook, and places, of the kernel and of the referee, which says reservations."""
     jobs, asked, cluster, placement, recipe, rules, prediction, seed = case
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
@@ -85,6 +86,6 @@ def both(case: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         for job in range(len(jobs))
     ]
     referee = node_referee.play(
-        played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed
+        played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise
     )
     return (start.tolist(), overtook.tolist(), places), referee

@@ -1,7 +1,10 @@
 """A decision service on a toy world: three domains d0, d1, d2, constant links, no lake, no network."""
 
+import multiprocessing
 import time
 from itertools import permutations
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from service.session import session as sessions
 from service.session.session import Session, SessionSettings
 from tests.support.worlds import toy_setup
+from twin.scenario.prepare import PreparedScenario
 
 NAMES = ("d0", "d1", "d2")
 Json = dict[str, Any]
@@ -30,14 +34,49 @@ def observe(session: Session, key: str, items: list[Any]) -> Json:
     return answer
 
 
+def without_lake(monkeypatch: pytest.MonkeyPatch) -> PreparedScenario:
+    """The toy world, which all that prepare a scenario get from now on."""
+    setup = toy_setup()
+    monkeypatch.setattr(sessions.scenarios, "prepare", lambda *_, **__: setup)
+    monkeypatch.setattr(sessions.world_reconstruction, "prepare", lambda *_, **__: setup)
+    return setup
+
+
 def toy_session(
     store: Path, monkeypatch: pytest.MonkeyPatch, *, policy: str = "greedy", mode: str = "shadow",
     order_s: float = 600.0,
 ) -> Session:  # fmt: skip
     """A session that has begun; its scenario is prepared without a lake."""
-    setup = toy_setup()
-    monkeypatch.setattr(sessions.scenarios, "prepare", lambda *_, **__: setup)
-    monkeypatch.setattr(sessions.world_reconstruction, "prepare", lambda *_, **__: setup)
+    setup = without_lake(monkeypatch)
     session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s))
     session.start()
     return session
+
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["service.api.server", "service.api.app", "policy.search.plan_search"])
+
+
+def serve(store: Path, pipe: Connection) -> None:
+    """Serves the toy world over a socket of this machine and sends its address; ends by a signal."""
+    from service.api import server
+    from service.api.app import ApiSettings, make_app
+    from service.api.limits import RequestLimits
+
+    session = toy_session(store, pytest.MonkeyPatch())
+    address = server.ListenAddress(port=0)
+    app = make_app(session, ApiSettings(limits=RequestLimits(per_s=1e6, burst=1e6)))
+    server.run(app, address, server.bound(address), pipe.send)
+    session.close()
+
+
+def service(store: Path) -> tuple[BaseProcess, str]:
+    """A process that serves the toy world, and its address."""
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=serve, args=(store, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    if not ours.poll(60):
+        process.kill()
+        raise TimeoutError("the service did not begin")
+    return process, ours.recv()

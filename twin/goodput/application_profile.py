@@ -1,30 +1,24 @@
 """Goodput of an application by its measured profile: step times by placement, gradient noise by batch.
 
-Files of one folder, as Sia and Pollux published them: `placements-GPU.csv` (placement, local_bsz, step_time,
-sync_time) and `validation-BATCH.csv` (progress, grad_sqr, grad_var), one row an epoch; variances are those at
-the smallest batch, whatever the batch of the run. Between measured sizes values are interpolated, outside
-they are refused.
+Between measured sizes of a batch values are interpolated, outside they are refused. On a placement that was
+not measured step times are those of Pollux's model, fitted to all that were.
 """
 
-import csv
-import re
 from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ingest.core import text_files
-from ingest.core.errors import InputError, NotFoundError, UsageError
-from twin.goodput.efficiency import adascale_gain, noise_scale, statistical_efficiency
+from ingest.core.errors import UsageError
+from twin.goodput import throughput_model
+from twin.goodput.efficiency import adascale_gain, statistical_efficiency
+from twin.goodput.profiled_steps import all_steps, noise_scales, placement_steps, shape
+from twin.goodput.throughput_model import Values
 
-Values = NDArray[np.float64]
-MOST_BYTES = 2**24
 HALF = 0.5
 """Share of the training at which noise is taken if none is named, or the end of the first epoch behind it."""
-_BATCH = re.compile(r"validation-\d{1,7}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,8 @@ class ProfiledBatch:
 class ProfileAnswer:
     """Batches of a profiled application and the one with the most goodput.
 
-    `left_out`: measured batches that give a GPU fewer samples than were measured.
+    `left_out`: measured batches that give a GPU fewer samples than were measured. `step_error`: where the
+    placement was not measured, the mean error of steps on pairs of nodes and GPUs left out of the fit.
     """
 
     application: str
@@ -60,6 +55,7 @@ class ProfileAnswer:
     batches: tuple[ProfiledBatch, ...]
     chosen: ProfiledBatch
     left_out: tuple[int, ...]
+    step_error: float | None = None
 
     @property
     def at_edge(self) -> bool:
@@ -75,7 +71,8 @@ class ProfileAnswer:
 class ApplicationProfile:
     """Step times of one placement, ascending in `local` samples a GPU, and epochs of each global batch.
 
-    `sync_s`: the part of `step_s` in which gradients are synchronised, seconds.
+    `sync_s`: the part of `step_s` in which gradients are synchronised, seconds. `step_error`: as in
+    `ProfileAnswer`.
 
     `noise[batch]`: share of the training that is done and noise scale, samples, at the end of each epoch.
     """
@@ -87,6 +84,7 @@ class ApplicationProfile:
     step_s: Values
     sync_s: Values
     noise: dict[int, tuple[Values, Values]]
+    step_error: float | None = None
 
     @property
     def replicas(self) -> int:
@@ -168,53 +166,44 @@ class ApplicationProfile:
             )
         chosen = max(rows, key=lambda one: one.goodput)
         return ProfileAnswer(
-            self.application, self.gpu, self.placement, at, first, tuple(rows), chosen, tuple(left_out)
-        )
+            self.application, self.gpu, self.placement, at, first, tuple(rows), chosen, tuple(left_out),
+            self.step_error,
+        )  # fmt: skip
 
 
 def read(folder: Path, application: str, gpu: str, placement: str) -> ApplicationProfile:
-    """Profile of an application on a placement: one digit a node, its GPUs.
+    """Returns the profile of an application on a placement: one digit a node, its GPUs.
 
     Raises:
-        NotFoundError: no such application or GPU. UsageError: the placement was not measured. InputError: a
-        cell is no number.
+        NotFoundError: no such application or GPU. UsageError: the placement is none, or larger than any that
+        was measured. InputError: a cell is no number.
     """
-    home = folder / application
-    path = home / f"placements-{gpu}.csv"
-    if not path.is_file():
-        known = sorted(one.name for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
-        gpus = sorted(one.stem.partition("-")[2] for one in home.glob("placements-*.csv"))
-        have = f"GPUs {', '.join(gpus)}" if gpus else f"applications {', '.join(known) or 'none'}"
-        raise NotFoundError(f"{path}: there is no such profile; {folder} has {have}")
-    rows = _numbers(path, "local_bsz", "step_time", "sync_time", placement=placement)
-    if not rows:
+    measured, noise = placement_steps(folder, application, gpu), noise_scales(folder, application)
+    alike = [one for one in measured if sorted(one) == sorted(placement)]  # the order of nodes is nothing
+    if alike:
+        placement = placement if placement in measured else alike[0]
+        seen = measured[placement]
+        return ApplicationProfile(application, gpu, placement, seen.local, seen.step_s, seen.sync_s, noise)
+    local, step_s, sync_s, error = _modelled(folder, application, gpu, placement)
+    return ApplicationProfile(application, gpu, placement, local, step_s, sync_s, noise, error)
+
+
+def _modelled(
+    folder: Path, application: str, gpu: str, placement: str
+) -> tuple[Values, Values, Values, float]:
+    """Returns all sizes a GPU that were measured anywhere, step times and the part that synchronises, and the
+    mean error of pairs of nodes and GPUs left out of the fit."""
+    (nodes, replicas), steps = shape(placement), all_steps(folder, application, gpu)
+    if nodes > steps.nodes.max() or replicas > steps.replicas.max():
         raise UsageError(
-            f"{path}: placement {placement} was not measured; write one digit a node, as 4 or 44"
+            f"{application} on {gpu}: placement {placement} has {nodes} nodes and {replicas} GPUs; measured "
+            f"were up to {steps.nodes.max()} nodes and {steps.replicas.max()} GPUs: take fewer"
         )
-    local, step_s, sync_s = np.array(sorted(rows)).T
-    epochs = {
-        int(one.stem.partition("-")[2]): one
-        for one in home.glob("validation-*.csv")
-        if _BATCH.fullmatch(one.stem)
-    }
-    if not epochs:
-        raise NotFoundError(f"{home}: there is no validation-BATCH.csv with gradients")
-    noise, smallest = {}, min(epochs)
-    for batch, one in epochs.items():
-        seen = np.array(_numbers(one, "progress", "grad_var", "grad_sqr"))
-        scales = [noise_scale(var, sqr, smallest) for _, var, sqr in seen.tolist()]
-        noise[batch] = seen[:, 0] / seen[-1, 0], np.array(scales)
-    return ApplicationProfile(application, gpu, placement, local, step_s, sync_s, noise)
-
-
-def _numbers(path: Path, *columns: str, placement: str | None = None) -> list[tuple[float, ...]]:
-    """Rows of numbers of a CSV file; of one placement where it is named."""
-    found = []
-    for line, row in enumerate(csv.DictReader(text_files.read(path, most_bytes=MOST_BYTES).splitlines()), 2):
-        if placement is not None and row.get("placement") != placement:
-            continue
-        try:
-            found.append(tuple(float(row[column]) for column in columns))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}:{line}: {', '.join(columns)} are no numbers; mend the row") from error
-    return found
+    model = throughput_model.fit(steps)
+    if not np.isfinite(model.synchronise_s(nodes, replicas)):
+        kind = "over several nodes" if nodes > 1 else "of several GPUs in a node"
+        raise UsageError(f"{application} on {gpu}: no placement {kind} was measured; take another")
+    local = np.unique(steps.local)
+    step_s = model.step_s(nodes, replicas, local)
+    errors = throughput_model.left_out_errors(steps, model)
+    return local, step_s, step_s - model.gradient_s(local), float(np.mean([one.mean for one in errors]))

@@ -36,6 +36,11 @@ def chooser(recipe: PlacementRecipe, demands: Demands, nodes: int, seed: int = 0
     return Chooser(code, recipe.gang == GANGS[1], seed, *tables)
 
 
+def uncached(chosen: Chooser) -> Chooser:
+    """Returns the same placement without scores found before, for nodes in several states."""
+    return chosen._replace(score=chosen.score[:0], gpu=chosen.gpu[:0], seen=chosen.seen[:0])
+
+
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def drawn(seed: int, ticket: int, turn: int, count: int) -> int:
     """Returns a number below `count` that the three others decide (SplitMix64; Steele, Lea and Flood, OOPSLA

@@ -58,6 +58,14 @@ def idle(cluster: NodeCluster) -> Nodes:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def assign(nodes: Nodes, other: Nodes) -> None:
+    """Gives nodes the state of others of the same cluster."""
+    nodes.left[:], nodes.total[:], nodes.whole[:] = other.left, other.total, other.whole
+    nodes.cpu[:], nodes.memory[:] = other.cpu, other.memory
+    nodes.held[:], nodes.whole_of[:] = other.held, other.whole_of
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
     """Takes a slot for a job of a class (sign -1), or gives it back (sign 1)."""
     width = nodes.left.shape[1]

@@ -2,9 +2,12 @@
 kept."""
 
 from collections import Counter
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import reduce
 from math import exp
+from operator import or_
 
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants
@@ -27,6 +30,17 @@ class PlainNode:
     def whole(self) -> int:
         """Returns the GPUs that nobody uses."""
         return self.left.count(MILLI)
+
+
+def at_least(states: Sequence[Sequence[PlainNode]]) -> list[PlainNode]:
+    """Returns nodes with the least that is left in any of their states, and the most jobs of each size."""
+    found = []
+    for seen in zip(*states, strict=True):
+        left = [min(one) for one in zip(*(node.left for node in seen), strict=True)]
+        sizes = reduce(or_, (node.sizes for node in seen), Counter[int]())
+        cpu, memory = min(node.cpu for node in seen), min(node.memory for node in seen)
+        found.append(PlainNode(seen[0].model, left, cpu, memory, sizes))
+    return found
 
 
 Piece = tuple[int, int]
@@ -55,9 +69,12 @@ class PlainNodes:
 
     def copy(self) -> "PlainNodes":
         """Returns nodes of their own in the same state."""
-        made = deepcopy(self.nodes)
+        return self.but(deepcopy(self.nodes))
+
+    def but(self, nodes: list[PlainNode]) -> "PlainNodes":
+        """Returns the same cluster with other nodes."""
         other = object.__new__(PlainNodes)
-        other.__dict__.update(self.__dict__, nodes=made)
+        other.__dict__.update(self.__dict__, nodes=nodes)
         return other
 
     def pieces(self, kind: int) -> list[tuple[int | None, list[int]]]:

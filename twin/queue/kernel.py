@@ -31,6 +31,7 @@ from twin.queue.pool import (
     Flags,
     Inputs,
     Pool,
+    Scoring,
     flags_of,
     idle,
     inputs_of,
@@ -38,29 +39,36 @@ from twin.queue.pool import (
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
+from twin.queue.scoring import note, remember, score, scoring_of
 
 
 def play(
-    jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules
-) -> tuple[Int, NDArray[np.bool_]]:
+    jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
+    trail: Scoring | None = None,
+) -> tuple[Int, NDArray[np.bool_]]:  # fmt: skip
     """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head of the queue.
 
     Every job must fit into the pool, and for conservative backfilling no prediction be below the run time.
+    With a `trail` the scores of a network are sampled, and its arrays hold the choices afterwards.
 
     Raises:
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    pool = idle(processors, keys.static, int(inputs.user.max(initial=0)) + 1)
+    users = int(inputs.user.max(initial=0)) + 1
+    pool = idle(processors, keys.static, users)
+    scoring = None
+    if keys.scorer is not None:
+        scoring = scoring_of(jobs, predicted, processors, keys.scorer, users, trail)
     profile = empty(processors, len(jobs) if backfill == "conservative" else 0)
-    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile):
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile, scoring):
         raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
     assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
     return pool.start, pool.backfilled
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
+def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now = len(jobs.submit), pool.now
     arrived = 0
@@ -73,13 +81,13 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
                 submit(jobs, flags, pool, arrived)
                 arrived += 1
             else:
-                _end(jobs, flags, pool, profile, time)
+                _end(jobs, flags, pool, profile, scoring, time)
             submission = jobs.submit[arrived] if arrived < count else NOT_YET
             end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
             if flags.passes_each_event or min(submission, end) > time:
                 break
         new = arrived - 1 if flags.passes_each_event and not now[ENDED] else -1
-        _pass(jobs, flags, pool, profile, time, new)
+        _pass(jobs, flags, pool, profile, scoring, time, new)
         now[ENDED] = 0
         if time > LATEST_NS or profile.steps[1]:
             return False
@@ -90,7 +98,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile) -> bool:
 def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     """Puts a job into the queue, behind those of its key."""
     queue, key = pool.queue, pool.key
-    first, moving = pool.now[FIRST], flags.power or flags.by_user
+    first, moving = pool.now[FIRST], flags.moving
     i = first + pool.now[WAITING]
     while i > first and not moving and key[queue[i - 1]] > key[job]:
         queue[i] = queue[i - 1]
@@ -100,7 +108,9 @@ def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
+def _end(
+    jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int
+) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
     now[RUNNING] -= 1
@@ -115,6 +125,8 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int
             add(profile, time, predicted_end, size)
     if flags.by_user:
         stop_serving(jobs, pool, job, jobs.run[job])
+    if scoring is not None:
+        remember(jobs, scoring, job)
     now[ENDED], now[SETTLED] = 1, 0
 
 
@@ -213,6 +225,13 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
         else:
             aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
             key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
+    by_key(pool)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def by_key(pool: Pool) -> None:
+    """Sorts the queue by the keys of its jobs, then by submission."""
+    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
     for i in range(first + 1, first + pool.now[WAITING]):
         job, j = queue[i], i
         while j > first and (
@@ -224,7 +243,9 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int, new: int) -> None:
+def _pass(
+    jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int, new: int
+) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
     if flags.frees_predicted:
@@ -239,7 +260,10 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: in
         if flags.backfill != NONE and size <= now[FREE] and (size <= now[SPARE] or end <= now[LATEST]):
             _overtakes(jobs, flags, pool, new, time)
         return
-    if now[WAITING] and (flags.power or flags.by_user):
+    if scoring is not None:
+        score(jobs, pool, scoring, time)
+        by_key(pool)
+    elif now[WAITING] and flags.moving:
         sort(jobs, flags, pool, time)
     if flags.backfill == CONSERVATIVE:
         _start_reserved(jobs, flags, pool, profile, time)
@@ -248,19 +272,23 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: in
         job = now[CHOSEN] if now[CHOSEN] >= 0 else queue[now[FIRST]]
         if jobs.processors[job] > now[FREE]:
             break
+        if scoring is not None:
+            note(jobs, pool, scoring, job, time, False)
         take_out(pool, place_of(pool, job))
         _start(jobs, flags, pool, job, time)
         now[CHOSEN] = -1
     if now[WAITING]:
-        _overtake(jobs, flags, pool, time)
-        now[SETTLED] = not (flags.power or flags.by_user or flags.commits)
+        _overtake(jobs, flags, pool, scoring, time)
+        now[SETTLED] = not (flags.moving or flags.commits)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _overtake(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
+def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
     """Reserves for the head of the queue, which does not fit, and starts who does not delay it."""
     now, queue, processors, predicted = pool.now, pool.queue, jobs.processors, jobs.predicted
     if now[CHOSEN] < 0:
+        if scoring is not None:
+            note(jobs, pool, scoring, queue[now[FIRST]], time, False)
         if flags.backfill != NONE and (now[FREE] or flags.commits):
             _reserve_head(jobs, flags, pool)
         if flags.commits:
@@ -284,6 +312,8 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
                     break
         if best < 0:
             break
+        if scoring is not None and ordered:
+            note(jobs, pool, scoring, best, time, True)
         _overtakes(jobs, flags, pool, best, time)
 
 

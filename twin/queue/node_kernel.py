@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
-from twin.placement.choosing import Chooser, chooser, put
+from twin.placement.bookings import Bookings, book, cancel, move, none_booked
+from twin.placement.choosing import Chooser, chooser, put, uncached
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import POPULAR, Demands, Mix, Wants
 from twin.placement.fragmentation import share_popular
-from twin.placement.nodes import GIVE, TAKE, Nodes, could, idle, take
+from twin.placement.nodes import GIVE, TAKE, Nodes, assign, could, idle
 from twin.placement.recipe import Int, PlacementRecipe
 from twin.placement.scores import FRAGMENTS
 from twin.queue.jobs import LATEST_NS, QueueJobs
 from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
+    CONSERVATIVE,
     ENDED,
     FIRST,
     LATEST,
@@ -50,7 +52,7 @@ at how many the mix of tasks is counted anew, and the head that `delaying` is ab
 class ClusterState(NamedTuple):
     """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the
     rule of placement; the class of each job, its slots from `first` on; the states in which a class did not
-    fit, and would have delayed the head; jobs submitted of each task."""
+    fit, and would have delayed the head; jobs submitted of each task; what is booked for later."""
 
     nodes: Nodes
     future: Nodes
@@ -64,6 +66,7 @@ class ClusterState(NamedTuple):
     delaying: Int
     counts: Int
     tally: Int
+    booked: Bookings
 
 
 def site_of(
@@ -80,6 +83,7 @@ def site_of(
         chooser(placement, demands, len(cluster), seed), demands.class_of, first,
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
         np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1, -1], np.int64),
+        none_booked(cluster, len(demands.class_of)),
     )  # fmt: skip
 
 
@@ -93,13 +97,16 @@ def play(
 ) -> tuple[Int, NDArray[np.bool_]]:
     """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head; slots are in `site`.
 
-    Every job must fit into the empty cluster; backfill is not conservative.
+    Every job must fit into the empty cluster, and for conservative backfilling no prediction be below the run
+    time.
 
     Raises:
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
     pool = idle_queue(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    if backfill == "conservative":
+        site = site._replace(rule=uncached(site.rule))
     if not _play(inputs, flags_of(keys, backfill, rules), pool, site):
         raise UsageError("the queue grows beyond 73 years: take a larger cluster or fewer jobs")
     assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
@@ -129,7 +136,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> bool:
         new = arrived - 1 if flags.passes_each_event and not now[ENDED] else -1
         _pass(jobs, flags, pool, site, time, new)
         now[ENDED] = 0
-        if time > LATEST_NS:
+        if time > LATEST_NS or site.booked.listed[1]:
             return False
     return True
 
@@ -151,15 +158,14 @@ def _count_task(site: ClusterState, job: int) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
-    kind = site.class_of[job]
-    for place in range(site.first[job], site.first[job + 1]):
-        take(nodes, site.wants, kind, site.slots[place], sign)
+    move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     _move(site.nodes, site, job, GIVE)
+    cancel(site.booked, job, GIVE)
     site.tally[GIVEN] += 1
     site.tally[CHANGED] += 1
 
@@ -222,6 +228,9 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int,
         return
     if now[WAITING] and (flags.power or flags.by_user):
         sort(jobs, flags, pool, time)
+    if flags.backfill == CONSERVATIVE:
+        _start_booked(jobs, flags, pool, site, time)
+        return
     while now[WAITING]:
         job = now[CHOSEN] if now[CHOSEN] >= 0 else queue[now[FIRST]]
         if not _fits(site, site.class_of[job]):
@@ -287,9 +296,8 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Finds when the head of the queue fits, by the predicted ends; leaves the nodes as they are then."""
-    now, at, nodes, future = pool.now, pool.predicted_at, site.nodes, site.future
-    future.left[:], future.total[:], future.whole[:] = nodes.left, nodes.total, nodes.whole
-    future.cpu[:], future.memory[:], future.whole_of[:] = nodes.cpu, nodes.memory, nodes.whole_of
+    now, at, future = pool.now, pool.predicted_at, site.future
+    assign(future, site.nodes)
     kind, i = site.class_of[pool.queue[now[FIRST]]], now[PREDICTED]
     while True:
         i -= 1
@@ -297,3 +305,38 @@ def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
         if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.scattered):
             break
     now[LATEST] = at[i] - 1 if flags.strict else at[i]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
+    """Gives a waiting job the earliest place."""
+    book(
+        site.booked, site.nodes, site.wants, site.class_of, site.mix, site.rule, job, time,
+        max(jobs.predicted[job], 1), site.first, site.slots,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
+    """Gives every waiting job its place, those that have one first, if some job has ended; starts those
+    whose place begins now."""
+    now, booked = pool.now, site.booked
+    waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
+    if now[ENDED]:
+        for job in waiting:
+            if booked.begin[job] >= 0:
+                cancel(booked, job, TAKE)
+                cancel(booked, job, GIVE)
+                _book(jobs, site, job, time)
+    for job in waiting:
+        if booked.begin[job] < 0:
+            _book(jobs, site, job, time)
+    behind = False
+    for job in waiting:
+        if booked.begin[job] > time:
+            behind = True
+            continue
+        cancel(booked, job, TAKE)
+        _move(site.nodes, site, job, TAKE)
+        _start(jobs, flags, pool, job, time)
+        pool.backfilled[job] = behind

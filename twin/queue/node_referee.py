@@ -10,11 +10,11 @@ import numpy as np
 
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, popular
-from twin.placement.plain import Piece, PlainNodes
+from twin.placement.plain import Piece, PlainNodes, at_least
 from twin.placement.recipe import PlacementRecipe
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
-from twin.queue.referee import Referee
+from twin.queue.referee import Promise, Referee, ignore
 from twin.queue.rules import QueueRules
 
 
@@ -31,6 +31,8 @@ class _NodeReferee(Referee):
         self.tasks: Counter[int] = Counter()
         self.held: dict[int, list[Piece]] = {}
         self.laid: dict[int, list[Piece]] = {}
+        self.planned: dict[int, list[Piece]] = {}
+        self.empty = self.site.copy()
         self.future, self.latest = self.site, -1
 
     def submitted(self, job: int) -> None:
@@ -51,7 +53,11 @@ class _NodeReferee(Referee):
             self.site.move(self.kind[job], piece, 1)
 
     def place(self, job: int) -> None:
-        self.held[job] = self.laid[job] = self.site.put(self.kind[job], job)
+        if job in self.planned:
+            for piece in self.planned[job]:
+                self.site.move(self.kind[job], piece, -1)
+        laid = self.planned.pop(job, None) or self.site.put(self.kind[job], job)
+        self.held[job] = self.laid[job] = laid
 
     def pass_now(self) -> None:
         for job in [job for job, one in self.running.items() if self.freed(one)]:
@@ -104,16 +110,42 @@ class _NodeReferee(Referee):
                 return time, nodes
         raise AssertionError("the job is larger than the cluster")
 
+    def earliest(self, job: int) -> int:
+        """Returns the earliest time at which a job has a place beside the places of all others; plans it."""
+        length = max(self.expected[job], 1)
+        places = [
+            (begin, other, begin + max(self.expected[other], 1)) for other, begin in self.reserved.items()
+        ]
+        now = int(self.env.now)
+        for time in sorted({now, *(end for _, _, end in places if end > now)}):
+            nodes = self.least(time, time + length, places)
+            if nodes.could(self.kind[job]):
+                self.planned[job] = nodes.put(self.kind[job], job)
+                return time
+        raise AssertionError("the job is larger than the cluster")
+
+    def least(self, begin: int, end: int, places: list[tuple[int, int, int]]) -> PlainNodes:
+        """Returns the nodes at their least between two times."""
+        states = []
+        for mark in {begin, *(start for start, _, _ in places if begin < start < end)}:
+            nodes = self.empty.copy()
+            for start, other, stop in places:
+                if start <= mark < stop:
+                    for piece in self.planned.get(other) or self.laid[other]:
+                        nodes.move(self.kind[other], piece, -1)
+            states.append(nodes.nodes)
+        return self.site.but(at_least(states))
+
 
 def play(
     jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
-    keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0,
+    keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0, promise: Promise = ignore,
 ) -> tuple[list[int], list[bool], list[list[Piece]]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of
     its pieces."""
     nodes = PlainNodes(cluster, demands, placement, seed)
     referee = _NodeReferee(
-        jobs, predicted, 1, keys, backfill, rules, lambda time, job, start: None, nodes=nodes,
+        jobs, predicted, 1, keys, backfill, rules, promise, nodes=nodes,
         class_of=demands.class_of,
     )  # fmt: skip
     referee.play()

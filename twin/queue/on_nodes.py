@@ -13,7 +13,7 @@ from twin.queue import node_kernel
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import INSTANT, QueueRules
-from twin.queue.simulation import QueueSchedule
+from twin.queue.simulation import QueueSchedule, check_together
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +80,7 @@ def check_on_nodes(
         UsageError: they cannot.
     """
     jobs.check()
-    if recipe.backfill == "conservative":
-        raise UsageError(
-            f"{recipe.name} is not played on nodes: it reserves for every job, and nodes have no profile "
-            "of free places over time; take easy or easy-sjbf"
-        )
-    if recipe.backfill == "easy-sjbf" and rules.backfills_by_submission:
-        raise UsageError(f"{recipe.name} backfills the shortest job first, rules {rules.name} by submission")
+    check_together(recipe, rules)
     if rules.cuts and len(jobs) and jobs.estimate_ns.min() < 0:
         raise UsageError(
             f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out"

@@ -31,11 +31,12 @@ class Inputs(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """Rules and recipe as numbers."""
+    """Rules and recipe as numbers; `moving`: keys change while jobs wait."""
 
     backfill: int
     power: int
     by_user: bool
+    moving: bool
     submissions_first: bool
     passes_each_event: bool
     frees_predicted: bool
@@ -43,6 +44,28 @@ class Flags(NamedTuple):
     spares: bool
     strict: bool
     by_submission: bool
+
+
+class Scoring(NamedTuple):
+    """A network that scores jobs, and the trail of its choices (`scoring.py` has the meaning of columns).
+
+    `fixed`: features that no event changes (n, 3); `history`, `last`: of users; `hidden`, `features`:
+    scratch; `row`: place of a waiting job's features in the trail, -1 if it has none (n,); `rows`,
+    `eligible`, `decisions`: the trail, as far as `counts` says.
+    """
+
+    widths: Int
+    weights: Float
+    fixed: Float
+    history: Float
+    last: Int
+    hidden: Float
+    features: Float
+    counts: Int
+    row: Int
+    rows: Float
+    eligible: Int
+    decisions: Int
 
 
 class Pool(NamedTuple):
@@ -64,9 +87,19 @@ class Pool(NamedTuple):
     now: Int
 
 
+def unscored() -> Scoring:
+    """Returns the arrays of a pool whose order no network makes."""
+    floats, ints, table = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    return Scoring(
+        ints, floats, np.zeros((0, 0)), floats, table, np.zeros((0, 0)), floats, ints, ints, np.zeros((0, 0)),
+        ints, table,
+    )  # fmt: skip
+
+
 def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
     """Returns jobs and keys as arrays; users are numbered only where the order asks for them."""
-    users = np.unique(jobs.user, return_inverse=True)[1] if keys.by_user else np.zeros(len(jobs))
+    asked = keys.by_user or keys.scorer is not None
+    users = np.unique(jobs.user, return_inverse=True)[1] if asked else np.zeros(len(jobs))
     return Inputs(
         jobs.submit_ns, jobs.run_ns, jobs.processors, predicted,
         keys.scale, keys.factor, users.astype(np.int64),
@@ -75,9 +108,11 @@ def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
 
 def flags_of(keys: OrderKeys, backfill: Backfill, rules: QueueRules) -> Flags:
     """Returns rules and recipe as numbers."""
+    moving = bool(keys.power) or keys.by_user or keys.scorer is not None
     return Flags(
-        BACKFILLS.index(backfill), keys.power, keys.by_user, rules.submissions_first, rules.passes_each_event,
-        rules.frees_predicted, rules.commits, rules.spares, rules.strict, rules.backfills_by_submission,
+        BACKFILLS.index(backfill), keys.power, keys.by_user, moving, rules.submissions_first,
+        rules.passes_each_event, rules.frees_predicted, rules.commits, rules.spares, rules.strict,
+        rules.backfills_by_submission,
     )  # fmt: skip
 
 

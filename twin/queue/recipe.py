@@ -16,13 +16,22 @@ Etsion and Feitelson, TPDS 2007). conservative: every job has a reservation, whi
 Feitelson 2001)."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class JobScorer:
+    """A network that scores waiting jobs: widths of its layers, inputs first, and its weights, layer by layer
+    (inputs, outputs), then biases, in one array. `scoring.py` plays it."""
+
+    widths: tuple[int, ...]
+    weights: Float
+
+
 @dataclass(frozen=True, slots=True)
 class OrderKeys:
     """Keys that sort the queue, lowest first, ties in order of submission; floats, one a job.
 
     Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
     -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With `by_user` it is the
-    processor-seconds that jobs of the same user have had by then.
+    processor-seconds that jobs of the same user have had by then. With a `scorer` it is minus the score.
     """
 
     static: Float
@@ -30,6 +39,7 @@ class OrderKeys:
     factor: Float
     power: Literal[0, 1, 3] = 0
     by_user: bool = False
+    scorer: JobScorer | None = None
 
     @classmethod
     def fixed(cls, key: Float) -> "OrderKeys":
@@ -46,6 +56,11 @@ class OrderKeys:
     def least_served_user(cls, jobs: int) -> "OrderKeys":
         """Returns keys that follow the processor-seconds of users."""
         return cls(np.zeros(jobs), np.ones(jobs), np.ones(jobs), by_user=True)
+
+    @classmethod
+    def scored(cls, jobs: int, scorer: JobScorer) -> "OrderKeys":
+        """Returns keys that a network makes anew in every pass."""
+        return cls(np.zeros(jobs), np.ones(jobs), np.ones(jobs), scorer=scorer)
 
 
 KeysOf = Callable[[QueueJobs, Int], OrderKeys]

@@ -4,9 +4,10 @@ No arrays and no lists kept in order: a submission and a termination are events,
 every pass, a reservation is found by trying every end of a job. Sums are exact integers.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 from simpy import Environment
 
@@ -15,6 +16,7 @@ from twin.core.clock import At
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.rules import QueueRules
+from twin.queue.scoring import CANDIDATES, DAY_S, fixed_features
 
 EARLY, LATE, LAST = 0, 1, 2
 """Ranks among the events of one instant."""
@@ -22,8 +24,8 @@ Promise = Callable[[int, int, int], None]
 """Called with (time, job, reserved start) whenever a job gets or keeps a reservation."""
 
 
-def _ignore(time: int, job: int, start: int) -> None:
-    """Default of `promise`."""
+def ignore(time: int, job: int, start: int) -> None:
+    """Does nothing: the default of `promise`."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ class Referee:
     reserved: dict[int, int] = field(default_factory=dict)
     started: dict[int, int] = field(default_factory=dict)
     overtook: set[int] = field(default_factory=set)
+    ended_of: dict[int, list[int]] = field(default_factory=dict)
+    """Jobs of each user that have ended, the last one last."""
     chosen: tuple[int, int] | None = None
     """The committed job and its reservation."""
     ended: bool = False
@@ -64,6 +68,7 @@ class Referee:
         self.run_ns = [int(time) for time in self.jobs.run_ns]
         self.expected = [int(time) for time in self.predicted]
         self.turns = count()
+        self.fixed = fixed_features(self.jobs, self.predicted, self.processors).tolist()
 
     def play(self) -> None:
         """Runs until every job has ended."""
@@ -81,6 +86,7 @@ class Referee:
     def terminated(self, job: int) -> None:
         """Ends a running job."""
         del self.running[job]
+        self.ended_of.setdefault(int(self.jobs.user[job]), []).append(job)
         self.reserved.pop(job, None)
         self.ended = True
         self.schedule()
@@ -112,12 +118,44 @@ class Referee:
     def key(self, job: int) -> float:
         """Returns what the queue is sorted by."""
         now, keys = int(self.env.now), self.keys
+        if keys.scorer:
+            return -self.score(job) if job in sorted(self.queue)[:CANDIDATES] else math.inf
         if keys.by_user:
             return self.served_ns(int(self.jobs.user[job])) / NS_PER_S
         if not keys.power:
             return float(keys.static[job])
         aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
         return -(aged * aged * aged if keys.power == 3 else aged) * float(keys.factor[job])
+
+    def score(self, job: int) -> float:
+        """Returns what the network says of a waiting job."""
+        assert self.keys.scorer is not None
+        values, weights = self.features(job), iter(self.keys.scorer.weights.tolist())
+        widths = self.keys.scorer.widths
+        for inputs, outputs in pairwise(widths):
+            rows = [[next(weights) for _ in range(outputs)] for _ in range(inputs)]
+            sums = [next(weights) for _ in range(outputs)]
+            for value, row in zip(values, rows, strict=True):
+                sums = [total + value * weight for total, weight in zip(sums, row, strict=True)]
+            values = [max(total, 0.0) for total in sums]
+        return float(sums[0])
+
+    def features(self, job: int) -> list[float]:
+        """Returns what the network is told of a waiting job."""
+        now, last = int(self.env.now), self.ended_of.get(int(self.jobs.user[job]), [])[-2:]
+        run_s, predicted_s = (
+            1 + sum(column[one] for one in last) / NS_PER_S for column in (self.run_ns, self.expected)
+        )
+        angle = (now / NS_PER_S) % DAY_S / DAY_S * (2 * math.pi)
+        return [
+            math.log(1.0 + (now - self.submit[job]) / NS_PER_S) / 10,
+            *self.fixed[job],
+            math.log(run_s / predicted_s) / 5,
+            self.free() / self.processors,
+            math.log(1.0 + len(self.queue)) / 5,
+            math.sin(angle),
+            math.cos(angle),
+        ]
 
     def served_ns(self, user: int) -> int:
         """Returns the processor-nanoseconds that jobs of a user have had."""
@@ -130,7 +168,7 @@ class Referee:
     def pass_now(self) -> None:
         """Starts whoever may start now."""
         self.pass_at = -1
-        self.queue.sort(key=lambda job: (self.key(job), job))
+        self.queue = sorted(self.queue, key=lambda job: (self.key(job), job))
         if self.backfill == "conservative":
             self.start_reserved()
         else:
@@ -235,7 +273,7 @@ class Referee:
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
-    promise: Promise = _ignore,
+    promise: Promise = ignore,
 ) -> tuple[list[int], list[bool]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
     referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise)

@@ -63,6 +63,15 @@ def check(jobs: QueueJobs, processors: int, recipe: QueueRecipe, rules: QueueRul
         raise UsageError(
             f"a job without an estimate; rules {rules.name} end a run at its estimate: take it out"
         )
+    check_together(recipe, rules)
+
+
+def check_together(recipe: QueueRecipe, rules: QueueRules) -> None:
+    """Checks that a recipe can be played under the rules.
+
+    Raises:
+        UsageError: it cannot.
+    """
     if recipe.backfill == "conservative" and (not rules.cuts or rules.commits):
         raise UsageError(
             f"{recipe.name} needs runs that end by their prediction; rules {rules.name} do not cut them: "

@@ -17,6 +17,7 @@ from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.kernel import place_of, serve, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
+    CONSERVATIVE,
     FIRST,
     NONE,
     RUNNING,
@@ -33,6 +34,7 @@ from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET
 from twin.queue.rules import INSTANT
 from twin.sites.inputs import FULL_RATE, NOWHERE, SITE_RULES, SiteJobs, SiteLinks, SiteOptions, SiteRule
+from twin.sites.reservations import SiteProfile, change, give_from, lasts, no_profile, restart
 
 FIRST_SITE, LEAST_EGRESS, FASTEST, AT_DATA = range(len(SITE_RULES))
 NS_PER_MS = 1_000_000
@@ -42,7 +44,7 @@ class Running(NamedTuple):
     """One element a job: its way, 1 while its data come and 0 when it runs, what is left (kB x ns a second,
     or ns of work x rate), since when at which speed, its end; `of` lists the jobs that run, as started.
 
-    free: GPUs of each site. step (2,): the present step of the links, 1 if time ran out."""
+    free: GPUs of each site. step (1,): the present step of the links. profile: what is reserved."""
 
     option: Int
     coming: Int
@@ -53,6 +55,7 @@ class Running(NamedTuple):
     of: Int
     free: Int
     step: Int
+    profile: SiteProfile
 
 
 def play(
@@ -70,7 +73,8 @@ def play(
     option, coming, left, since, speed, of = (np.zeros(count, np.int64) for _ in range(6))
     end = np.full(count, NOT_YET, np.int64)
     free = gpus.astype(np.int64).copy()
-    state = Running(option, coming, left, since, speed, end, of, free, np.zeros(2, np.int64))
+    profile = no_profile(count if backfill == "conservative" else 0, len(gpus))
+    state = Running(option, coming, left, since, speed, end, of, free, np.zeros(1, np.int64), profile)
     flags = flags_of(keys, backfill, INSTANT)
     if not _play(inputs, flags, pool, state, asked, links, options, SITE_RULES.index(rule)):
         raise UsageError(
@@ -96,14 +100,17 @@ def _play(
             return False
         if changes == time:
             state.step[0] += 1
+            state.profile.begin[:] = -1  # what was reserved went by the links before
             for r in range(now[RUNNING]):
                 _advance(state, state.of[r], time)
                 _set_speed(state, asked, links, options, state.of[r], time)
-        _end(jobs, flags, pool, state, asked, links, options, time)
+        ended = _end(jobs, flags, pool, state, asked, links, options, time)
         while arrived < count and jobs.submit[arrived] == time:
             submit(jobs, flags, pool, arrived)
             arrived += 1
-        if now[WAITING]:
+        if now[WAITING] and flags.backfill == CONSERVATIVE:
+            _start_reserved(jobs, flags, pool, state, asked, links, options, rule, time, ended)
+        elif now[WAITING]:
             _pass(jobs, flags, pool, state, asked, links, options, rule, time)
     return True
 
@@ -146,8 +153,8 @@ def _set_speed(
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, time: int,
-) -> None:  # fmt: skip
-    """Ends transfers and runs whose time has come."""
+) -> bool:  # fmt: skip
+    """Ends transfers and runs whose time has come; returns True if a run has ended."""
     now, kept = pool.now, 0
     for r in range(now[RUNNING]):
         job = state.of[r]
@@ -161,7 +168,9 @@ def _end(
         else:
             state.of[kept] = job
             kept += 1
+    ended = kept < now[RUNNING]
     now[RUNNING] = kept
+    return bool(ended)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -185,29 +194,44 @@ def _choose(
     jobs: Inputs, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int
 ) -> int:
     """The way in which a job starts now; -1: none."""
-    step, data, size = state.step[0], asked.data_at[job], asked.size[job]
-    best, best_major, best_minor, bound = -1, 0, 0, False
-    if rule == AT_DATA and data != NOWHERE:
-        for option in range(options.first[size], options.first[size + 1]):
-            bound = bound or options.home[option] == data
+    step, size, bound = state.step[0], asked.size[job], _bound(asked, options, rule, job)
+    best, best_major, best_minor = -1, 0, 0
     for option in range(options.first[size], options.first[size + 1]):
-        home = options.home[option]
-        if not _fits(state.free, options.need[option]):
-            continue
-        if bound and home != data:
+        if not _fits(state.free, options.need[option]) or (
+            bound and options.home[option] != asked.data_at[job]
+        ):
             continue
         length = _length(jobs, step, asked, links, options, job, option)
         if length == NOT_YET:
             continue
-        if rule == FIRST_SITE:
-            return option
-        usd = options.nano_usd_ms[option] * (jobs.predicted[job] // NS_PER_MS)
-        if data != NOWHERE:
-            usd += links.nano_usd_kb[data, home] * asked.data_kb[job]
-        major, minor = (usd, length) if rule == LEAST_EGRESS else (length, usd)
+        major, minor = _ranks(jobs, asked, links, options, rule, job, option, length)
         if best < 0 or major < best_major or (major == best_major and minor < best_minor):
             best, best_major, best_minor = option, major, minor
     return best
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _bound(asked: SiteJobs, options: SiteOptions, rule: int, job: int) -> bool:
+    """True if a job may run where its data are alone."""
+    size, data, bound = asked.size[job], asked.data_at[job], False
+    if rule == AT_DATA and data != NOWHERE:
+        for option in range(options.first[size], options.first[size + 1]):
+            bound = bound or options.home[option] == data
+    return bound
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _ranks(
+    jobs: Inputs, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int, option: int,
+    length: int,
+) -> tuple[int, int]:  # fmt: skip
+    """What ways are compared by, the lower the better; the first of equals is taken."""
+    if rule == FIRST_SITE:
+        return 0, 0
+    usd = options.nano_usd_ms[option] * (jobs.predicted[job] // NS_PER_MS)
+    if asked.data_at[job] != NOWHERE:
+        usd += links.nano_usd_kb[asked.data_at[job], options.home[option]] * asked.data_kb[job]
+    return (usd, length) if rule == LEAST_EGRESS else (length, usd)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -310,3 +334,69 @@ def _reserved(
         if (i + 1 == count or ends[order[i + 1]] != ends[order[i]]) and _ever(free, asked, options, head):
             return ends[order[i]], free
     return NOT_YET, free
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start_reserved(
+    jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
+    options: SiteOptions, rule: int, time: int, ended: bool,
+) -> None:  # fmt: skip
+    """Gives every waiting job a time and a way, those that have them first, if a run has ended; starts those
+    whose time is now. When links change, all is planned anew. A job that no link serves has no claim."""
+    now, profile = pool.now, state.profile
+    if flags.power or flags.by_user:
+        sort(jobs, flags, pool, time)
+    waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
+    restart(profile, time, state.free)
+    for r in range(now[RUNNING]):
+        job = state.of[r]
+        end = _predicted_end(jobs, state, options, job, time)
+        if end != NOT_YET:
+            give_from(profile, end, options.need[state.option[job]])
+    for job in waiting:
+        if profile.begin[job] >= 0:
+            change(profile, profile.begin[job], profile.end[job], -options.need[profile.option[job]])
+    for job in waiting:
+        if profile.begin[job] >= 0 and ended:
+            change(profile, profile.begin[job], profile.end[job], options.need[profile.option[job]])
+            _reserve(jobs, state, asked, links, options, rule, job)
+    for job in waiting:
+        if profile.begin[job] < 0:
+            _reserve(jobs, state, asked, links, options, rule, job)
+    behind = False
+    for job in waiting:
+        if profile.begin[job] != time:
+            behind = True
+            continue
+        _start(jobs, flags, pool, state, asked, links, options, job, profile.option[job], time)
+        pool.backfilled[job] = behind
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _reserve(
+    jobs: Inputs, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int
+) -> None:
+    """Reserves the earliest time from which some way has its GPUs to the predicted end, and the best way."""
+    profile, step, size = state.profile, state.step[0], asked.size[job]
+    bound = _bound(asked, options, rule, job)
+    profile.begin[job] = -1
+    for i in range(profile.steps[0]):
+        if profile.at[i] > LATEST_NS:
+            return
+        best, best_major, best_minor, best_length = -1, 0, 0, 0
+        for option in range(options.first[size], options.first[size + 1]):
+            if bound and options.home[option] != asked.data_at[job]:
+                continue
+            length = _length(jobs, step, asked, links, options, job, option)
+            if length == NOT_YET:
+                continue
+            if not lasts(profile, i, profile.at[i] + length, options.need[option]):
+                continue
+            major, minor = _ranks(jobs, asked, links, options, rule, job, option, length)
+            if best < 0 or major < best_major or (major == best_major and minor < best_minor):
+                best, best_major, best_minor, best_length = option, major, minor, length
+        if best >= 0:
+            begin = profile.at[i]
+            profile.begin[job], profile.end[job], profile.option[job] = begin, begin + best_length, best
+            change(profile, begin, begin + best_length, -options.need[best])
+            return

@@ -5,7 +5,6 @@ a whole number, taken off at every change of its speed; an end that a change has
 """
 
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from simpy import Environment
@@ -47,7 +46,8 @@ class SiteReferee:
         self.size = [int(one) for one in jobs.processors]
         self.data = list(zip(map(int, asked.data_kb), map(int, asked.data_at), strict=True))
         self.need = [tuple(map(int, row)) for row in options.need]
-        self.free = [int(one) for one in gpus]
+        self.gpus = [int(one) for one in gpus]
+        self.free = list(self.gpus)
         self.env = Environment(initial_time=0)
         self.step, self.pass_at = 0, -1
         self.queue: list[int] = []
@@ -56,7 +56,9 @@ class SiteReferee:
         self.ended: dict[int, int] = {}
         self.ways: dict[int, int] = {}
         self.overtook: set[int] = set()
-        self.turns = count()
+        self.turns: dict[int, tuple[int, int, int]] = {}
+        """Begin, end and way that waiting jobs have reserved."""
+        self.run_ended = False
 
     def play(self) -> None:
         """Runs until every job has ended."""
@@ -78,6 +80,7 @@ class SiteReferee:
     def changed(self) -> None:
         """Links take their next step."""
         self.step += 1
+        self.turns.clear()
         for job, one in self.running.items():
             self.settle(one)
             self.pace(job, one)
@@ -122,7 +125,7 @@ class SiteReferee:
             self.pass_later()
             return
         del self.running[job]
-        self.ended[job] = self.now
+        self.ended[job], self.run_ended = self.now, True
         self.free = [a + b for a, b in zip(self.free, self.need[one.option], strict=True)]
         self.pass_later()
 
@@ -158,6 +161,9 @@ class SiteReferee:
         """Starts whoever may start now."""
         self.pass_at = -1
         self.queue.sort(key=lambda job: (self.key(job), job))
+        if self.backfill == "conservative":
+            self.start_reserved()
+            return
         while self.queue and (way := self.choice(self.queue[0])) is not None:
             self.start(self.queue[0], way)
         if not self.queue or self.backfill == "none":
@@ -210,14 +216,16 @@ class SiteReferee:
 
     def choice(self, job: int) -> int | None:
         """Returns the way in which a job starts now; None: none."""
+        return self.best(job, [way for way in self.ways_of(job) if self.fits(self.free, way)])
+
+    def best(self, job: int, ways: list[int]) -> int | None:
+        """Returns the way among some by which a job runs; None: none."""
         found = []
         kb, site = self.data[job]
         homes = {int(self.options.home[way]) for way in self.ways_of(job)}
-        for way in self.ways_of(job):
+        for way in ways:
             home, end = int(self.options.home[way]), self.end_of(job, way)
-            if not self.fits(self.free, way) or end is None:
-                continue
-            if self.rule == "at-data" and site in homes and home != site:
+            if end is None or (self.rule == "at-data" and site in homes and home != site):
                 continue
             usd = int(self.options.nano_usd_ms[way]) * (self.expected[job] // 10**6)
             usd += 0 if site == NOWHERE else int(self.links.nano_usd_kb[site, home]) * kb
@@ -258,6 +266,56 @@ class SiteReferee:
             if self.ever(free, head):
                 return time, free
         return None, free
+
+    def start_reserved(self) -> None:
+        """Starts jobs whose reservation is now."""
+        for job in [job for job in self.queue if job in self.turns] if self.run_ended else []:
+            del self.turns[job]
+            self.reserve(job)
+        for job in self.queue:
+            if job not in self.turns:
+                self.reserve(job)
+        self.run_ended = False
+        due = [job for job in self.queue if job in self.turns and self.turns[job][0] == self.now]
+        late = set(self.queue) - set(due)
+        for job in due:
+            if late & set(self.queue[: self.queue.index(job)]):
+                self.overtook.add(job)
+            self.start(job, self.turns.pop(job)[2])
+
+    def reserve(self, job: int) -> None:
+        """Reserves the earliest time at which a job fits in some way; none if no link serves it."""
+        held = [
+            (self.now, self.predicted_end(other), self.need[one.option])
+            for other, one in self.running.items()
+        ]
+        held += [(begin, end, self.need[way]) for begin, end, way in self.turns.values()]
+        for time in sorted({self.now, *(end for _, end, _ in held if end is not None)}):
+            if time > LATEST_NS:
+                return
+            way = self.best(job, [way for way in self.ways_of(job) if self.lasts(job, way, time, held)])
+            if way is not None:
+                end = self.end_of(job, way)
+                assert end is not None
+                self.turns[job] = (time, time + end - self.now, way)
+                return
+
+    def lasts(
+        self, job: int, way: int, time: int, held: list[tuple[int, int | None, tuple[int, ...]]]
+    ) -> bool:
+        """Returns True if a way has its GPUs from a time to its predicted end."""
+        found = self.end_of(job, way)
+        if found is None:
+            return False
+        end = time + found - self.now
+        for mark in {time, *(begin for begin, _, _ in held if time < begin < end)}:
+            free = list(self.gpus)
+            for begin, stop, need in held:
+                if begin <= mark and (stop is None or mark < stop):
+                    free = [a - b for a, b in zip(free, need, strict=True)]
+            if not self.fits(free, way):
+                return False
+        return True
 
 
 def play(*given: Any) -> tuple[list[int], list[int], list[int], list[bool]]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.errors import UsageError
 from twin.queue.jobs import Int, Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.simulation import QueueSchedule
@@ -50,11 +49,9 @@ def simulate_on_sites(
     """Returns what a recipe and a choice of sites make of the jobs, under the rules `instant`.
 
     Raises:
-        UsageError: a job fits on no site, or the recipe cannot be played over sites.
+        UsageError: a job fits on no site, or a link that one waits for stays dead.
     """
     jobs.check()
-    if recipe.backfill == "conservative":
-        raise UsageError(f"{recipe.name} reserves for every job and is not played over sites; take easy")
     played = jobs.cut_at_estimate()
     predicted = played.predicted_ns(prediction)
     check_site_jobs(played.run_ns, predicted, asked, world.options)

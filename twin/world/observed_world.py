@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.units import to_ns, to_s
-from twin.core.domain import Matrix, Pair
+from twin.core.domain import LinkState, Matrix, Pair
 from twin.core.facts import Fact, Trigger
 from twin.core.plan import Plan, to_json
 from twin.core.view import View
@@ -23,6 +23,7 @@ from twin.scenario.prepare import PreparedScenario
 from twin.world.decision_trigger import TRIGGERS
 from twin.world.orders import Orders
 from twin.world.sample_rounds import rounds
+from twin.world.step_accounts import StepAccounts, steps_in_order
 from twin.world.telemetry import moved_links, present_links
 
 OUTSIDE = ("telemetry_received", "decision_requested", "mode_changed", "rollback_requested")
@@ -49,6 +50,7 @@ class ObservedWorld:
         self.link_filter = setup.link_filter()
         self.slowdown_filter = SlowdownFilter(setup.cluster.size)
         self.estimator = setup.estimator()
+        self.accounts = StepAccounts(self.estimator, self._emit)
         self.tokens = 0
         self._threshold = setup.scenario.control.change_threshold
         telemetry = setup.scenario.telemetry
@@ -145,9 +147,13 @@ class ObservedWorld:
     def _on_telemetry_received(self, batch: Json) -> None:
         self._take_links(batch["links"])
         self._take_machines(batch["gpus"], batch["slowdowns"])
-        self._take_steps(batch["steps"], batch["computed"])
-        for seen in batch["plans"]:
-            self._take_plan(seen)
+        computed = _computed(batch["computed"])
+        for ns, seen in steps_in_order(batch["steps"], batch["plans"]):
+            if isinstance(seen, dict):
+                self._take_plan(ns, seen)
+            else:
+                self._take_step(ns, seen[2], computed.get(ns, {}))
+        self.accounts.flush()
 
     # -- telemetry
 
@@ -189,11 +195,11 @@ class ObservedWorld:
             self._emit("domain_slowed", {"domain": int(slowed), "factor": float(factor)})
             self._observe_slowdown({int(slowed): float(factor)})
 
-    def _take_steps(self, steps: list[list[float]], computed: list[list[float]]) -> None:
+    def _take_step(self, ns: int, seconds: float, computed_s: dict[int, float]) -> None:
         plan = self.orders.in_force
-        if plan is None:
-            return
-        self.tokens += len(steps) * self.estimator.tokens(plan)
+        self.tokens += self.estimator.tokens_per_iteration if plan is None else self.estimator.tokens(plan)
+        if pace := self.accounts.step(ns, seconds, computed_s):
+            self._observe_slowdown(pace)
 
     def _observe_slowdown(self, factors: dict[int, float]) -> None:
         ratio = np.full(len(self._gpus), np.nan)
@@ -203,15 +209,20 @@ class ObservedWorld:
         if slow := self.slowdown_filter.moved(self.now_ns, self._threshold):
             self._request("change", {"domains": slow})
 
-    def _take_plan(self, seen: Json) -> None:
-        """Takes what the job says: that it runs a plan, or what became of an order."""
+    def _take_plan(self, ns: int, seen: Json) -> None:
+        """Takes a report of the job: that it runs a plan, or what became of an order."""
         waiting, state = self.orders.waiting, seen["state"]
         if state == "running":
-            self.orders.run(self.now_ns, self._plan_of(seen["plan"]), virtual=False)
+            self._runs(ns, self._plan_of(seen["plan"]), 0.0)
         elif waiting is not None and seen["order"] == waiting.number:
             self._close(state, seen["reason"])
             if state == "applied":
-                self.orders.run(self.now_ns, waiting.plan, virtual=False)
+                self._runs(ns, waiting.plan, seen["pause_s"])
+
+    def _runs(self, ns: int, plan: Plan, pause_s: float) -> None:
+        links = LinkState(self.link_filter.present_bps(self.now_ns), np.zeros((len(self._gpus),) * 2))
+        self.accounts.run(ns, plan, pause_s, links)
+        self.orders.run(self.now_ns, plan, virtual=False)
 
     # -- orders and decisions
 
@@ -248,3 +259,11 @@ class ObservedWorld:
 
     def _emit(self, kind: str, payload: Json) -> None:
         self._facts.append(Fact(self.now_ns, kind, payload))
+
+
+def _computed(rows: list[list[float]]) -> dict[int, dict[int, float]]:
+    """Seconds of computing by the end of the step and domain."""
+    found: dict[int, dict[int, float]] = {}
+    for ns, domain, seconds in rows:
+        found.setdefault(int(ns), {})[int(domain)] = seconds
+    return found

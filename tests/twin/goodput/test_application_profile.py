@@ -51,8 +51,10 @@ def test_what_is_not_there_is_named_with_what_is(folder: Path) -> None:
         read(folder, "toy", "dgx", "2")
     with pytest.raises(NotFoundError, match="applications toy"):
         read(folder, "bert", "box", "2")
-    with pytest.raises(UsageError, match="placement 3 was not measured"):
+    with pytest.raises(UsageError, match="up to 1 nodes and 2 GPUs: take fewer"):
         read(folder, "toy", "box", "3")
+    with pytest.raises(UsageError, match="one digit a node"):
+        read(folder, "toy", "box", "0")
     (folder / "toy/placements-box.csv").write_text("placement,local_bsz,step_time,sync_time\n2,ten,0.5,0\n")
     with pytest.raises(
         InputError, match=r"placements-box\.csv:2: local_bsz, step_time, sync_time are no numbers"
@@ -75,3 +77,19 @@ def test_published_profiles_have_a_batch_of_most_goodput_inside(shared: Path) ->
     assert [one.efficiency for one in efficient] == sorted(
         (one.efficiency for one in efficient), reverse=True
     )
+
+
+@pytest.mark.shared
+def test_a_placement_that_was_not_measured_is_predicted_with_its_error(shared: Path) -> None:
+    profiles = shared / "jobs" / "sia-pollux" / "profiles"
+
+    assert read(profiles, "bert", "aws", "44").answer().step_error is None
+    found = read(profiles, "bert", "aws", "444").answer()
+    again = read(profiles, "bert", "aws", "11244").answer()
+    assert found.step_error is None and again.step_error is not None
+    assert 0.03 < again.step_error < 0.2
+    # five nodes with 12 GPUs are no faster than three with as many
+    assert again.chosen.samples_s == pytest.approx(found.chosen.samples_s, rel=0.25)
+    assert read(profiles, "bert", "aws", "3223").answer().step_error is None
+    with pytest.raises(UsageError, match="up to 1 nodes and 4 GPUs"):
+        read(profiles, "imagenet", "quad", "22")

@@ -19,7 +19,7 @@ from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
 from twin.queue.node_metrics import node_figures, nodes_per_gang
 from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
-from twin.queue.rules import PREDICTSIM
+from twin.queue.rules import PREDICTSIM, RLSCHEDULER
 from twin.queue.simulation import simulate
 
 EXAMPLES = int(os.environ.get("TWIN_FUZZ", "40"))
@@ -129,8 +129,40 @@ def test_fragmentation_is_a_mean_over_time() -> None:
     assert node_figures(done).fragmentation == pytest.approx(0.5 * 500 / 1000 / 2)
 
 
+def test_a_reserved_place_is_kept_from_all_who_come_later() -> None:
+    # The third job wants a node: node 0 is free at 10. The fourth fits on node 1 beside the second; under
+    # easy it may stay there past 30, when the fifth job, of eight GPUs, has both nodes.
+    rows = [(0, 10, 4), (0, 30, 1), (1, 10, 4), (2, 50, 8), (3, 40, 3)]
+    assert starts(played(rows, "easy", "first-fit")) == [0, 0, 10, 43, 3]
+    done = played(rows, "conservative", "first-fit")
+    assert starts(done) == [0, 0, 10, 30, 80]
+    assert starts(played([*rows[:4], (3, 27, 3)], "conservative", "first-fit")) == [0, 0, 10, 30, 3]
+
+
+def test_places_are_reserved_on_one_gpu_for_all_of_a_run() -> None:
+    # On a pool the last job has a GPU from 5 on: one until 10, the other one then. Here it stays on one.
+    rows = [(0, 10, 1), (0, 5, 1), (1, 10, 2), (2, 5, 1), (2, 8, 1)]
+    one = NodeCluster.parse("1 x 2 T4")
+    assert starts(played(rows, "conservative", "first-fit", one)) == [0, 0, 10, 5, 20]
+
+
+@given(case=cases(names=("conservative",)))
+@settings(max_examples=EXAMPLES // 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_conservative_delays_nobody_on_nodes(case: tuple[Any, ...]) -> None:
+    promised: dict[int, int] = {}
+
+    def promise(time: int, job: int, start: int) -> None:
+        assert start <= promised.get(job, start)
+        promised[job] = start
+
+    _, (start, _, _) = both(case, promise)
+    assert start == [promised[job] for job in range(len(start))]
+
+
 def test_what_cannot_be_played_on_nodes_is_refused() -> None:
-    with pytest.raises(UsageError, match="conservative is not played on nodes"):
-        played([(0, 1, 1)], "conservative", "best-fit")
-    with pytest.raises(UsageError, match="saf\\+conservative is not played"):
-        played([(0, 1, 1)], "saf+conservative", "best-fit")
+    jobs = QueueJobs.of_seconds([0], [1], [1])
+    demands = Demands.of_jobs(TWO, [1])
+    with pytest.raises(UsageError, match="conservative needs runs that end by their prediction"):
+        simulate_on_nodes(
+            jobs, demands, TWO, recipe("conservative"), placement("best-fit"), rules=RLSCHEDULER
+        )

@@ -1,0 +1,63 @@
+"""Schedulers of changing jobs by name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from ingest.core.errors import UsageError
+from policy.queue import registry as queue_registry
+from policy.sharing.deadlines import EarliestDeadline
+from policy.sharing.least_attained import LeastAttained
+from policy.sharing.srtf import Srtf
+from policy.sharing.tiresias import Tiresias
+from twin.sharing.view import SharingScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class SharingRecipe:
+    """One scheduler: its name, what makes one for a run, what it is and who published it.
+
+    by_deadline: it needs deadlines.
+    """
+
+    name: str
+    make: Callable[[], SharingScheduler]
+    summary: str
+    source: str
+    by_deadline: bool = False
+
+
+RECIPES = {
+    one.name: one
+    for one in (
+        SharingRecipe("srtf", Srtf, "shortest remaining time first", "Schrage, Operations Research 1968"),
+        SharingRecipe("srsf", lambda: Srtf(by_service=True), "shortest remaining time x GPUs first",
+                      "Gu et al., NSDI 2019"),
+        SharingRecipe("tiresias", Tiresias, "least attained service in queues (2D-LAS)",
+                      "Gu et al., NSDI 2019"),
+        SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
+                      "Nuyens and Wierman, 2008"),
+        SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",
+                      "Liu and Layland, JACM 1973", by_deadline=True),
+    )
+}  # fmt: skip
+"""A new scheduler is a file and a line here."""
+
+
+def check_known(names: Sequence[str]) -> None:
+    """Checks that each of these is a scheduler of changing jobs, or one of those that leave them alone.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    known = [*RECIPES, *queue_registry.names()]
+    for name in names:
+        if name in known:
+            continue
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        alone = (*queue_registry.ALIASES, *queue_registry.ORDERS)
+        raise UsageError(
+            f"unknown policy {name!r}: {hint}known are {', '.join(alone)}, and of those that change running "
+            f"jobs {', '.join(RECIPES)}; an order takes a backfill behind +, as in saf+easy"
+        )

@@ -1,0 +1,76 @@
+"""The files of an export, written into a folder of their own with a README."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingest.core import durable
+from ingest.core.errors import ExistsError
+from replay.export.contract import ExportTarget, Fitted, cost, fitted
+from replay.export.planned_job import PlannedJob
+from replay.export.readme import readme
+
+README = "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Files of one target, not yet written; `fitted` says what of the plan had to change."""
+
+    target: ExportTarget
+    fitted: Fitted
+    asked: PlannedJob
+    folder: Path
+    files: Mapping[str, bytes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object of `twin export --json`."""
+        job = self.fitted.job
+        return {
+            "schema": "twin.export/1",
+            "target": self.target.name,
+            "origin": job.origin,
+            "scenario": job.name,
+            "plan": str(job.plan),
+            "folder": str(self.folder),
+            "files": [{"name": name, "bytes": len(data)} for name, data in sorted(self.files.items())],
+            "changed": [
+                {"part": one.part, "why": one.why, "instead": one.instead} for one in self.fitted.changed
+            ],
+            "iteration_s": job.iteration_s,
+            "iteration_s_asked": self.asked.iteration_s,
+        }
+
+    @property
+    def cost(self) -> str:
+        """Change of time and memory with what had to change, in words."""
+        return cost(self.asked, self.fitted.job)
+
+    def write(self, *, force: bool) -> None:
+        """Writes all files, with `force` in place of older ones of these names.
+
+        Raises:
+            ExistsError: one of them is there, without `force`; nothing was written. StorageError: the disk
+            refused.
+        """
+        there = [name for name in self.files if (self.folder / name).exists()]
+        if there and not force:
+            raise ExistsError(
+                f"{self.folder / there[0]}: is there already; give another --out, or --force to replace it"
+            )
+        for name, data in self.files.items():
+            durable.replace(self.folder / name, data)
+
+
+def export(target: ExportTarget, job: PlannedJob, folder: Path, *, nearest: bool) -> Export:
+    """Returns the files of a plan for a target.
+
+    Raises:
+        UsageError: the target cannot express the plan, and `nearest` is false or there is no near one.
+    """
+    found = fitted(target, job, nearest=nearest)
+    texts: dict[str, str | bytes] = dict(target.files(found.job))
+    texts[README] = readme(target, found, job, tuple(texts))
+    files = {name: text.encode() if isinstance(text, str) else text for name, text in texts.items()}
+    return Export(target, found, job, folder, files)

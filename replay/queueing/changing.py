@@ -1,0 +1,170 @@
+"""Schedulers that preempt, share and resize, compared on the jobs of one log: `twin queue --changes`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ingest.core.errors import UsageError
+from ingest.core.progress import SILENT, Progress
+from ingest.readers import job_logs
+from ingest.readers.clusters.profiled_runs import RunProfiles
+from ingest.readers.clusters.training_lists import TrainingDemand, training_demands
+from ingest.readers.job_logs import LakeJobs
+from policy.queue import registry as queue_registry
+from policy.sharing import registry
+from replay.queue.comparison import read_to_json
+from replay.queue.on_nodes import cluster_named
+from twin.queue.jobs import Int, Prediction, QueueJobs
+from twin.queue.rules import INSTANT, PREDICTSIM
+from twin.queue.selection import LogJobs, select
+from twin.queue.simulation import simulate
+from twin.sharing import engine
+from twin.sharing.changes import MURI_PAUSES_S, PPM, UNKNOWN_PAUSE_S, ChangeRules, pauses_ns
+from twin.sharing.engine import SharingWorld
+from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
+from twin.sharing.speeds import Rigid
+
+NS_PER_MS = 1_000_000
+USUAL = ("srtf", "srsf", "tiresias")
+"""Schedulers that are compared if none are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChangingComparison:
+    """The jobs of a log on equal nodes (a pool is one node), and the figures of each scheduler by name."""
+
+    log: LogJobs
+    world: SharingWorld
+    prediction: Prediction
+    figures: dict[str, SharingFigures]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object of `twin queue --changes --json`."""
+        rules = self.world.rules
+        return {
+            "schema": "twin.queue/1",
+            "log": self.log.name,
+            "scenario": None,
+            "synthetic_arrivals": False,
+            "processors": self.log.processors,
+            "nodes": self.world.nodes,
+            "node_gpus": self.world.node_gpus,
+            "prediction": self.prediction,
+            "rules": INSTANT.name,
+            "changes": rules.name,
+            "most_preemptions_allowed": rules.most_preemptions,
+            "results": [
+                {"policy": name, "run": None, **one.to_json(), "intervals": None}
+                for name, one in self.figures.items()
+            ],
+            **read_to_json(self.log),
+        }
+
+
+def compare_changing(
+    source: Path | LakeJobs, policies: Sequence[str], *, rules: ChangeRules, processors: int | None = None,
+    nodes: str | None = None, prediction: Prediction = "estimate", profiles: RunProfiles | None = None,
+    progress: Progress = SILENT,
+) -> ChangingComparison:  # fmt: skip
+    """Returns what each scheduler makes of the jobs of a log; one that leaves running jobs alone (easy) is
+    played beside them on a pool.
+
+    Raises:
+        InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
+        UsageError: an unknown scheduler, or one that cannot be played on this log.
+    """
+    names = tuple(dict.fromkeys(policies or USUAL))
+    registry.check_known(names)
+    count, size, notes = _nodes(nodes)
+    log = select(job_logs.read(source, profiles), PREDICTSIM, processors if size is None else count * size)
+    demands = training_demands(source) if isinstance(source, Path) else {}
+    world, more = world_of(log, demands, rules, count, size or log.processors, prediction)
+    extra = () if profiles is None else (profiles.note,)
+    log = replace(log, notes=(*log.notes, *notes, *more, *extra))
+    for name in names:
+        _check(name, world, nodes)
+    progress.start(len(names), "queue", "schedulers")
+    found = dict[str, SharingFigures]()
+    for name in names:
+        progress.advance(0, name)
+        found[name] = _play(name, world, prediction)
+        progress.advance(1, name)
+    return ChangingComparison(log, world, prediction, found)
+
+
+def world_of(
+    log: LogJobs, demands: dict[str, TrainingDemand] | Any, rules: ChangeRules, nodes: int, node_gpus: int,
+    prediction: Prediction,
+) -> tuple[SharingWorld, tuple[str, ...]]:  # fmt: skip
+    """Returns the jobs of a log on equal nodes under these rules, and what is to be known of them."""
+    jobs = log.jobs.cut_at_estimate()
+    known = [demands.get(log.ids.get(int(number), "")) for number in jobs.number]
+    jobs = _by_iterations(jobs, known)
+    stretched = replace(
+        jobs, run_ns=_stretched(jobs.run_ns, rules), estimate_ns=_stretched(jobs.estimate_ns, rules)
+    )
+    models = [None if one is None else one.model for one in known]
+    pause = pauses_ns(models, jobs.processors)
+    notes = []
+    unknown = sum(model not in MURI_PAUSES_S for model in models)
+    if unknown and (rules.costs or rules.charges_events):
+        notes.append(f"{unknown:,} jobs have no measured restart; each is taken to pause {UNKNOWN_PAUSE_S} s")
+    world = SharingWorld(
+        stretched, stretched.predicted_ns(prediction), pause, nodes, node_gpus, rules, Rigid()
+    )
+    return world, tuple(notes)
+
+
+def _by_iterations(jobs: QueueJobs, known: Sequence[TrainingDemand | None]) -> QueueJobs:
+    """Returns the jobs with iterations x time of an iteration as run time and estimate where both are known:
+    the duration that a list prints is rounded."""
+    run_ns = [
+        run if one is None or not one.iteration_ms else one.iterations * round(one.iteration_ms * NS_PER_MS)
+        for one, run in zip(known, jobs.run_ns.tolist(), strict=True)
+    ]
+    exact = np.array(run_ns, np.int64)
+    same = jobs.estimate_ns == jobs.run_ns
+    return replace(jobs, run_ns=exact, estimate_ns=np.where(same, exact, np.maximum(jobs.estimate_ns, exact)))
+
+
+def _stretched(run_ns: Int, rules: ChangeRules) -> Int:
+    """Run times times the stretch, in whole nanoseconds."""
+    whole, rest = np.divmod(run_ns, PPM)
+    stretched: Int = whole * rules.stretch_ppm + rest * rules.stretch_ppm // PPM
+    return stretched
+
+
+def _nodes(nodes: str | None) -> tuple[int, int | None, tuple[str, ...]]:
+    """Returns how many nodes of how many GPUs there are; None GPUs: one pool, whose size the log says."""
+    if nodes is None:
+        return 1, None, ()
+    cluster, notes = cluster_named(nodes)
+    sizes = set(cluster.gpus.tolist())
+    if len(sizes) > 1 or len(cluster.models) > 1:
+        raise UsageError(
+            f"--nodes {nodes!r}: with --changes all nodes are alike; take those of one size and GPU model"
+        )
+    return len(cluster), sizes.pop(), notes
+
+
+def _check(name: str, world: SharingWorld, nodes: str | None) -> None:
+    """Checks that a scheduler can be played."""
+    if name not in registry.RECIPES:
+        if nodes is not None:
+            raise UsageError(
+                f"{name} leaves running jobs alone: play it on nodes without --changes, or here on a pool"
+            )
+        return
+    if registry.RECIPES[name].by_deadline and (world.jobs.deadline_ns < 0).all():
+        raise UsageError(f"policy {name}: no job has a deadline; take another")
+
+
+def _play(name: str, world: SharingWorld, prediction: Prediction) -> SharingFigures:
+    if name in registry.RECIPES:
+        return sharing_figures(engine.play(world, registry.RECIPES[name].make()))
+    recipe = queue_registry.recipe(name)
+    done = simulate(world.jobs, world.gpus, recipe, prediction=prediction, rules=INSTANT)
+    return sharing_figures(left_alone(world, done.start_ns))

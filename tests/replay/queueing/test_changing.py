@@ -1,0 +1,76 @@
+"""Schedulers that change runs on logs: Muri's published cells, and what is refused."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingest.core.errors import UsageError
+from ingest.readers import job_logs
+from ingest.readers.clusters.training_lists import training_demands
+from policy.sharing.registry import RECIPES
+from replay.queueing.changing import compare_changing, world_of
+from twin.queue.rules import PREDICTSIM
+from twin.queue.selection import select
+from twin.sharing import engine
+from twin.sharing.changes import FREE, MURI, STEADY
+
+EXACT = {"SRTF": "srtf", "SRSF": "srsf", "Tiresias": "tiresias"}
+TRACES = ("trace1", "trace1_pr", "trace3", "trace3_pr")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("trace", TRACES)
+def test_cells_of_muri_come_out_to_every_printed_digit(shared: Path, trace: str) -> None:
+    path = shared / "jobs/muri" / f"{trace}.csv"
+    log = select(job_logs.read(path), PREDICTSIM, 64)
+    world, _ = world_of(log, training_demands(path), MURI, 8, 8, "estimate")
+    found = {}
+    for published, name in EXACT.items():
+        done = engine.play(world, RECIPES[name].make())
+        jct = np.sort(done.states.ended - world.jobs.submit_ns)
+        found[published, "avg_jct_s"] = jct.mean() / 1e9
+        found[published, "makespan_s"] = done.states.ended.max() / 1e9
+        found[published, "p99_jct_s"] = jct[int(0.99 * len(jct))] / 1e9
+    cells = list(csv.DictReader((shared / "validation/jobs/muri_sim.csv").read_text().splitlines()))
+    wanted = {
+        (cell["policy"], cell["metric"]): cell["published"]
+        for cell in cells
+        if cell["trace"] == trace and cell["policy"] in EXACT
+    }
+    assert len(wanted) == 9
+    for cell, printed in wanted.items():
+        assert f"{found[cell]:.{len(printed.partition('.')[2])}f}" == printed, cell
+
+
+def test_schedulers_that_leave_runs_alone_stand_beside(repository: Path) -> None:
+    found = compare_changing(repository / "examples/queue.swf", ("easy", "srtf"), rules=STEADY)
+    easy, srtf = found.figures["easy"], found.figures["srtf"]
+    assert easy.preemptions == easy.changes == 0 and srtf.preemptions > 0
+    assert srtf.avg_jct_s < easy.avg_jct_s
+    assert any("30 s" in note for note in found.log.notes)
+
+
+def test_figures_are_written_without_the_dirt_of_floats(repository: Path) -> None:
+    (row,) = compare_changing(repository / "examples/queue.swf", ("srtf",), rules=FREE).to_json()["results"]
+    for name, value in row.items():
+        if isinstance(value, float):
+            assert len(str(value).partition(".")[2]) <= 6, name
+
+
+@pytest.mark.parametrize(
+    ("policies", "options", "message"),
+    [
+        (("tiresia",), {}, "did you mean 'tiresias'"),
+        (("esy",), {}, "did you mean 'easy'"),
+        (("edf-preemptive",), {}, "no job has a deadline"),
+        (("easy",), {"nodes": "8 x 8 V100"}, "leaves running jobs alone"),
+        (("srtf",), {"nodes": "8 x 8 V100, 2 x 4 V100"}, "all nodes are alike"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(
+    repository: Path, policies: tuple[str, ...], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        compare_changing(repository / "examples/queue.swf", policies, rules=STEADY, **options)  # type: ignore[arg-type]

@@ -1,0 +1,202 @@
+"""The event loop of jobs whose runs are changed: next event, progress, the scheduler, its changes.
+
+Progress and changes are compiled (`progress.py`); the scheduler is asked once after all events of an instant.
+`referee.py` has the same meaning in SimPy.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.errors import UsageError
+from twin.queue.jobs import LATEST_NS, Int, QueueJobs
+from twin.sharing import progress
+from twin.sharing.changes import ChangeRules
+from twin.sharing.progress import NEVER, RUNNING, WAITING, JobStates
+from twin.sharing.speeds import Speeds
+from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
+
+WIDTH = 6
+"""Columns of an event: time, kind, job, GPUs, node and rate after it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharingWorld:
+    """Jobs (their runs as they will be), equal nodes, rules, and the speeds that sharing and sizes bring.
+
+    `predicted_ns`: what the scheduler takes for the run time; nowhere below it.
+    """
+
+    jobs: QueueJobs
+    predicted_ns: Int
+    pause_ns: Int
+    nodes: int
+    node_gpus: int
+    rules: ChangeRules
+    speeds: Speeds
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return self.nodes * self.node_gpus
+
+    def facts(self) -> JobFacts:
+        """Returns what schedulers know of all jobs."""
+        jobs = self.jobs
+        return JobFacts(jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSchedule:
+    """The outcome: every event (events, 6), and their states after the last."""
+
+    world: SharingWorld
+    events: Int
+    states: JobStates
+
+
+def play(world: SharingWorld, scheduler: SharingScheduler) -> SharedSchedule:
+    """Returns what a scheduler makes of the jobs.
+
+    Raises:
+        UsageError: the last jobs would end later than a time can be, or jobs wait for ever.
+    """
+    loop = _Loop(world, scheduler)
+    while loop.step():
+        pass
+    events = np.concatenate(loop.events) if loop.events else np.zeros((0, WIDTH), np.int64)
+    return SharedSchedule(world, events, loop.states)
+
+
+@dataclass
+class _Loop:
+    """One run: who is active, the time of the last event, and when the scheduler wants to be asked."""
+
+    world: SharingWorld
+    scheduler: SharingScheduler
+    active: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    events: list[Int] = field(default_factory=list)
+    come: int = 0
+    last: int = 0
+    again: int = NEVER
+    end: int = NEVER
+
+    def __post_init__(self) -> None:
+        world = self.world
+        self.facts, self.costs = world.facts(), progress.costs_of(world.rules)
+        self.states = progress.initial(world.jobs.run_ns, world.nodes)
+        self.spare = world.predicted_ns - world.jobs.run_ns
+
+    def step(self) -> bool:
+        """Plays all events of the next instant; returns False after the last one."""
+        submit = self.facts.submit_ns
+        coming = int(submit[self.come]) if self.come < len(submit) else NEVER
+        time = min(coming, self.end, self.again)
+        if time == NEVER:
+            if len(self.active):
+                raise UsageError(
+                    f"{len(self.active):,} jobs wait for ever under this scheduler; take another"
+                )
+            return False
+        if time > LATEST_NS:
+            raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
+        self._advance(time)
+        self._submit(time)
+        self._decide(time)
+        return True
+
+    def _advance(self, time: int) -> None:
+        written = np.empty((len(self.active), WIDTH), np.int64)
+        world, s = self.world, self.states
+        count = progress.advance(s, self.active, world.pause_ns, self.costs, self.last, time, written)
+        if count:
+            self.events.append(written[:count])
+            self.active = self.active[s.status[self.active] <= RUNNING]
+        self.last = time
+
+    def _submit(self, time: int) -> None:
+        first = self.come
+        self.come = int(np.searchsorted(self.facts.submit_ns, time, side="right"))
+        if self.come > first:
+            new = np.arange(first, self.come, dtype=np.int64)
+            self.states.status[new] = WAITING
+            self.active = np.concatenate((self.active, new))
+        self.arrived = self.come - first
+
+    def _decide(self, time: int) -> None:
+        """Asks the scheduler about all jobs that may be changed, and changes them."""
+        world, s, active = self.world, self.states, self.active
+        held = progress.held(s, active, world.pause_ns, self.spare, self.costs, time)
+        rows = active[~held]
+        view = observe(world, self.facts, s, rows, active[held], self.spare, time, self.arrived)
+        found = self.scheduler.decide(view)
+        assert _fits(view, found), "a scheduler gives away GPUs that are not there"
+        gpus, node, leader, whole = _merged(s, active, held, found, rows)
+        rate = world.speeds.rates(active, gpus, leader)
+        written = np.empty((len(active), WIDTH), np.int64)
+        count = progress.change(
+            s, active, gpus, node, leader, whole, rate, world.pause_ns, self.costs, time, written
+        )
+        if count:
+            self.events.append(written[:count])
+        self.again = NEVER if found.again_ns is None else found.again_ns
+        assert self.again > time, "a scheduler asks to be asked at once"
+        waits = bool((found.gpus == 0).any())
+        if waits and held.any():
+            until = progress.holds_on_until(s, active[held], world.pause_ns, self.costs, time)
+            self.again = min(self.again, until)
+        self.end = int(progress.next_end(s, active))
+
+
+def observe(
+    world: SharingWorld, facts: JobFacts, s: JobStates, rows: Int, held: Int, spare: Int, time: int,
+    arrived: int,
+) -> SharingView:  # fmt: skip
+    """Returns what the scheduler sees of these jobs; `held` keep their GPUs, which it does not see."""
+    place = np.full(len(facts.asked), NOWHERE, np.int64)
+    place[rows] = np.arange(len(rows))
+    leader = s.leader[rows]
+    free = np.full(world.nodes, world.node_gpus, np.int64)
+    for job in held:
+        if s.node[job] >= 0 and (s.leader[job] < 0 or s.leader[job] == job):
+            free[s.node[job]] -= s.gpus[job]
+    free[np.isin(s.whole, held)] = 0
+    return SharingView(
+        time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
+        np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
+        s.executed[rows], s.served[rows], s.first[rows], np.where(s.whole < 0, NOWHERE, place[s.whole]),
+        free, world.node_gpus, arrived, facts, world.rules,
+    )  # fmt: skip
+
+
+def _merged(
+    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, rows: Int
+) -> tuple[Int, Int, Int, Int]:
+    """GPUs, node and leader of all active jobs, and who holds a node alone, as jobs: those of the scheduler
+    where it decides, else what they are."""
+    gpus, node, leader, whole = s.gpus[active], s.node[active], s.leader[active], s.whole.copy()
+    gpus[~held], node[~held] = found.gpus, found.node
+    leader[~held] = NOWHERE if found.leader is None else jobs_of(rows, found.leader)
+    free = ~np.isin(whole, active[held])
+    whole[free] = jobs_of(rows, found.whole)[free]
+    return gpus, node, leader, whole
+
+
+def jobs_of(rows: Int, chosen: Int) -> Int:
+    """Returns the jobs of rows, NOWHERE where there is none."""
+    if not len(rows):
+        return np.full(len(chosen), NOWHERE, np.int64)
+    return np.where(chosen < 0, np.int64(NOWHERE), rows[chosen])
+
+
+def _fits(view: SharingView, found: Allocation) -> bool:
+    """Returns True if no node gives more than it has; those who share hold the GPUs of their leader."""
+    rows = np.arange(len(view))
+    first = found.gpus > 0
+    if found.leader is not None:
+        first &= (found.leader < 0) | (found.leader == rows)
+    placed = first & (found.node >= 0)
+    used = np.bincount(found.node[placed], found.gpus[placed], len(view.free))
+    used[found.whole >= 0] += view.node_gpus
+    return bool((used <= view.free).all() and found.gpus[first].sum() <= view.free.sum())

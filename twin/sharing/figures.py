@@ -1,0 +1,112 @@
+"""Figures of a schedule whose runs were changed, all from its events and states.
+
+wait = first start - submission; JCT = end - submission; bounded slowdown = max(1, JCT / max(run, 10 s)), run
+being the time alone on the GPUs that were asked for. Percentiles are interpolated linearly.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ingest.core.units import NS_PER_S
+from twin.queue.jobs import UNKNOWN, Int
+from twin.queue.metrics import TAU_S
+from twin.sharing.engine import WIDTH, SharedSchedule, SharingWorld
+from twin.sharing.progress import ENDED, REFUSED, initial
+
+DIGITS = 6
+"""Digits behind the point: microseconds, of times that are sums of nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingFigures:
+    """The figures that a schedule of changing jobs is judged by.
+
+    refused: jobs that the scheduler turned away, as it saw that their deadline could not be met.
+    deadlines_met: share of the jobs with a deadline that ended by it, refused ones missed; None without any.
+    preemptions: how often a running job lost all its GPUs; most_preemptions: the most of one job.
+    changes: resumes, moves and resizes, each of which may pause its job.
+    lost_gpu_h: GPU-hours held in pauses. utilisation: GPU-time held over that of the nodes in the makespan.
+    """
+
+    jobs: int
+    refused: int
+    avg_wait_s: float
+    p95_wait_s: float
+    avg_jct_s: float
+    p95_jct_s: float
+    p99_jct_s: float
+    avg_bounded_slowdown: float
+    makespan_s: float
+    utilisation: float
+    deadlines_met: float | None
+    preemptions: int
+    most_preemptions: int
+    changes: int
+    lost_gpu_h: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the figures by name, to microseconds and millionths."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            name: round(value, DIGITS) if isinstance(value, float) else value for name, value in found.items()
+        }
+
+
+def sharing_figures(done: SharedSchedule) -> SharingFigures:
+    """Returns the figures of a schedule of at least one job."""
+    jobs, s = done.world.jobs, done.states
+    ran = s.status == ENDED
+    submit, end = jobs.submit_ns[ran], s.ended[ran]
+    wait_s, jct_s = (s.first[ran] - submit) / NS_PER_S, (end - submit) / NS_PER_S
+    span_ns = int(end.max() - jobs.submit_ns.min()) if ran.any() else 0
+    run_s = np.maximum(jobs.run_ns[ran] / NS_PER_S, TAU_S)
+    return SharingFigures(
+        jobs=len(jobs),
+        refused=int((s.status == REFUSED).sum()),
+        avg_wait_s=_mean(wait_s),
+        p95_wait_s=_percentile(wait_s, 95),
+        avg_jct_s=_mean(jct_s),
+        p95_jct_s=_percentile(jct_s, 95),
+        p99_jct_s=_percentile(jct_s, 99),
+        avg_bounded_slowdown=_mean(np.maximum(1.0, jct_s / run_s)),
+        makespan_s=span_ns / NS_PER_S,
+        utilisation=_held_ns(done) / (done.world.gpus * span_ns) if span_ns else 0.0,
+        deadlines_met=_met(done),
+        preemptions=int(s.preempted.sum()),
+        most_preemptions=int(s.preempted.max()),
+        changes=int(s.changed.sum()),
+        lost_gpu_h=float(s.lost.sum() / NS_PER_S / 3600),
+    )
+
+
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _percentile(values: Any, percent: float) -> float:
+    return float(np.percentile(values, percent)) if len(values) else 0.0
+
+
+def _met(done: SharedSchedule) -> float | None:
+    """Share of deadlines that were met."""
+    deadline, s = done.world.jobs.deadline_ns, done.states
+    known = deadline != UNKNOWN
+    if not known.any():
+        return None
+    return float(((s.status == ENDED) & (s.ended <= deadline))[known].mean())
+
+
+def _held_ns(done: SharedSchedule) -> int:
+    """GPU-time that was held; of those who share the same GPUs each holds its part."""
+    return int(done.states.served.sum())
+
+
+def left_alone(world: SharingWorld, start_ns: Int) -> SharedSchedule:
+    """Returns the schedule of jobs that start at these times (n,) and are never changed."""
+    jobs, states = world.jobs, initial(world.jobs.run_ns, world.nodes)
+    states.status[:], states.left[:], states.first[:] = ENDED, 0, start_ns
+    states.ended[:], states.executed[:] = start_ns + jobs.run_ns, jobs.run_ns
+    states.served[:] = jobs.run_ns * jobs.processors
+    return SharedSchedule(world, np.zeros((0, WIDTH), np.int64), states)

@@ -1,0 +1,269 @@
+"""Progress of jobs whose run is changed: compiled, exact, integers alone.
+
+A job's work is nanoseconds of its run alone on the GPUs that it asked for. It holds GPUs since `at`, makes no
+progress before `ready`, and then `rate` millionths of a nanosecond of work a nanosecond, rounded down when it
+is changed, so that no event changes the end of a job that is left as it is.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingest.core.compiled import njit
+from twin.queue.jobs import LATEST_NS, Int
+from twin.sharing.changes import PPM, ChangeRules
+from twin.sharing.view import NOWHERE
+
+COMING, WAITING, RUNNING, ENDED, REFUSED = range(5)
+"""Values of `JobStates.status`."""
+PREEMPT, START, RESUME, RESIZE, MOVE, SPEED, END, REFUSE = range(8)
+"""Kinds of events."""
+KINDS = ("preempt", "start", "resume", "resize", "move", "speed", "end", "refuse")
+NEVER = LATEST_NS * 2
+"""Time of what does not come."""
+
+
+class JobStates(NamedTuple):
+    """All that changes of jobs, one element a job; `whole`: who holds a node alone (nodes,)."""
+
+    status: Int
+    left: Int
+    at: Int
+    ready: Int
+    rate: Int
+    gpus: Int
+    node: Int
+    leader: Int
+    executed: Int
+    served: Int
+    since: Int
+    first: Int
+    ended: Int
+    preempted: Int
+    changed: Int
+    lost: Int
+    whole: Int
+
+
+class Costs(NamedTuple):
+    """The rules as numbers; `most` is -1 without a bound."""
+
+    costs: bool
+    amortises: int
+    charges: bool
+    most: int
+
+
+def initial(run_ns: Int, nodes: int) -> JobStates:
+    """Returns the states before anything has happened."""
+    count = len(run_ns)
+    zeros = [np.zeros(count, np.int64) for _ in range(14)]
+    node, leader = (np.full(count, NOWHERE, np.int64) for _ in range(2))
+    status, at, ready, rate, gpus, executed, served, since, first, ended, preempted, changed, lost, _ = zeros
+    first[:] = NOWHERE
+    return JobStates(
+        status, run_ns.copy(), at, ready, rate, gpus, node, leader, executed, served, since, first, ended,
+        preempted, changed, lost, np.full(nodes, NOWHERE, np.int64),
+    )  # fmt: skip
+
+
+def costs_of(rules: ChangeRules) -> Costs:
+    """Returns the rules as numbers."""
+    most = rules.most_preemptions
+    return Costs(rules.costs, rules.amortises, rules.charges_events, -1 if most is None else most)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def done(lasted: int, rate: int) -> int:
+    """Returns work done in a time, floor(lasted x rate / 10^6), without overflow."""
+    return lasted // PPM * rate + lasted % PPM * rate // PPM
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def needed(left: int, rate: int) -> int:
+    """Returns the least time in which so much is done."""
+    return left // rate * PPM - (-(left % rate * PPM) // rate)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def progress_to(s: JobStates, job: int, time: int) -> int:
+    """Returns the work that a running job has done since it was changed."""
+    begin = max(s.at[job], s.ready[job])
+    return done(time - begin, s.rate[job]) if time > begin else 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def next_end(s: JobStates, rows: Int) -> int:
+    """Returns when the first of these jobs ends."""
+    first = NEVER
+    for job in rows:
+        if s.status[job] == RUNNING:
+            first = min(first, max(s.at[job], s.ready[job]) + needed(s.left[job], s.rate[job]))
+    return first
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def advance(s: JobStates, rows: Int, pause: Int, costs: Costs, last: int, time: int, events: Int) -> int:
+    """Moves running jobs on from the last event, and ends those that are done; returns how many events."""
+    count = 0
+    for job in rows:
+        if s.status[job] != RUNNING:
+            continue
+        s.executed[job] += time - last
+        s.served[job] += (time - last) * s.gpus[job]
+        begin = max(s.at[job], s.ready[job])
+        if begin + needed(s.left[job], s.rate[job]) == time:
+            s.lost[job] += (begin - s.at[job]) * s.gpus[job]
+            s.status[job], s.left[job], s.ended[job] = ENDED, 0, time
+            _let_go(s, job)
+            _write(events, count, time, END, s, job)
+            count += 1
+        elif costs.charges:
+            paused = min(time - s.at[job], pause[job])
+            s.left[job] -= done(time - s.at[job] - paused, s.rate[job])
+            s.lost[job] += paused * s.gpus[job]
+            s.at[job] = s.ready[job] = time
+    if count:
+        _promote(s, rows)
+    return count
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _promote(s: JobStates, rows: Int) -> None:
+    """Lets the first of those who share lead them where their leader has ended."""
+    for row in range(len(rows)):
+        old = s.leader[rows[row]]
+        if old >= 0 and s.status[old] != RUNNING:
+            for mate in rows:
+                if s.leader[mate] == old:
+                    s.leader[mate] = rows[row]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def rest(s: JobStates, rows: Int, time: int) -> Int:
+    """Returns the work that is left of each of these jobs (rows,)."""
+    found = np.empty(len(rows), np.int64)
+    for row in range(len(rows)):
+        job = rows[row]
+        found[row] = s.left[job] - (progress_to(s, job, time) if s.gpus[job] else 0)
+    return found
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _write(events: Int, count: int, time: int, kind: int, s: JobStates, job: int) -> None:
+    events[count, 0], events[count, 1], events[count, 2] = time, kind, job
+    events[count, 3], events[count, 4], events[count, 5] = s.gpus[job], s.node[job], s.rate[job]
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _let_go(s: JobStates, job: int) -> None:
+    """Takes all GPUs from a job."""
+    s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
+    for node in range(len(s.whole)):
+        if s.whole[node] == job:
+            s.whole[node] = NOWHERE
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def held(s: JobStates, rows: Int, pause: Int, spare: Int, costs: Costs, time: int) -> NDArray[np.bool_]:
+    """Returns which of these jobs may not be changed now (rows,); jobs that share are held together.
+
+    `spare`: what the prediction of a job is longer than its run.
+    """
+    found = np.zeros(len(rows), np.bool_)
+    for row in range(len(rows)):
+        job = rows[row]
+        if s.status[job] != RUNNING:
+            continue
+        young = time - s.since[job] < costs.amortises * pause[job]
+        left = s.left[job] - progress_to(s, job, time) + spare[job]
+        short = costs.amortises > 0 and left <= pause[job]
+        found[row] = young or short or (costs.most >= 0 and s.preempted[job] >= costs.most)
+    for row in range(len(rows)):
+        if found[row] and s.leader[rows[row]] >= 0:
+            for other in range(len(rows)):
+                if s.leader[rows[other]] == s.leader[rows[row]]:
+                    found[other] = True
+    return found
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def holds_on_until(s: JobStates, rows: Int, pause: Int, costs: Costs, time: int) -> int:
+    """Returns when the first of these running jobs may be changed again."""
+    first = NEVER
+    for job in rows:
+        until = s.since[job] + costs.amortises * pause[job]
+        if until > time:
+            first = min(first, until)
+    return first
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def change(
+    s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, whole: Int, rate: Int, pause: Int,
+    costs: Costs, time: int, events: Int,
+) -> int:  # fmt: skip
+    """Gives each of these jobs what it holds from now on; returns how many events that were.
+
+    `leader` and `whole` are jobs. Preemptions come before all other changes.
+    """
+    count = 0
+    for row in range(len(rows)):
+        job = rows[row]
+        if s.gpus[job] and not gpus[row]:
+            _settle(s, job, time)
+            s.status[job] = WAITING
+            s.preempted[job] += 1
+            _let_go(s, job)
+            _write(events, count, time, PREEMPT, s, job)
+            count += 1
+    for row in range(len(rows)):
+        job = rows[row]
+        if not gpus[row]:
+            continue
+        kind = _kind(s, job, gpus[row], node[row], whole, rate[row])
+        s.leader[job] = leader[row]
+        if kind < 0:
+            continue
+        _settle(s, job, time)
+        s.status[job] = RUNNING
+        s.gpus[job], s.node[job], s.rate[job] = gpus[row], node[row], rate[row]
+        if kind != SPEED:
+            s.since[job] = time
+        if kind == START:
+            s.first[job] = time
+        elif kind != SPEED:
+            s.changed[job] += 1
+            if costs.costs:
+                s.ready[job] = time + pause[job]
+        _write(events, count, time, kind, s, job)
+        count += 1
+    for place in range(len(whole)):
+        s.whole[place] = whole[place]
+    return count
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _settle(s: JobStates, job: int, time: int) -> None:
+    """Counts what a job has done and lost up to now; a pause that is not over goes on."""
+    if s.gpus[job]:
+        s.left[job] -= progress_to(s, job, time)
+        if s.ready[job] > s.at[job]:
+            s.lost[job] += (min(s.ready[job], time) - s.at[job]) * s.gpus[job]
+    s.at[job], s.ready[job] = time, max(s.ready[job], time)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _kind(s: JobStates, job: int, gpus: int, node: int, whole: Int, rate: int) -> int:
+    """Returns the kind of a change; -1 for none."""
+    if not s.gpus[job]:
+        return START if s.first[job] < 0 else RESUME
+    if s.gpus[job] != gpus:
+        return RESIZE
+    if s.node[job] != node:
+        return MOVE
+    for place in range(len(whole)):
+        if (whole[place] == job) != (s.whole[place] == job):
+            return MOVE
+    return SPEED if s.rate[job] != rate else -1

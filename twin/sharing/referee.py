@@ -1,0 +1,292 @@
+"""Reference simulator of changing jobs in SimPy: slow and plain; tests hold the engine equal to it.
+
+No arrays and nothing kept up to date by hand: a job is an object with the pieces of its run behind it, an end
+is an event that is void once the job was changed, sums are exact integers. The schedulers are the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from simpy import Environment
+
+from twin.core.clock import At
+from twin.queue.jobs import Int
+from twin.sharing.changes import PPM
+from twin.sharing.engine import SharingWorld
+from twin.sharing.progress import KINDS, NEVER
+from twin.sharing.view import NOWHERE, Allocation, SharingScheduler, SharingView
+
+FIRST, LAST = 0, 1
+"""Ranks among the events of one instant: what happens, then the scheduler."""
+Happened = tuple[int, str, int, int, int, int]
+"""Time, kind, job, GPUs, node and rate after it."""
+
+
+@dataclass
+class _Job:
+    """One job: what is left of its work, what it holds since when, and what it has had."""
+
+    index: int
+    left: int
+    nodes: frozenset[int] = frozenset()
+    node: int = NOWHERE
+    gpus: int = 0
+    rate: int = 0
+    leader: int = NOWHERE
+    at: int = 0
+    ready: int = 0
+    since: int = 0
+    first: int = NOWHERE
+    runs: list[tuple[int, int, int]] = field(default_factory=list)
+    """Begin, end and GPUs of the pieces of its run that are over."""
+    preempted: int = 0
+    version: int = 0
+    over: bool = False
+
+    def work_by(self, time: int) -> int:
+        """Returns what is done since the job was changed."""
+        return max(0, time - max(self.at, self.ready)) * self.rate // PPM
+
+    def end(self) -> int:
+        """Returns when the job ends if it is left as it is."""
+        return max(self.at, self.ready) - (-self.left * PPM // self.rate)
+
+
+@dataclass
+class SharingReferee:
+    """Events and decisions of one run."""
+
+    world: SharingWorld
+    scheduler: SharingScheduler
+    env: Environment = field(default_factory=lambda: Environment(initial_time=0))
+    happened: list[Happened] = field(default_factory=list)
+    active: list[_Job] = field(default_factory=list)
+    holder: dict[int, int] = field(default_factory=dict)
+    """Job that holds a node alone."""
+    arrived: int = 0
+    due_at: int = -1
+    asked_again: int = NEVER
+
+    def __post_init__(self) -> None:
+        jobs = self.world.jobs
+        self.facts = self.world.facts()
+        self.jobs = [_Job(at, int(run)) for at, run in enumerate(jobs.run_ns)]
+        self.spare = [int(one) for one in self.world.predicted_ns - jobs.run_ns]
+        self.pause = [int(one) for one in self.world.pause_ns]
+
+    def play(self) -> None:
+        """Runs until nothing is to come."""
+        for job in self.jobs:
+            event = At(self.env, int(self.facts.submit_ns[job.index]), FIRST)
+            event.callbacks.append(lambda _, job=job: self.submitted(job))
+        self.env.run()
+
+    def submitted(self, job: _Job) -> None:
+        """Takes in a job."""
+        self.active.append(job)
+        self.arrived += 1
+        self.ask()
+
+    def ask(self) -> None:
+        """Lets the scheduler decide after all else of this instant."""
+        if self.due_at != self.env.now:
+            self.due_at = self.env.now
+            At(self.env, 0, LAST).callbacks.append(lambda _: self.decide())
+
+    def woken(self, at: int) -> None:
+        """Asks the scheduler again, unless it has said another time since."""
+        if self.asked_again == at:
+            self.ask()
+
+    def finish(self, job: _Job, version: int) -> None:
+        """Ends a job, unless it was changed since this was planned."""
+        if job.version == version and job.gpus:
+            self.ask()
+
+    def decide(self) -> None:
+        """Ends jobs, asks the scheduler about those that may be changed, and changes them."""
+        now = int(self.env.now)
+        for job in list(self.active):
+            if job.gpus and job.end() == now:
+                self.close(job)
+                job.over = True
+                self.release(job)
+                self.note("end", job)
+        self.active = [job for job in self.active if not job.over]
+        self.elect_leaders()
+        if self.world.rules.charges_events:
+            self.charge(now)
+        held = self.held(now)
+        open_jobs = [job for job in self.active if job not in held]
+        found = self.scheduler.decide(self.view(now, open_jobs, held))
+        self.arrived = 0
+        self.change(now, open_jobs, held, found)
+        self.plan(now, found, held)
+
+    def elect_leaders(self) -> None:
+        """Lets the first of those who share lead them where their leader has ended."""
+        for job in self.active:
+            old = job.leader
+            if old != NOWHERE and not self.jobs[old].gpus:
+                for mate in self.active:
+                    if mate.leader == old:
+                        mate.leader = job.index
+
+    def charge(self, now: int) -> None:
+        """Takes its pause off every running job, changed or not."""
+        for job in self.active:
+            if job.gpus:
+                job.left -= max(0, now - job.at - self.pause[job.index]) * job.rate // PPM
+                self.close(job)
+                job.at = job.ready = now
+
+    def held(self, now: int) -> list[_Job]:
+        """Returns the jobs that may not be changed now, and those that share with them."""
+        rules, held = self.world.rules, []
+        for job in self.active:
+            pause = self.pause[job.index]
+            predicted = job.left - job.work_by(now) + self.spare[job.index]
+            most = rules.most_preemptions
+            if job.gpus and (
+                now - job.since < rules.amortises * pause
+                or (rules.amortises and predicted <= pause)
+                or (most is not None and job.preempted >= most)
+            ):
+                held.append(job)
+        leaders = {job.leader for job in held} - {NOWHERE}
+        return [job for job in self.active if job in held or job.leader in leaders]
+
+    def view(self, now: int, rows: list[_Job], held: list[_Job]) -> SharingView:
+        """Returns what the scheduler sees."""
+        place = {job.index: row for row, job in enumerate(rows)}
+        free = [self.world.node_gpus] * self.world.nodes
+        for job in held:
+            if job.node != NOWHERE and job.leader in (NOWHERE, job.index):
+                free[job.node] -= job.gpus
+            for node in job.nodes:
+                free[node] = 0
+        whole = [place.get(self.holder.get(node, NOWHERE), NOWHERE) for node in range(self.world.nodes)]
+        had = [[*job.runs, *([(job.at, now, job.gpus)] if job.gpus else [])] for job in rows]
+        return SharingView(
+            now, _row(job.index for job in rows), self.facts.asked[[job.index for job in rows]],
+            _row(job.gpus for job in rows), _row(job.node for job in rows),
+            _row(place.get(job.leader, NOWHERE) for job in rows),
+            _row(job.left - job.work_by(now) + self.spare[job.index] for job in rows),
+            _row(sum(end - begin for begin, end, _ in one) for one in had),
+            _row(sum((end - begin) * gpus for begin, end, gpus in one) for one in had),
+            _row(job.first for job in rows), _row(whole), _row(free), self.world.node_gpus, self.arrived,
+            self.facts, self.world.rules,
+        )  # fmt: skip
+
+    def change(self, now: int, rows: list[_Job], held: list[_Job], found: Allocation) -> None:
+        """Gives jobs what they hold from now on, preemptions first."""
+        gpus = {job.index: job.gpus for job in held} | dict(
+            zip(_indices(rows), found.gpus.tolist(), strict=True)
+        )
+        leader = {job.index: job.leader for job in held}
+        node = {job.index: job.node for job in held} | dict(
+            zip(_indices(rows), found.node.tolist(), strict=True)
+        )
+        for row, job in enumerate(rows):
+            first = NOWHERE if found.leader is None else int(found.leader[row])
+            leader[job.index] = NOWHERE if first == NOWHERE else rows[first].index
+        holder = {at: one for at, one in self.holder.items() if self.jobs[one] in held}
+        for at, row in enumerate(found.whole.tolist()):
+            if row != NOWHERE and at not in holder:
+                holder[at] = rows[row].index
+        order = _indices(self.active)
+        rates = self.world.speeds.rates(
+            _row(order), _row(gpus[one] for one in order), _row(leader[one] for one in order)
+        )
+        rate = dict(zip(order, rates.tolist(), strict=True))
+        for job in self.active:
+            if job.gpus and not gpus[job.index]:
+                self.stop(job, now)
+        for job in self.active:
+            one = job.index
+            if gpus[one]:
+                nodes = frozenset(at for at, holds in holder.items() if holds == one)
+                job.leader = leader[one]
+                self.put(job, now, gpus[one], node[one], nodes, rate[one])
+        self.holder = holder
+
+    def stop(self, job: _Job, now: int) -> None:
+        """Preempts a job."""
+        job.left -= job.work_by(now)
+        self.close(job)
+        job.preempted += 1
+        self.release(job)
+        self.note("preempt", job)
+
+    def put(self, job: _Job, now: int, gpus: int, node: int, nodes: frozenset[int], rate: int) -> None:
+        """Lets a job hold these GPUs from now on, if that is a change."""
+        if not job.gpus:
+            kind = "start" if job.first == NOWHERE else "resume"
+        elif job.gpus != gpus:
+            kind = "resize"
+        elif job.node != node or job.nodes != nodes:
+            kind = "move"
+        elif job.rate != rate:
+            kind = "speed"
+        else:
+            return
+        if job.gpus:
+            job.left -= job.work_by(now)
+            self.close(job)
+        job.at, job.ready = now, max(now, job.ready)
+        job.gpus, job.node, job.nodes, job.rate = gpus, node, nodes, rate
+        job.since = job.since if kind == "speed" else now
+        if kind == "start":
+            job.first = now
+        elif kind != "speed" and self.world.rules.costs:
+            job.ready = now + self.pause[job.index]
+        self.note(kind, job)
+
+    def plan(self, now: int, found: Allocation, held: list[_Job]) -> None:
+        """Plans the ends of running jobs, and when the scheduler is asked again."""
+        for job in self.active:
+            if job.gpus:
+                job.version += 1
+                event = At(self.env, job.end() - now, FIRST)
+                event.callbacks.append(lambda _, job=job, version=job.version: self.finish(job, version))
+        again = NEVER if found.again_ns is None else found.again_ns
+        if not all(found.gpus):
+            ripe = [job.since + self.world.rules.amortises * self.pause[job.index] for job in held]
+            again = min([again, *(time for time in ripe if time > now)])
+        self.asked_again = again
+        if again < NEVER:
+            At(self.env, again - now, FIRST).callbacks.append(lambda _: self.woken(again))
+
+    def close(self, job: _Job) -> None:
+        """Puts the piece of its run up to now behind a job."""
+        job.runs.append((job.at, int(self.env.now), job.gpus))
+
+    def release(self, job: _Job) -> None:
+        """Takes all GPUs from a job."""
+        job.gpus, job.rate, job.node, job.leader, job.nodes = 0, 0, NOWHERE, NOWHERE, frozenset()
+        self.holder = {at: one for at, one in self.holder.items() if one != job.index}
+
+    def note(self, kind: str, job: _Job) -> None:
+        """Writes down what happened to a job."""
+        self.happened.append((int(self.env.now), kind, job.index, job.gpus, job.node, job.rate))
+
+
+def referee_events(world: SharingWorld, scheduler: SharingScheduler) -> list[Happened]:
+    """Returns every event of a run in its order."""
+    referee = SharingReferee(world, scheduler)
+    referee.play()
+    return referee.happened
+
+
+def named(events: Int) -> list[Happened]:
+    """Returns events of the engine (events, 6) as the referee writes them."""
+    return [(time, KINDS[kind], *rest) for time, kind, *rest in events.tolist()]
+
+
+def _indices(jobs: list[_Job]) -> list[int]:
+    return [job.index for job in jobs]
+
+
+def _row(values: Iterable[int]) -> Int:
+    return np.array(list(values), np.int64)

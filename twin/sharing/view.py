@@ -1,0 +1,77 @@
+"""What a scheduler of changing jobs sees at an event, and what it answers."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twin.queue.jobs import Int
+from twin.sharing.changes import ChangeRules
+
+NOWHERE = -1
+"""Node of a job that has none, or holds whole nodes; leader of a job that shares with nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobFacts:
+    """Facts of all jobs before they run; one element a job in every array."""
+
+    asked: Int
+    deadline_ns: Int
+    pause_ns: Int
+    predicted_ns: Int
+    submit_ns: Int
+
+
+@dataclass(frozen=True, eq=False)
+class SharingView:
+    """The jobs that wait or run, a row each, in order of submission, and the nodes.
+
+    `job`: index among all jobs. `gpus` (0: waits), `node`, `leader`: what a job holds now, with the row of
+    the first of those that it shares with. `left_ns`: its predicted rest, alone on the GPUs that it asked
+    for. `executed_ns`, `served_ns`: how long it has run, and that times GPUs. `whole`: row of the job that
+    holds a node alone (nodes,), or NOWHERE. `free`: GPUs of each node that the scheduler may give, those of
+    the rows included (nodes,). Jobs that may not be changed now, and their GPUs, are not in it.
+    """
+
+    now_ns: int
+    job: Int
+    asked: Int
+    gpus: Int
+    node: Int
+    leader: Int
+    left_ns: Int
+    executed_ns: Int
+    served_ns: Int
+    first_ns: Int
+    whole: Int
+    free: Int
+    node_gpus: int
+    arrived: int
+    facts: JobFacts
+    rules: ChangeRules
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who holds a node
+    alone (nodes,); at `again_ns` the scheduler wants to be asked again, whatever happens until then."""
+
+    gpus: Int
+    node: Int
+    whole: Int
+    leader: Int | None = None
+    again_ns: int | None = None
+    refused: NDArray[np.bool_] | None = field(default=None)
+
+
+class SharingScheduler(Protocol):
+    """One run of a scheduler: it may keep what it needs between events."""
+
+    def decide(self, view: SharingView) -> Allocation:
+        """Returns who holds what from now on."""
+        ...
