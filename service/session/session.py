@@ -228,7 +228,7 @@ class Session:
         self.state = LiveState(origin_ns, telemetry.noise)
         self.intake = Intake(origin_ns)
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
-        self.accounts = AccountBook(origin_ns, self.world.estimator)
+        self.accounts = AccountBook(origin_ns)
 
     def _play(self) -> None:
         folder = run_index.folder(self.store, self.run_id)

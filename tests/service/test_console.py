@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -111,27 +110,27 @@ def test_figures_need_a_token_and_the_page_does_not(session: Session, tmp_path: 
         assert me == {"name": "reader", "roles": ["read"]}
 
 
-def steps(count: int, **figures: Any) -> list[dict[str, Any]]:
-    now = time.time_ns()
-    return [{"kind": "step", "epoch_ns": now + k, "step": k, "seconds": 2.0, **figures} for k in range(count)]
-
-
 def test_accounts_and_series_are_those_of_the_steps(client: TestClient) -> None:
     before = client.get("/v1/accounts").json()
-    assert before["measured"] is None and before["expected"]["gpu_usd_per_hour"] > 0
+    assert before["measured"] is None and before["month"] is None and before["run"]["tokens"] == 0
     assert client.get("/v1/series").json()["at"] == []
-    told = {"sent": [["d0", "d1", 10**9, 0.5]], "compute_s": {"d0": 1.0, "d1": 0.5}}
-    client.post("/v1/observations", json=[*links(), *steps(3, **told)])
-    after = client.get("/v1/accounts").json()
-    price = next(
-        link["usd_per_gb"]
-        for link in client.get("/v1/state").json()["links"]
-        if (link["src"], link["dst"]) == ("d0", "d1")
-    )
-    assert after["run"]["steps"] == 3 and after["run"]["egress_bytes"] == 3 * 10**9
-    assert after["month"]["egress_usd"] == pytest.approx(3 * price) == after["run"]["links"][0]["usd"]
-    assert after["measured"]["egress_bytes_per_s"] == pytest.approx(3 * 10**9 / 6)
-    assert after["measured"]["utilisation"] == pytest.approx({"d0": 0.5, "d1": 0.25})
-    rows = client.get("/v1/series").json()
-    assert rows["step_s"] == [2.0] and rows["utilisation"]["d0"] == [0.5]
-    assert [one["virtual"] for one in rows["plans"]] == [True]
+    plan = client.get("/v1/decision").json()["plan"]
+    told = {"kind": "plan", "state": "running", "plan": plan, "epoch_ns": time.time_ns()}
+    step = {"kind": "step", "step": 0, "seconds": 0.02, "compute_s": {"d0": 0.01}}
+    client.post("/v1/observations", json=[*links(), told])
+    time.sleep(0.03)
+    client.post("/v1/observations", json=[{**step, "epoch_ns": time.time_ns()}])
+    after, rows = client.get("/v1/accounts").json(), client.get("/v1/series").json()
+    sums, rates = after["run"], after["measured"]
+    assert after["month"] == {"month": time.strftime("%Y-%m", time.gmtime()), **sums}
+    assert sums["iterations"] == 1 and sums["tokens"] == client.get("/v1/state").json()["job"]["tokens"]
+    assert sums["egress_usd"] == pytest.approx(sum(link["usd"] for link in sums["links"]))
+    assert sums["egress_usd"] == pytest.approx(0.02 * sums["egress_bytes"] / 1e9)
+    wall_s = sums["tokens"] / rates["tokens_per_s"]
+    assert 0.02 <= wall_s < 5 and rates["gpu_usd_per_hour"] == pytest.approx(sums["gpu_usd"] / wall_s * 3600)
+    assert rates["gpu_usd_per_hour"] == pytest.approx(after["expected"]["gpu_usd_per_hour"])
+    held = {share["domain"] for share in plan["shares"]}
+    assert rates["utilisation"].keys() == {f"d{k}" for k in held}
+    assert len(rows["at"]) == 1 and rows["step_s"] == [pytest.approx(rates["iteration_s"], rel=1e-4)]
+    assert rows["utilisation"]["d0"] == [pytest.approx(rates["utilisation"].get("d0", 0.0), rel=1e-4)]
+    assert [one["virtual"] for one in rows["plans"]] == [True, False]

@@ -10,7 +10,7 @@ const steps = kept((series) => [series.at, series.step_s]);
 
 export function Costs({ accounts, series }) {
   const { measured, expected, month, run } = accounts, now = measured || expected;
-  const source = measured ? "measured, last 10 minutes of steps" : expected ? "expected of the plan, links as now" : "no plan is in force";
+  const source = measured ? "measured, last 10 minutes" : expected ? "expected of the plan, links as now" : "no plan is in force";
   const sums = month || run, since = month ? month.month : "no steps yet";
   return html`
     <h3>Now <em class="tag">${measured ? "measured" : "expected"}</em></h3>
@@ -22,9 +22,9 @@ export function Costs({ accounts, series }) {
     </div>
     <h3>This month <em class="tag">${since}</em></h3>
     <div class="cards">
-      ${card("Egress cost", usd(sums.egress_usd), "of the steps that were reported")}
-      ${card("GPU cost", usd(sums.gpu_usd), "of the steps that were reported")}
-      ${card("Egress", bytes(sums.egress_bytes), `${plain(sums.steps)} steps`)}
+      ${card("Egress cost", usd(sums.egress_usd), "of steps and moves, list prices")}
+      ${card("GPU cost", usd(sums.gpu_usd), "held, pauses included")}
+      ${card("Egress", bytes(sums.egress_bytes), `${plain(sums.iterations)} steps`)}
       ${card("Tokens", scaled(sums.tokens, ""), `${scaled(run.tokens, "")} in the whole run`)}
     </div>
     ${sums.links.length > 0 && html`<details><summary>Egress of this month by link</summary><div class="scroll" tabindex="0" role="region" aria-label="Egress by link"><table>
