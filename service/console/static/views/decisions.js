@@ -45,7 +45,7 @@ export function Decisions({ state, decisions, events, filter, opened }) {
       <label>words <input id="decision-search" type="search" value=${filter.words} onInput=${(event) => change({ filter: { ...filter, words: event.target.value } })} /></label>
       <label>kind <select onInput=${(event) => change({ filter: { ...filter, kind: event.target.value } })}>${KINDS.map(([value, name]) => html`<option value=${value} selected=${filter.kind === value}>${name}</option>`)}</select></label>
       <span role="status">${found.length > shown.length ? `the last ${shown.length} of ${found.length}` : `${found.length} shown`}</span></div>
-    <div class="scroll tall-list" tabindex="0" role="region" aria-label="Decisions"><table id="decision-table">
+    <div class="scroll tall-list" tabindex="0" role="region" aria-label="table: decisions"><table id="decision-table">
       <thead><tr><th scope="col">no.</th><th scope="col">UTC</th><th scope="col">action</th><th scope="col">trigger</th><th scope="col">reason</th></tr></thead>
       <tbody>${shown.map((row) => html`<${Row} key=${row.number} row=${row} names=${names} open=${opened === row.number} />`)}</tbody></table></div>
     <h3>Refused plans by reason</h3><${Refused} decisions=${decisions} events=${events} />`;

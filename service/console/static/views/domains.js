@@ -14,7 +14,7 @@ export function Domains({ state, accounts, series }) {
   const now = (accounts.measured || accounts.expected || {}).utilisation || {};
   const shown = same(state.domains.map((domain) => domain.name).slice(0, MOST));
   return html`
-    <div class="scroll" tabindex="0" role="region" aria-label="Domains"><table>
+    <div class="scroll" tabindex="0" role="region" aria-label="table: domains"><table>
       <thead><tr><th scope="col">domain</th><th scope="col" class="n">utilisation</th><th scope="col" class="n">GPUs held</th><th scope="col" class="n">alive</th><th scope="col">GPU</th><th scope="col" class="n">slowdown</th><th scope="col" class="n">USD/GPU h</th></tr></thead>
       <tbody>${state.domains.map((domain) => html`<tr>
         <th scope="row">${domain.name}</th>

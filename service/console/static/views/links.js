@@ -29,7 +29,7 @@ function State({ link }) {
 export function Links({ state, link: chosen, samples }) {
   const last = state.horizons_s.length - 1, one = state.links.find((link) => pair(link) === chosen);
   return html`<${Topology} state=${state} chosen=${chosen} />
-    <div class="scroll short" tabindex="0" role="region" aria-label="Links"><table>
+    <div class="scroll short" tabindex="0" role="region" aria-label="table: links"><table>
       <thead><tr><th scope="col">link</th><th scope="col">state</th><th scope="col" class="n">bandwidth</th><th scope="col" class="n">in ${plain(state.horizons_s[last])} s</th><th scope="col" class="n">80 % interval</th><th scope="col" class="n">latency</th><th scope="col" class="n">USD/GB</th></tr></thead>
       <tbody>${state.links.map((link) => html`<tr key=${pair(link)} class=${pair(link) === chosen ? "this" : ""}>
         <th scope="row"><button class="plain" type="button" aria-pressed=${String(pair(link) === chosen)} onClick=${() => choose(pair(link))}>${link.src} → ${link.dst}</button></th>
