@@ -2,10 +2,11 @@
 
 Needs chromium (Debian: apt-get install chromium) and Playwright (pip install playwright), and a `twin serve`
 that may be steered: `make serve-demo` starts one. Goes through every view and form at 390 and 1440 px, dark
-and light, the second time over with the keyboard alone. Prints for each window: milliseconds from the request
-to the drawn figures, errors of the page, requests to other addresses, pixels that it is wider than the window,
-what failed, and with `--axe` (from `npm pack axe-core`) what the accessibility rules find. `--shots DIR` keeps
-pictures. Ends with 1 where there is an error, a foreign request, a failed step or a serious finding.
+and light, once with the keyboard alone and once with a pointer. Prints for each window: milliseconds from the
+request to the drawn figures, errors of the page, requests to other addresses, pixels that it is wider than
+the window, what failed, and with `--axe` (from `npm pack axe-core`) what the accessibility rules find.
+`--shots DIR` keeps pictures. Ends with 1 where there is an error, a foreign request, a failed step or a
+serious finding.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def open_console(page: Page, address: str, token: str, seen: Seen) -> None:
     page.set_default_timeout(PATIENCE_MS)
     page.add_init_script(f"sessionStorage.setItem('twin.token', {token!r})")
     page.goto(address)
-    until(page, "document.querySelectorAll('main section').length === %d" % len(SECTIONS))
+    until(page, f"document.querySelectorAll('main section').length === {len(SECTIONS)}")
     page.wait_for_selector("#links canvas")
     seen.drawn_ms = page.evaluate("performance.now()")
 
