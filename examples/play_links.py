@@ -9,9 +9,12 @@ noise. It reports steps, sends and computing times through `service.hook`, and c
 
 import argparse
 import json
+import math
 import random
+import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from ingest.core.units import NS_PER_S
@@ -24,6 +27,8 @@ from twin.scenario.prepare import PreparedScenario
 
 NOISE = 0.02
 """Deviation of the log of a step time."""
+DEAD_S = 1.0
+"""Seconds that the job waits for a dead link before it tries a step again."""
 SHORTEST_S = 1.0
 """Seconds between two samples of a link, at least."""
 
@@ -57,17 +62,20 @@ class SimulatedJob:
         self.plan = plan
         hook.running(to_json(plan))
 
-    def step(self, links: LinkState) -> float:
-        """Reports a step over `links` and returns its seconds."""
+    def step(self, links: LinkState) -> None:
+        """Makes a step over `links`, which takes its time, and reports it; over a dead link none is made."""
         estimate = self._estimator.iteration(self.plan, links)
+        if math.isinf(estimate.iter_s):
+            time.sleep(DEAD_S)
+            return
         seconds = estimate.iter_s * self._noise.lognormvariate(0.0, NOISE)
+        time.sleep(seconds)
         for i, j in zip(*estimate.wan_bytes.nonzero(), strict=True):
             size = int(estimate.wan_bytes[i, j])
             self._hook.sent(self._names[i], self._names[j], size, 8 * size / links.bandwidth_bps[i, j])
         for share, busy_s in zip(self.plan.shares, estimate.compute_s, strict=True):
             self._hook.computed(self._names[share.domain], busy_s)
         self._hook.add_step(seconds)
-        return seconds
 
     def follow(self) -> None:
         """Carries out the order that waits, if one does."""
@@ -92,18 +100,24 @@ def report(links: PlayedLinks, hook: TrainingHook) -> None:
                 hook.link(src, dst, float(state.bandwidth_bps[i, j]), float(state.latency_s[i, j]))
 
 
+def report_often(links: PlayedLinks, hook: TrainingHook, stop: threading.Event) -> None:
+    """Reports samples of the links in their period until it is stopped."""
+    while not stop.wait(links.period_s):
+        report(links, hook)
+
+
 def play(links: PlayedLinks, hook: TrainingHook, job: SimulatedJob, seconds: float) -> None:
-    """Plays for `seconds`: samples of the links in their period, a step of the job whenever one has ended."""
-    end = time.monotonic() + seconds
-    sample_at = step_at = time.monotonic()
-    while (now := time.monotonic()) < end:
-        if now >= sample_at:
-            report(links, hook)
-            sample_at = now + links.period_s
-        if now >= step_at:
+    """Plays for `seconds`: the job steps here, a thread reports the links."""
+    stop, end = threading.Event(), time.monotonic() + seconds
+    reporter = threading.Thread(target=report_often, args=(links, hook, stop), daemon=True)
+    reporter.start()
+    try:
+        while time.monotonic() < end:
             job.follow()
-            step_at = time.monotonic() + job.step(links.now())
-        time.sleep(0.05)
+            job.step(links.now())
+    finally:
+        stop.set()
+        reporter.join()
 
 
 def first_plan(address: str, token: str) -> Plan:
@@ -132,7 +146,8 @@ def main() -> None:
     address = given.address.rstrip("/")
     with TrainingHook(address, token=given.token) as hook:
         job = SimulatedJob(setup, first_plan(address, given.token), hook)
-        play(PlayedLinks(setup, given.speed), hook, job, given.seconds)
+        with suppress(KeyboardInterrupt):
+            play(PlayedLinks(setup, given.speed), hook, job, given.seconds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from service.api.app import ApiSettings, make_app
@@ -134,3 +135,13 @@ def test_accounts_and_series_are_those_of_the_steps(client: TestClient) -> None:
     assert len(rows["at"]) == 1 and rows["step_s"] == [pytest.approx(rates["iteration_s"], rel=1e-4)]
     assert rows["utilisation"]["d0"] == [pytest.approx(rates["utilisation"].get("d0", 0.0), rel=1e-4)]
     assert [one["virtual"] for one in rows["plans"]] == [True, False]
+
+
+def test_the_guide_names_its_routes_and_sections(repository: Path) -> None:
+    guide = (repository / "docs" / "guides" / "console.md").read_text(encoding="utf-8")
+    paths = {route.path for route in routes.router.routes if isinstance(route, APIRoute)}
+    assert set(re.findall(r"\| `GET (/v1/\w+)` \|", guide)) == paths
+    listed = (STATIC / "app.js").read_text(encoding="utf-8").split("const SECTIONS")[1].split("];")[0]
+    sections = re.findall(r'\["[\w-]+", "([^"]+)", \w+\]', listed + "]")
+    table = guide.split("## What it shows")[1].split("**Measured")[0]
+    assert re.findall(r"^\| ([A-Z][^|]+?) \|", table, re.M) == sections

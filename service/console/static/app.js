@@ -32,13 +32,25 @@ function Header({ state, me, live, problem }) {
 function Page(given) {
   const there = given.state && given.accounts && given.series;
   return html`<div class="page"><${Header} ...${given} />
-    <nav aria-label="Contents"><ol>${SECTIONS.map(([id, title]) => html`<li><a href=${`#${id}`}>${title}</a></li>`)}</ol></nav>
+    <nav aria-label="Contents"><ol>${SECTIONS.map(([id, title]) => html`<li><a href=${`#${id}`} aria-current=${given.reading === id ? "true" : undefined}>${title}</a></li>`)}</ol></nav>
     <main id="content" tabindex="-1">${there ? SECTIONS.map(([id, title, View]) => html`<section key=${id} id=${id} aria-labelledby=${`${id}-title`} tabindex="-1"><h2 id=${`${id}-title`}>${title}</h2><${View} ...${given} /></section>`)
       : html`<p class="soft">${given.live === "denied" ? "The service asks for a token." : "The state of the run comes."}</p>`}</main></div>
     ${given.signing && html`<${SignIn} ...${given} />`}${given.keys && html`<${Keys} sections=${SECTIONS} />`}`;
 }
 
 const jump = (id) => { const part = document.getElementById(id); if (part) { part.scrollIntoView(); part.focus({ preventScroll: true }); } };
+
+// The table of contents marks the section that is being read; the sections come once, with the first figures.
+const current = new IntersectionObserver((seen) => {
+  const reading = seen.find((one) => one.isIntersecting);
+  if (reading) change({ reading: reading.target.id });
+}, { rootMargin: "-10% 0px -80% 0px" });
+const marks = new MutationObserver(() => {
+  const parts = document.querySelectorAll("main section");
+  if (!parts.length) return;
+  marks.disconnect();
+  parts.forEach((part) => current.observe(part));
+});
 
 addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, select, textarea, dialog"), other = event.ctrlKey || event.altKey || event.metaKey;
@@ -52,5 +64,6 @@ addEventListener("keydown", (event) => {
 
 const root = document.getElementById("console");
 root.replaceChildren();
+marks.observe(root, { childList: true, subtree: true });
 drawnBy(() => render(html`<${Page} ...${store} />`, root));
 start();

@@ -54,7 +54,7 @@ export class Chart extends Component {
     const { lines, bands = [], low, top, scale } = this.props, stroke = () => colour("soft"), grid = { stroke: () => colour("grid"), width: 1 };
     const range = (u, least, most) => least === null || least === undefined ? [0, 1] : [low ?? Math.min(least, 0), top ?? (most > 0 ? most * 1.08 : 1)];
     return {
-      width: this.host.clientWidth || 300, height: HEIGHT, legend: { show: false }, padding: [8, 14, 0, 0],
+      width: this.host.clientWidth || 300, height: HEIGHT, legend: { show: false }, padding: [8, 26, 0, 0],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"), scales: { x: { time: true }, y: { range } },
       series: [{}, ...lines.map((line) => ({ label: line.name, show: true, spanGaps: false, points: { show: false }, width: line.hidden ? 0 : 1.6, dash: line.dash,
         stroke: () => (line.hidden ? "transparent" : colour(line.colour)), paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined }))],

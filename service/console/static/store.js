@@ -5,6 +5,7 @@ export const store = {
   me: null, state: null, accounts: null, series: null, decisions: [], events: [],
   link: null, samples: [], // the chosen link, "src>dst", and its samples
   filter: { words: "", kind: "" }, opened: null,
+  reading: null, // id of the section that is being read
   asking: null, answers: {}, // name of the form that waits; form -> { ok, body | message }
   signing: false, keys: false, confirming: null, // dialogs
   supposed: [], // links of the dry run: { link, gbps }

@@ -6,10 +6,17 @@ import { change } from "../store.js";
 const KINDS = [["", "all"], ["move", "moves"], ["turn", "turns"], ["hold", "holds"], ["fell", "fallbacks"]], SHOWN = 100;
 const css = (row) => (row.fallback ? "fell" : row.action);
 
+// Links and domains that called for a decision, each once, with its times if there are several.
+function counted(words) {
+  const times = new Map();
+  words.forEach((word) => times.set(word, (times.get(word) || 0) + 1));
+  return [...times].map(([word, count]) => (count > 1 ? `${word} (${count} times)` : word)).join("; ");
+}
+
 export function causes(row, names) {
   const word = (one) => Array.isArray(one) ? `${names[one[0]] ?? one[0]} → ${names[one[1]] ?? one[1]}`
     : one && typeof one === "object" ? Object.entries(one).map(([name, value]) => `${name} ${name === "domain" ? names[value] : Array.isArray(value) ? word(value) : value}`).join(", ") : String(one);
-  return Object.entries(row.reasons || {}).map(([name, details]) => details.length ? `${name}: ${details.map(word).join("; ")}` : name).join(" · ");
+  return Object.entries(row.reasons || {}).map(([name, details]) => details.length ? `${name}: ${counted(details.map(word))}` : name).join(" · ");
 }
 
 function Row({ row, names, open }) {
