@@ -167,6 +167,7 @@ def serve(
     from service.api import server
     from service.api.app import ApiSettings, make_app
     from service.api.tokens import Tokens
+    from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
 
     address = server.ListenAddress(host, port, certificate, key)
@@ -191,8 +192,10 @@ def serve(
             body, lambda console: console.line(f"{url}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
         )
 
+    app = make_app(session, access)
+    console_routes.mount(app)
     try:
-        server.run(make_app(session, access), address, listener, ready)
+        server.run(app, address, listener, ready)
     finally:
         session.close()
     if session.failure is not None:
