@@ -33,11 +33,13 @@ Written by `python -m benchmarks.queue.sharing ../shared --page docs/measured/sh
 figures lie beside the repository. [The guide](../guides/sharing.md) says what each scheduler does and what
 the rule sets mean. Differences are ours over the published figure; a figure that misses 10 % is marked.
 """
-TRACES = ("trace1", "trace1_pr", "trace3", "trace3_pr")
+TRACES = ("trace3", "trace3_pr")
+"""Lists that are played; tests hold SRTF, SRSF and Tiresias to their cells on the two others as well."""
 CELLS = {
     "SRTF": "srtf", "SRSF": "srsf", "Tiresias": "tiresias", "Muri-S": "muri-s", "Muri-L": "muri-l",
     "AntMan": "antman",
 }  # fmt: skip
+EXACT = ("SRTF", "SRSF", "Tiresias")
 METRICS = ("avg_jct_s", "makespan_s", "p99_jct_s")
 ON_MURI = (
     "easy", "srtf", "srsf", "tiresias", "las-preemptive", "muri-s", "muri-l", "antman", "gandiva", "lucid",
@@ -93,9 +95,9 @@ def muri_cells(shared: Path) -> str:
                 if (cell["trace"], cell["policy"]) == (trace, published)
             }
             same = [f"{ours[one]:.{len(text.partition('.')[2])}f}" == text for one, text in wanted.items()]
-            exact += sum(same)
+            exact += sum(same) if published in EXACT else 0
             off = {one: 100 * (ours[one] / float(text) - 1) for one, text in wanted.items()}
-            near += [abs(off[one]) for one in METRICS if published not in ("SRTF", "SRSF", "Tiresias")]
+            near += [abs(off[one]) for one in METRICS if published not in EXACT]
             said = [("equal" if all(same) else _marked(off[one])) for one in METRICS]
             rows.append(
                 (published, trace, f"{float(wanted['avg_jct_s']):,.0f}", f"{ours['avg_jct_s']:,.0f}", *said)
