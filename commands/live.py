@@ -173,6 +173,7 @@ def serve(
     from service.api.app import ApiSettings, make_app
     from service.api.tokens import Tokens
     from service.api.webhook import Webhook
+    from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
 
     posted = None if webhook is None else Webhook(webhook, os.environ.get("TWIN_WEBHOOK_SECRET", ""))
@@ -200,8 +201,10 @@ def serve(
 
     if posted is not None:
         session.listeners.append(posted.publish)
+    app = make_app(session, access)
+    console_routes.mount(app)
     try:
-        server.run(make_app(session, access), address, listener, ready)
+        server.run(app, address, listener, ready)
     finally:
         session.close()
         if posted is not None:

@@ -47,7 +47,7 @@ from ingest.core.errors import UsageError
 )
 @click.option(
     "--profiles", type=PATH, metavar="DIR",
-    help="Run times of a list of Gavel, Sia or Pollux: the folder of their measured profiles.",
+    help="Measured profiles: run times of a list of Gavel, Sia or Pollux; with --changes speeds over GPUs.",
 )  # fmt: skip
 @click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
 @click.option(
@@ -120,8 +120,13 @@ def queue(
     if (solve is None) != (target is None):
         raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
     words = PowerWords(**power)
-    if words.asked and (nodes is not None or solve is not None or measured is not None):
-        raise UsageError("options of power go with one pool: without --nodes, --solve and --profiles")
+    if words.asked and (solve is not None or measured is not None):
+        raise UsageError("options of power go without --solve and --profiles")
+    if words.of_one_gpu and nodes is not None:
+        raise UsageError(
+            "--nodes say themselves which GPUs there are: leave --gpu, --idle-power, --busy-power and "
+            "--supplies out"
+        )
     if target is not None:
         from replay.queueing import capacity
 
@@ -141,6 +146,18 @@ def queue(
 
         if processors is not None:
             raise UsageError("--nodes goes without --processors: take one of them")
+        if words.asked:
+            from replay.queue.powered import compare_on_nodes_with_power
+
+            if keep:
+                raise UsageError("--keep of power is that of one pool: leave --nodes out, or its options")
+            with out.console.progress() as progress:
+                drawn = compare_on_nodes_with_power(
+                    jobs, nodes, words.choices(out.store), policies, placements, prediction=predicted,
+                    rules=held, owner=words.ledger, progress=progress,
+                )  # fmt: skip
+            out.show(drawn.to_json(), lambda console: show.with_power(console, drawn))
+            return
         with out.console.progress() as progress:
             placed = compare_on_nodes(
                 jobs, nodes, policies, placements, prediction=predicted, rules=held,
@@ -151,12 +168,11 @@ def queue(
     if words.asked:
         from replay.queue.powered import compare_with_power
 
-        if keep:
-            raise UsageError("--keep goes without options of power: take one of them")
         with out.console.progress() as progress:
             powered = compare_with_power(
                 jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,
-                rules=held, owner=words.ledger, supplies=words.supplies, progress=progress,
+                rules=held, owner=words.ledger, supplies=words.supplies,
+                keep=out.store if keep else None, progress=progress,
             )  # fmt: skip
         out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return

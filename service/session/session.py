@@ -31,6 +31,7 @@ from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_to_json
 from replay.store.event_sinks import LogSink, Watched
 from replay.store.run_header import Header, code_version, from_payload
+from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
 from service.session.inbox import Closed, Inbox, Request, StoppedError
 from service.session.intake import Intake
@@ -227,6 +228,7 @@ class Session:
         self.state = LiveState(origin_ns, telemetry.noise)
         self.intake = Intake(origin_ns)
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
+        self.accounts = AccountBook(origin_ns)
 
     def _play(self) -> None:
         folder = run_index.folder(self.store, self.run_id)
@@ -237,8 +239,9 @@ class Session:
         )
         self.policy, self.context = prepared.policy, prepared.context
         self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
+        events = Watched(Watched(self._sink, self.accounts), self.state)
         try:
-            play(self.world, self.header, prepared.decision_sources, Watched(self._sink, self.state))
+            play(self.world, self.header, prepared.decision_sources, events)
         finally:
             self._sink.close()
 

@@ -1,0 +1,69 @@
+// The page: its sections in order, its keys, and one `render` whenever the store has changed.
+import { html, render } from "./html.js";
+import { time } from "./format.js";
+import { start } from "./live.js";
+import { change, drawnBy, store } from "./store.js";
+import { Keys, SignIn, keysOn } from "./views/access.js";
+import { Control } from "./views/control.js";
+import { Costs } from "./views/costs.js";
+import { Decisions } from "./views/decisions.js";
+import { Domains } from "./views/domains.js";
+import { Jobs } from "./views/jobs.js";
+import { Links } from "./views/links.js";
+import { Plans } from "./views/plans.js";
+import { Admission, DryRun } from "./views/whatif.js";
+
+const SECTIONS = [
+  ["costs", "Cost and egress", Costs], ["domains", "Domains", Domains], ["links", "Links", Links], ["plan", "Plan over time", Plans],
+  ["decisions", "Decisions", Decisions], ["control", "Approve, hold, roll back", Control], ["what-if", "What if: dry run", DryRun],
+  ["admission", "What if: another job", Admission], ["jobs", "Jobs", Jobs],
+];
+const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, trying again", denied: "a token is needed" };
+
+function Header({ state, me, live, problem }) {
+  return html`<header><p class="skip-line"><a class="skip" href="#content">To the content</a></p>
+    <div class="head"><div><h1>${state ? `${state.scenario}, ${state.policy}` : "twin console"}</h1>
+      ${state && html`<p class="soft">${state.job.model} over ${state.domains.length} domains · run <span class="mono">${state.run}</span> · ${time(state.at)} UTC</p>`}</div>
+    <p class="tools"><span class=${`pill is-${live}`} role="status">${WORDS[live]}</span>${state && html`<span class=${`pill mode-${state.mode}`}>${state.mode}</span>`}
+      <button type="button" class="button" onClick=${() => change({ signing: true })}>${me ? me.name : "token"}</button><button type="button" class="button" onClick=${() => change({ keys: true })}>keys</button></p></div>
+    ${live === "lost" && html`<p class="label">${problem || "The stream has ended."} The figures below are the last ones that came.</p>`}</header>`;
+}
+
+function Page(given) {
+  const there = given.state && given.accounts && given.series;
+  return html`<div class="page"><${Header} ...${given} />
+    <nav aria-label="Contents"><ol>${SECTIONS.map(([id, title]) => html`<li><a href=${`#${id}`} aria-current=${given.reading === id ? "true" : undefined}>${title}</a></li>`)}</ol></nav>
+    <main id="content" tabindex="-1">${there ? SECTIONS.map(([id, title, View]) => html`<section key=${id} id=${id} aria-labelledby=${`${id}-title`} tabindex="-1"><h2 id=${`${id}-title`}>${title}</h2><${View} ...${given} /></section>`)
+      : html`<p class="soft">${given.live === "denied" ? "The service asks for a token." : "The state of the run comes."}</p>`}</main></div>
+    ${given.signing && html`<${SignIn} ...${given} />`}${given.keys && html`<${Keys} sections=${SECTIONS} />`}`;
+}
+
+const jump = (id) => { const part = document.getElementById(id); if (part) { part.scrollIntoView(); part.focus({ preventScroll: true }); } };
+
+// The table of contents marks the section that is being read; the sections come once, with the first figures.
+const current = new IntersectionObserver((seen) => {
+  const reading = seen.find((one) => one.isIntersecting);
+  if (reading) change({ reading: reading.target.id });
+}, { rootMargin: "-10% 0px -80% 0px" });
+const marks = new MutationObserver(() => {
+  const parts = document.querySelectorAll("main section");
+  if (!parts.length) return;
+  marks.disconnect();
+  parts.forEach((part) => current.observe(part));
+});
+
+addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, select, textarea, dialog"), other = event.ctrlKey || event.altKey || event.metaKey;
+  if (typing || other || !keysOn()) return;
+  const keys = { "?": () => change({ keys: true }), t: () => change({ signing: true }), "/": () => { jump("decisions"); document.getElementById("decision-search")?.focus(); } };
+  const act = keys[event.key] || (SECTIONS[Number(event.key) - 1] && (() => jump(SECTIONS[Number(event.key) - 1][0])));
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+const root = document.getElementById("console");
+root.replaceChildren();
+marks.observe(root, { childList: true, subtree: true });
+drawnBy(() => render(html`<${Page} ...${store} />`, root));
+start();

@@ -1,0 +1,95 @@
+// Keeps the store up to date: everything once, then the stream, and what the stream does not carry now and then.
+import { Refused, ask, follow } from "./api.js";
+import { change, store } from "./store.js";
+
+const KEPT = 500, SAMPLES = 2000, RETRY_MS = [1000, 2000, 5000, 10000];
+const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied"]);
+let last = null, tries = 0, stale = new Set(), stopping = new AbortController(), waking = null;
+
+const reads = {
+  state: async () => change({ state: await ask("v1/state") }),
+  accounts: async () => change({ accounts: await ask("v1/accounts") }),
+  series: async () => change({ series: await ask("v1/series") }),
+};
+
+export const pair = (link) => `${link.src}>${link.dst}`;
+
+export async function choose(link) {
+  change({ link, samples: [] });
+  const [src, dst] = link.split(">");
+  const { rows } = await ask(`v1/history?what=links&limit=${SAMPLES}&src=${encodeURIComponent(src)}&dst=${encodeURIComponent(dst)}`);
+  if (store.link === link) change({ samples: rows });
+}
+
+async function everything() {
+  const [me, state, accounts, series, decisions, events] = await Promise.all([
+    ask("v1/me"), ask("v1/state"), ask("v1/accounts"), ask("v1/series"),
+    ask(`v1/history?what=decisions&limit=${KEPT}`), ask(`v1/history?what=events&limit=${KEPT}`),
+  ]);
+  change({ me, state, accounts, series, decisions: decisions.rows, events: events.rows, problem: "", signing: false });
+  last = Math.max(-1, ...decisions.rows.map((row) => row.seq), ...events.rows.map((row) => row.seq));
+  const known = state.links.map(pair);
+  if (known.length) await choose(known.includes(store.link) ? store.link : known[0]);
+}
+
+const joined = (rows, row, kept) => rows.some((one) => one.seq === row.seq) ? rows : [...rows.slice(1 - kept), row];
+
+function heard(event) {
+  last = event.seq;
+  if (event.event === "link_observed") sampled(event);
+  if (event.event === "decided") change({ decisions: joined(store.decisions, event, KEPT) });
+  if (HAPPENED.has(event.event)) change({ events: joined(store.events, event, KEPT) });
+  stale.add("state");
+  if (event.event !== "link_observed") ["accounts", "series"].forEach((name) => stale.add(name));
+}
+
+// Bandwidths of the table and samples of the chosen link follow each sample at once; forecasts come with the state.
+function sampled(event) {
+  const { state, link } = store, names = state.domains.map((domain) => domain.name);
+  const seen = new Map(event.samples.map(([i, j, bandwidth_bps, latency_s]) => [`${names[i]}>${names[j]}`, { at: event.at, bandwidth_bps, latency_s }]));
+  change({ state: { ...state, links: state.links.map((one) => seen.has(pair(one)) ? { ...one, last: seen.get(pair(one)) } : one) } });
+  if (seen.has(link)) change({ samples: [...store.samples.slice(1 - SAMPLES), seen.get(link)] });
+}
+
+async function refresh(names) {
+  names.forEach((name) => stale.delete(name));
+  try {
+    await Promise.all(names.map((name) => reads[name]()));
+  } catch (error) {
+    names.forEach((name) => stale.add(name)); // the stream says whether the service is there
+  }
+}
+
+export const reread = () => refresh(["state", "accounts", "series"]);
+
+export function start() {
+  setInterval(() => stale.has("state") && store.live === "live" && refresh(["state"]), 2000);
+  setInterval(() => store.live === "live" && refresh(["accounts"]), 5000);
+  setInterval(() => store.live === "live" && refresh(["state", "series"]), 30000);
+  run();
+}
+
+// After another token, or at once where the next try is still far.
+export function restart() {
+  stopping.abort();
+  tries = 0;
+  if (waking) waking();
+}
+
+async function run() {
+  for (; ;) {
+    stopping = new AbortController();
+    try {
+      change({ live: "connecting" });
+      await everything();
+      await follow(last, () => { tries = 0; change({ live: "live" }); }, heard, stopping.signal);
+      change({ live: "lost" });
+    } catch (error) {
+      if (error.name === "AbortError") continue;
+      const denied = error instanceof Refused && [401, 403].includes(error.status);
+      change({ live: denied ? "denied" : "lost", problem: error.message, signing: store.signing || denied });
+    }
+    await new Promise((wake) => { waking = wake; if (store.live !== "denied") setTimeout(wake, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]); });
+    waking = null;
+  }
+}
