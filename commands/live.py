@@ -1,5 +1,6 @@
 """The command that serves a live run, and what `--live` and `--metrics-port` do while another works."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -139,12 +140,16 @@ def training(
     "--order-timeout", default=600.0, type=click.FloatRange(1, 1e6), metavar="S",
     help="Seconds for which an order waits for the job [600].",
 )  # fmt: skip
+@click.option(
+    "--webhook", metavar="URL",
+    help="Post decisions and orders there; TWIN_WEBHOOK_SECRET signs them.",
+)  # fmt: skip
 @click.option("--certificate", type=PATH, metavar="FILE", help="Certificate chain, PEM: serve over TLS.")
 @click.option("--key", type=PATH, metavar="FILE", help="Its private key, PEM.")
 @with_output
 def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
-    active: bool, order_timeout: float, certificate: Path | None, key: Path | None,
+    active: bool, order_timeout: float, webhook: str | None, certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
 
@@ -167,9 +172,11 @@ def serve(
     from service.api import server
     from service.api.app import ApiSettings, make_app
     from service.api.tokens import Tokens
+    from service.api.webhook import Webhook
     from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
 
+    posted = None if webhook is None else Webhook(webhook, os.environ.get("TWIN_WEBHOOK_SECRET", ""))
     address = server.ListenAddress(host, port, certificate, key)
     if (certificate is None) != (key is None):
         raise UsageError("--certificate and --key go together")
@@ -192,11 +199,15 @@ def serve(
             body, lambda console: console.line(f"{url}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
         )
 
+    if posted is not None:
+        session.listeners.append(posted.publish)
     app = make_app(session, access)
     console_routes.mount(app)
     try:
         server.run(app, address, listener, ready)
     finally:
         session.close()
+        if posted is not None:
+            posted.close()
     if session.failure is not None:
         raise session.failure

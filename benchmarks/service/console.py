@@ -262,8 +262,8 @@ def main() -> int:
             seen = look(browser, options, width, colours)
             print(
                 f"{width} px {colours}: drawn after {seen.drawn_ms:.0f} ms, frames every"
-                f" {seen.frame_ms[0]:.0f} ms (p99 {seen.frame_ms[1]:.0f}) at 10 events/s, errors {seen.errors},"
-                f" foreign requests {seen.foreign}, {seen.over_px} px too wide, failed {seen.failed}, axe"
+                f" {seen.frame_ms[0]:.0f} ms (p99 {seen.frame_ms[1]:.0f}) at 10 events/s,"
+                f" errors {seen.errors}, foreign requests {seen.foreign}, {seen.over_px} px too wide, failed {seen.failed}, axe"
                 f" {'not asked' if options.axe is None else seen.findings or 'nothing'}"
             )
             bad += seen.bad

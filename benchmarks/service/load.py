@@ -61,7 +61,7 @@ def lines(links: list[dict[str, Any]], chance: random.Random) -> bytes:
 def push(url: str, links: list[dict[str, Any]], rate: float, until: float, found: Measured) -> None:
     """Pushes at a steady rate."""
     chance, period_s = random.Random(1), BATCH / rate
-    with httpx.Client(base_url=url, timeout=30) as http:
+    with httpx.Client(base_url=url, timeout=120) as http:
         due = time.monotonic()
         while due < until:
             time.sleep(max(0.0, due - time.monotonic()))
@@ -79,7 +79,7 @@ def push(url: str, links: list[dict[str, Any]], rate: float, until: float, found
 
 def decide(url: str, until: float, found: Measured) -> None:
     """Asks for a decision every second."""
-    with httpx.Client(base_url=url, timeout=30) as http:
+    with httpx.Client(base_url=url, timeout=120) as http:
         while time.monotonic() < until:
             began = time.perf_counter()
             made = http.post("/v1/decide").raise_for_status().json()
@@ -127,6 +127,9 @@ def measure(policy: str, seconds: float, rate: float, clients: int) -> tuple[Mea
             cwd=ROOT,
             check=True,
             stdout=subprocess.DEVNULL,
+        )
+        subprocess.run(
+            [*twin, "doctor", "--compile", "--quiet"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
         )
         words = [*twin, "serve", *SCENARIO, "-p", policy, "--port", "0", "--json"]
         process, url = begun(words)

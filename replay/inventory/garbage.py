@@ -85,7 +85,8 @@ def collect(store: Path, *, dry_run: bool) -> Collection:
         except TwinError as error:
             notes.append(f"{kind.name} stay: {error}")
     notes += [
-        f"{run}: not finished, and kept; `twin replay --resume {run}` goes on, `twin rm {run}` removes it"
+        f"{run}: not finished, and kept; `twin replay --resume {run}` goes on (`twin serve` with a "
+        f"service's), `twin rm {run}` removes it"
         for run in _unfinished(store)
     ]
     return Collection(tuple(found), tuple(notes), not dry_run)

@@ -20,7 +20,7 @@ from replay.log.run_log import RunReader
 from replay.metrics.kpis import Kpis, of_events
 from replay.metrics.paired_comparison import PairedDifference, TimeBlocks, blocks_of, judge
 from replay.store import run_index
-from replay.store.run_header import Header, from_payload
+from replay.store.run_header import Header, from_payload, unfinished
 
 Json = dict[str, Any]
 
@@ -149,7 +149,7 @@ def compared(store: Path, run_id: str) -> ComparedRun:
     if header.policy in registry.OPERATIONS:
         raise UsageError(f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs")
     if not reader.finished:
-        raise NotFoundError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
+        raise NotFoundError(unfinished(header, run_id))
     events = list(reader.events())
     return ComparedRun(run_id, header, of_events(events), blocks_of(events, header.window_ns))
 

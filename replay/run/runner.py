@@ -26,7 +26,7 @@ from replay.sql import query
 from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
 from replay.store.event_sinks import Compare, LogSink, Reached, Sink, Totals, Watched
-from replay.store.run_header import Header, code_version, from_payload
+from replay.store.run_header import Header, code_version, from_payload, unfinished
 from twin.core.plan import Plan
 from twin.core.seeds import generator
 from twin.engines.engine import EngineName
@@ -332,9 +332,9 @@ def load_policy(store: Path, header: Header) -> Policy:
 def result(store: Path, run_id: str, *notes: str) -> RunResult:
     """Reads the result of a finished run from its log."""
     reader = RunReader(run_index.folder(store, run_id))
-    if not reader.finished:
-        raise NotFoundError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
     header = from_payload(reader.header())
+    if not reader.finished:
+        raise NotFoundError(unfinished(header, run_id))
     notes = (header.world["note"], *header.scenario().weights.note, *notes)
     return RunResult(run_id, reader.digest(), reader.chain_head(), of_events(reader.events()), notes)
 

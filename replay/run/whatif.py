@@ -25,7 +25,7 @@ from replay.run import branching, runner
 from replay.store import run_index
 from replay.store.decision_codec import plan_from_json, plan_to_json
 from replay.store.event_sinks import LogSink
-from replay.store.run_header import from_payload
+from replay.store.run_header import from_payload, unfinished
 from twin.settings.disturbances import LinkChange
 from twin.traces import perturbation
 
@@ -125,9 +125,9 @@ def what_if(
         reproduce the views of the decisions.
     """
     reader = RunReader(run_index.folder(store, run_id))
-    if not reader.finished:
-        raise InputError(f"{run_id}: the run is not finished; `twin replay --resume {run_id}` goes on")
     base_header = from_payload(reader.header())
+    if not reader.finished:
+        raise InputError(unfinished(base_header, run_id))
     header = branching.branch(
         store, base_header, run_id, policy or base_header.policy, checkpoint, from_decision, until_s
     )

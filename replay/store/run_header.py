@@ -152,6 +152,14 @@ def from_payload(payload: Mapping[str, Any]) -> Header:
     )
 
 
+def unfinished(header: Header, run_id: str) -> str:
+    """Returns that a run is not finished, and what goes on with it."""
+    way = f"`twin replay --resume {run_id}` goes on"
+    if header.live is not None:
+        way = "it is that of a service, which has no end; `twin audit`, `twin report` and `twin sql` read it"
+    return f"{run_id}: the run is not finished; {way}"
+
+
 def environment() -> dict[str, str]:
     """Returns interpreter, libraries and processor, which are logged outside the digest."""
     libraries = {name: _version(name) for name in ("numpy", "numba", "simpy", "torch", "torch-geometric")}

@@ -74,7 +74,7 @@ class Session:
         if setup.jobs:
             raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
         live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
-        header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live)
+        header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")
         self.notes: list[str] = []
         self.run_id, self.header, self.setup = self._found(header, setup)
         self.reader = ItemReader(self.setup.estimator())

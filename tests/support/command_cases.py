@@ -193,6 +193,7 @@ MISTAKES: dict[str, list[str]] = {
     "serve of several jobs": ["serve", "-s", "tri-jobs"],
     "serve --host": ["serve", "-s", "tri-7b", "--host", "0.0.0.0"],
     "serve --tokens": ["serve", "-s", "tri-7b", "--tokens", "{tmp}/no-tokens"],
+    "serve --webhook": ["serve", "-s", "tri-7b", "--webhook", "ftp://example.org"],
     "serve --key": ["serve", "-s", "tri-7b", "--key", "{tmp}/key.pem"],
     "estimate": ["estimate", "{tmp}/nothing.csv"],
     "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],

@@ -169,13 +169,13 @@ class ObservedWorld:
             self._emit("link_observed", {"sampled_ns": sampled_ns, "samples": taken})
             alarms = self.link_filter.observe(sampled_ns, state)
             if alarms:
-                self._request("alarm", *[list(pair) for pair in alarms])
+                self._request("alarm", [list(pair) for pair in alarms])
             for link in np.flatnonzero(before != self.link_filter.dead):
                 self._link_changed((int(rows[link]), int(columns[link])), bool(self.link_filter.dead[link]))
         if samples:
             present = self.link_filter.present_bps(self.now_ns)
             if moved := moved_links(self._bandwidth_at_decision, present, self._threshold):
-                self._request("change", *[list(pair) for pair in moved])
+                self._request("change", [list(pair) for pair in moved])
 
     def _link_changed(self, pair: Pair, dead: bool) -> None:
         self._emit("link_failed" if dead else "link_restored", {"src": pair[0], "dst": pair[1]})
