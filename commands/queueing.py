@@ -236,7 +236,7 @@ def _compare_changing(
 
 MEANINGLESS = {
     "engine", "weights", "links", "checkpoint", "deadline", "live", "metrics_port", "perturb", "pareto",
-    "jobs", "bound", "prove", "plots",
+    "jobs", "ray", "bound", "prove", "plots",
 }  # fmt: skip
 """Options of `twin replay` and `twin bench` that have no meaning in a queue."""
 
