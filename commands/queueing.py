@@ -266,7 +266,7 @@ def _learned(checkpoint: Path | None, policies: tuple[str, ...], elsewhere: bool
 
 MEANINGLESS = {
     "engine", "weights", "links", "checkpoint", "deadline", "live", "metrics_port", "perturb", "pareto",
-    "jobs", "bound", "prove", "plots",
+    "jobs", "ray", "bound", "prove", "plots",
 }  # fmt: skip
 """Options of `twin replay` and `twin bench` that have no meaning in a queue."""
 
