@@ -12,11 +12,12 @@ import orjson
 from ingest.core import durable, safe_json
 from ingest.core.errors import DamageError, InputError, NotFoundError
 from ingest.core.terminal import SENTENCE, clipped, shown
+from policy.queue.registry import LEARNED
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import JobScorer, OrderKeys, QueueRecipe
 from twin.queue.scoring import FEATURES, weights_in
 
-SCHEMA, LEARNED = "twin.queue-order/1", "learned"
+SCHEMA = "twin.queue-order/1"
 WIDEST, DEEPEST = 256, 8
 """Largest layer and most layers of a file that is read."""
 

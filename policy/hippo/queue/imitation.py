@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from policy.hippo.queue.network import log_probabilities, scorer_of
-from policy.hippo.queue.rollout import Rollout, rollout
+from policy.hippo.queue.rollout import QueueRollout, rollout
 from policy.hippo.queue.windows import Window
 from policy.queue.registry import recipe
 from twin.queue.jobs import Float, Int
@@ -22,7 +22,7 @@ ROUNDS, PASSES, RATE, WINDOWS = 6, 30, 1e-2, 2
 def imitate(module: nn.Sequential, windows: list[Window], order: str, random: np.random.Generator) -> float:
     """Brings a network to the order of that name; returns the share of its choices that are the order's in
     the last round, before it learned from them."""
-    optimiser, played, agreed = torch.optim.Adam(module.parameters(), lr=RATE), list[Rollout](), 0.0
+    optimiser, played, agreed = torch.optim.Adam(module.parameters(), lr=RATE), list[QueueRollout](), 0.0
     for turn in range(ROUNDS):
         fresh = [
             _labelled(windows[at], module, order, random)
@@ -42,7 +42,7 @@ def imitate(module: nn.Sequential, windows: list[Window], order: str, random: np
     return agreed
 
 
-def agreement(module: nn.Sequential, labelled: list[Rollout]) -> float:
+def agreement(module: nn.Sequential, labelled: list[QueueRollout]) -> float:
     """Returns the share of choices in which the network scores the heuristic's job highest."""
     with torch.no_grad():
         firsts = [
@@ -53,7 +53,7 @@ def agreement(module: nn.Sequential, labelled: list[Rollout]) -> float:
     return float(np.concatenate(firsts).mean())
 
 
-def _labelled(window: Window, module: nn.Sequential, order: str, random: np.random.Generator) -> Rollout:
+def _labelled(window: Window, module: nn.Sequential, order: str, random: np.random.Generator) -> QueueRollout:
     """Returns choices of the network with the job first that the order would take."""
     found = rollout(window, scorer_of(module), int(random.integers(2**62)))
     jobs = window.part.jobs
@@ -63,7 +63,7 @@ def _labelled(window: Window, module: nn.Sequential, order: str, random: np.rand
     # per choice: lowest key, then lowest job, comes first
     choice = np.repeat(np.arange(len(lengths)), lengths)
     sorted_ = np.lexsort((found.job, key, choice))
-    return Rollout(found.rows[sorted_], found.begin, found.job[sorted_], found.time_ns, found.reward)
+    return QueueRollout(found.rows[sorted_], found.begin, found.job[sorted_], found.time_ns, found.reward)
 
 
 def key_at(keys: OrderKeys, submit_ns: Int, job: Int, time_ns: Int) -> Float:

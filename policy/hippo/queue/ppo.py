@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from policy.hippo.queue.network import critic, log_probabilities, queue_state, scorer_of
-from policy.hippo.queue.rollout import Rollout, rollout
+from policy.hippo.queue.rollout import QueueRollout, rollout
 from policy.hippo.queue.windows import Window
 from twin.queue.jobs import Float
 from twin.queue.recipe import JobScorer
@@ -50,7 +50,7 @@ class Ppo:
         if batches:
             self._learn(batches)
 
-    def _batch(self, one: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _batch(self, one: QueueRollout) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Returns rows, begins, log-probabilities as sampled, advantages and returns of a window."""
         rows, begin = torch.from_numpy(one.rows), torch.from_numpy(one.begin)
         with torch.no_grad():

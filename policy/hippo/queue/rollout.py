@@ -12,7 +12,7 @@ import numpy as np
 
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
-from policy.hippo.queue.windows import Part, Window
+from policy.hippo.queue.windows import PoolPart, Window
 from twin.queue import kernel, scoring
 from twin.queue.jobs import LATEST_NS, Float, Int
 from twin.queue.metrics import TAU_S
@@ -25,7 +25,7 @@ ROOM = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout:
+class QueueRollout:
     """The choices of a window.
 
     rows: features of each job that could be chosen (e, 9), choice by choice, the chosen one first. begin:
@@ -39,20 +39,20 @@ class Rollout:
     reward: Float
 
 
-def starts(part: Part, scorer: JobScorer, trail: Scoring | None = None) -> Int:
+def starts(part: PoolPart, scorer: JobScorer, trail: Scoring | None = None) -> Int:
     """Returns when the jobs of a part start (n,), nanoseconds, in the order of a network inside EASY."""
     jobs, keys = part.jobs, OrderKeys.scored(len(part.jobs), scorer)
     return kernel.play(jobs, jobs.estimate_ns, part.processors, keys, "easy", PREDICTSIM, trail)[0]
 
 
-def rollout(window: Window, scorer: JobScorer, seed: int) -> Rollout:
+def rollout(window: Window, scorer: JobScorer, seed: int) -> QueueRollout:
     """Returns sampled choices in a window."""
     trail = scoring.trail_of(ROOM, seed)
     own_ns = starts(window.part, scorer, trail)
     taken = trail.decisions[: trail.counts[scoring.DECISIONS]]
     eligible = trail.eligible[: trail.counts[scoring.ELIGIBLE]]
     time_ns = taken[:, scoring.TIME]
-    return Rollout(
+    return QueueRollout(
         trail.rows[eligible], taken[:, scoring.AT].copy(), trail.job[eligible], time_ns.copy(),
         rewards(window, own_ns, time_ns),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from ingest.core.progress import SILENT, Progress
-from policy.hippo.queue.windows import Part, Window, best_order, log_slowdowns, split, windows_of
+from policy.hippo.queue.windows import PoolPart, Window, best_order, log_slowdowns, split, windows_of
 from policy.queue.checkpoint import LearnedOrder
 from policy.queue.registry import recipe
 from twin.core.seeds import generator
@@ -56,7 +56,7 @@ class Tails:
 
 
 def train(
-    parts: list[Part], method: Method = "ppo", *, seed: int = 0, minutes: float = 5.0,
+    parts: list[PoolPart], method: Method = "ppo", *, seed: int = 0, minutes: float = 5.0,
     steps: int | None = None, start: LearnedOrder | None = None, progress: Progress = SILENT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LearnedOrder:  # fmt: skip
@@ -122,11 +122,11 @@ def _learner(
     return Ppo(module, seed) if method == "ppo" else Evolution(network.scorer_of(module)), agreed
 
 
-def _tails(parts: list[Part], scorer: JobScorer) -> Tails:
+def _tails(parts: list[PoolPart], scorer: JobScorer) -> Tails:
     """Returns the figures of a network on parts."""
     from policy.hippo.queue.rollout import starts
 
-    played: list[tuple[Part, Int]] = [(part, starts(part, scorer)) for part in parts]
+    played: list[tuple[PoolPart, Int]] = [(part, starts(part, scorer)) for part in parts]
     slowdowns: Float = np.concatenate([log_slowdowns(part, start_ns) for part, start_ns in played])
     waits = [
         float((start_ns - part.jobs.submit_ns).max()) / 1e9 for part, start_ns in played if len(start_ns)

@@ -21,7 +21,7 @@ LEAST_JOBS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PoolPart:
     """Jobs, no run longer than its estimate, on a pool of so many processors."""
 
     jobs: QueueJobs
@@ -32,7 +32,7 @@ class Part:
 class Window:
     """A part to practise on, and when its jobs start under the heuristic (n,), nanoseconds."""
 
-    part: Part
+    part: PoolPart
     start_ns: Int
 
     @property
@@ -41,12 +41,12 @@ class Window:
         return log_slowdown(self.part, self.start_ns)
 
 
-def log_slowdown(part: Part, start_ns: Int) -> float:
+def log_slowdown(part: PoolPart, start_ns: Int) -> float:
     """Returns the mean log bounded slowdown of a schedule: the logarithm of the geometric mean."""
     return float(log_slowdowns(part, start_ns).mean())
 
 
-def log_slowdowns(part: Part, start_ns: Int) -> Float:
+def log_slowdowns(part: PoolPart, start_ns: Int) -> Float:
     """Returns log bounded slowdowns (n,) of a schedule."""
     run_s = part.jobs.run_ns / 1e9
     jct_s = (start_ns - part.jobs.submit_ns) / 1e9 + run_s
@@ -54,7 +54,7 @@ def log_slowdowns(part: Part, start_ns: Int) -> Float:
     return np.asarray(found)
 
 
-def best_order(parts: list[Part]) -> str:
+def best_order(parts: list[PoolPart]) -> str:
     """Returns the order with the lowest geometric mean of bounded slowdowns over all parts, inside EASY."""
     means = {}
     for name in ORDERS:
@@ -63,14 +63,14 @@ def best_order(parts: list[Part]) -> str:
     return min(ORDERS, key=lambda name: means[name])
 
 
-def split(part: Part, share: float) -> tuple[Part, Part]:
+def split(part: PoolPart, share: float) -> tuple[PoolPart, PoolPart]:
     """Returns the first share of the jobs, and the others."""
     cut = round(share * len(part.jobs))
     first, later = (part.jobs.select(chosen) for chosen in (slice(cut), slice(cut, None)))
-    return Part(first, part.processors), Part(later, part.processors)
+    return PoolPart(first, part.processors), PoolPart(later, part.processors)
 
 
-def windows_of(parts: list[Part], heuristic: QueueRecipe) -> list[Window]:
+def windows_of(parts: list[PoolPart], heuristic: QueueRecipe) -> list[Window]:
     """Returns windows in which the heuristic makes jobs wait.
 
     Raises:
@@ -81,7 +81,7 @@ def windows_of(parts: list[Part], heuristic: QueueRecipe) -> list[Window]:
         for first in range(0, max(len(part.jobs) - LEAST_JOBS, 1), STRIDE):
             jobs = part.jobs.select(slice(first, first + WINDOW))
             done = simulate(jobs, part.processors, heuristic)
-            found.append(Window(Part(done.jobs, part.processors), done.start_ns))
+            found.append(Window(PoolPart(done.jobs, part.processors), done.start_ns))
     kept = [one for one in found if one.log_slowdown >= TRIVIAL]
     if not kept:
         raise UsageError(

@@ -68,6 +68,9 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.sequence, shape.hidden) if shape.learned_positions else None
+        for one in (self.tokens, self.positions):
+            if one is not None:
+                nn.init.normal_(one.weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Returns the activations."""

@@ -65,5 +65,11 @@ addEventListener("keydown", (event) => {
 const root = document.getElementById("console");
 root.replaceChildren();
 marks.observe(root, { childList: true, subtree: true });
-drawnBy(() => render(html`<${Page} ...${store} />`, root));
+let complete = false;
+drawnBy(() => {
+  render(html`<${Page} ...${store} />`, root);
+  if (complete || !store.series) return;
+  complete = true;
+  performance.mark("figures drawn");
+});
 start();

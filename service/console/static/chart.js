@@ -60,7 +60,7 @@ export class Chart extends Component {
         stroke: () => (line.hidden ? "transparent" : colour(line.colour)), paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined }))],
       bands: bands.map(([upper, lower, name]) => ({ series: [upper, lower], fill: () => `color-mix(in srgb, ${colour(name)} 18%, transparent)` })),
       axes: [
-        { stroke, font: FONT, grid, ticks: grid, space: 64, size: 36, values: clock },
+        { stroke, font: FONT, grid, ticks: grid, space: 64, size: 44, values: clock },
         { stroke, font: FONT, grid, ticks: grid, space: 30, size: 48, values: (u, splits) => splits.map((at) => plain(scale ? at / scale : at, 4)) },
       ],
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: "time", scales: ["x", null] } },

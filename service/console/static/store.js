@@ -3,7 +3,7 @@ export const store = {
   live: "connecting", // connecting, live, lost, ended
   problem: "", // why nothing could be read
   me: null, state: null, accounts: null, series: null, decisions: [], events: [],
-  link: null, samples: [], // the chosen link, "src>dst", and its samples
+  link: null, samples: [], whole: false, // the chosen link, "src>dst", and its samples
   filter: { words: "", kind: "" }, opened: null,
   reading: null, // id of the section that is being read
   asking: null, answers: {}, // name of the form that waits; form -> { ok, body | message }

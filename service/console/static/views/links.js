@@ -3,12 +3,14 @@ import { html } from "../html.js";
 import { Chart } from "../chart.js";
 import { ms, plain, rate, usd } from "../format.js";
 import { choose, pair } from "../live.js";
-import { kept } from "../store.js";
+import { change, kept } from "../store.js";
 import { Topology, alarmed } from "./topology.js";
 
+const AROUND = 3; // the past is shown for so many times the longest horizon, unless all of it is asked for
 // Columns: time, samples, forecast, ends of the 80 % and the 95 % interval.
-const columns = kept((samples, link, at) => {
-  const past = samples.filter((one) => one.at < at), empty = (rows) => rows.map(() => null);
+const columns = kept((samples, link, at, whole) => {
+  const reach = AROUND * link.horizons[link.horizons.length - 1];
+  const past = samples.filter((one) => one.at < at && (whole || at - one.at < reach)), empty = (rows) => rows.map(() => null);
   const future = link.horizons.map((seconds) => at + seconds);
   const join = (values) => [...empty(past), ...values];
   return [[...past.map((one) => one.at), ...future], [...past.map((one) => one.bandwidth_bps), ...empty(future)],
@@ -26,7 +28,7 @@ function State({ link }) {
   return link.last ? "well" : "no sample yet";
 }
 
-export function Links({ state, link: chosen, samples }) {
+export function Links({ state, link: chosen, samples, whole }) {
   const last = state.horizons_s.length - 1, one = state.links.find((link) => pair(link) === chosen);
   return html`<${Topology} state=${state} chosen=${chosen} />
     <div class="scroll short" tabindex="0" role="region" aria-label="table: links"><table>
@@ -35,6 +37,7 @@ export function Links({ state, link: chosen, samples }) {
         <th scope="row"><button class="plain" type="button" aria-pressed=${String(pair(link) === chosen)} onClick=${() => choose(pair(link))}>${link.src} → ${link.dst}</button></th>
         <td><${State} link=${link} /></td><td class="n">${rate(link.last ? link.last.bandwidth_bps : link.forecast_bps[0])}</td><td class="n">${rate(link.forecast_bps[last])}</td>
         <td class="n">${rate(link.low80_bps[last])} – ${rate(link.high80_bps[last])}</td><td class="n">${ms(link.latency_s)}</td><td class="n">${usd(link.usd_per_gb)}</td></tr>`)}</tbody></table></div>
-    ${one && html`<${Chart} key=${chosen} label=${`${one.src} → ${one.dst}`} note="samples, forecast with its 80 % and 95 % intervals" unit="Gbit/s" scale=${1e9} now=${state.at}
-      columns=${columns(samples, withHorizons(state, chosen), state.at)} lines=${LINES} bands=${[[4, 3, "c1"], [6, 5, "c1"]]} />`}`;
+    ${one && html`<p><button type="button" class="button" aria-pressed=${String(whole)} onClick=${() => change({ whole: !whole })}>all samples</button></p>
+    <${Chart} key=${chosen} label=${`${one.src} → ${one.dst}`} note="samples, forecast with its 80 % and 95 % intervals" unit="Gbit/s" scale=${1e9} now=${state.at}
+      columns=${columns(samples, withHorizons(state, chosen), state.at, whole)} lines=${LINES} bands=${[[4, 3, "c1"], [6, 5, "c1"]]} />`}`;
 }

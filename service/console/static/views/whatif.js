@@ -53,7 +53,7 @@ function admission(event) {
 
 function Fit({ title, fit, names }) {
   if (!fit) return null;
-  return html`<h4>${title}</h4><dl><dt>plan</dt><dd>${planLine(fit.plan, names)}</dd><dt>speed</dt><dd>${scaled(fit.tokens_per_s, "tokens/s")}, ${duration(fit.iteration_s)} a step</dd>
+  return html`<h3>${title}</h3><dl><dt>plan</dt><dd>${planLine(fit.plan, names)}</dd><dt>speed</dt><dd>${scaled(fit.tokens_per_s, "tokens/s")}, ${duration(fit.iteration_s)} a step</dd>
     <dt>egress</dt><dd>${bytes(fit.egress_bytes_per_s)}/s, ${usd(fit.egress_usd_per_hour)}/h</dd><dt>GPUs</dt><dd>${usd(fit.gpu_usd_per_hour)}/h</dd>
     ${fit.whole && html`<dt>the whole job</dt><dd>${duration(fit.whole.seconds)}, ${bytes(fit.whole.egress_bytes)} and ${usd(fit.whole.egress_usd)} of egress, ${usd(fit.whole.gpu_usd)} of GPUs</dd>`}</dl>`;
 }
@@ -63,7 +63,7 @@ export function Admission({ state, me, asking, answers }) {
   return html`<form onSubmit=${admission}>
     <p>When could a job that is not submitted yet start, how fast would it be, what would it send?</p>
     <div class="fields">
-      <label>model <input name="model" required maxlength="200" value=${state.job.model} spellcheck=${false} /></label>
+      <label>model <input name="model" required maxlength="200" defaultValue=${state.job.model} spellcheck=${false} /></label>
       <label>sequences a batch <input name="batch" type="number" min="1" max="1000000" step="1" placeholder="as the scenario" /></label>
       <label>tokens to train <input name="tokens" type="number" min="1" step="1" placeholder="not said" /></label>
       <label>tokens that the present job has left <input name="left" type="number" min="1" step="1" placeholder="not said" /></label></div>

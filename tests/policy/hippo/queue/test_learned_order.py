@@ -9,7 +9,7 @@ import torch
 from ingest.core.errors import UsageError
 from policy.hippo.queue import imitation, network, ppo, training, windows
 from policy.hippo.queue.rollout import ROOM, accrued, rollout, starts
-from policy.hippo.queue.windows import Part, Window, log_slowdown, windows_of
+from policy.hippo.queue.windows import PoolPart, Window, log_slowdown, windows_of
 from policy.queue.registry import recipe
 from twin.core.seeds import generator
 from twin.queue.jobs import Int, QueueJobs
@@ -20,7 +20,7 @@ from twin.queue.simulation import QueueSchedule, simulate
 POOL = 10
 
 
-def queue(jobs: int = 500, seed: int = 0) -> Part:
+def queue(jobs: int = 500, seed: int = 0) -> PoolPart:
     """Synthetic: users 0 and 1 ask for as long, but user 0 needs a hundredth of it."""
     random = generator(seed, "toy queue")
     user = random.integers(0, 2, jobs)
@@ -28,7 +28,7 @@ def queue(jobs: int = 500, seed: int = 0) -> Part:
     run = np.where(user == 0, estimate // 100, estimate)
     submit = np.sort(random.integers(0, 380 * jobs, jobs))
     made = QueueJobs.of_seconds(submit, run, random.integers(2, POOL, jobs), estimate, user=user)
-    return Part(made, POOL)
+    return PoolPart(made, POOL)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_accrued_cost_by_hand() -> None:
     assert found == pytest.approx(np.log([1, 2, 4, 4]))
 
 
-def bounded_log_sum(part: Part, start_ns: Int) -> float:
+def bounded_log_sum(part: PoolPart, start_ns: Int) -> float:
     return float(np.log(bounded_slowdowns(QueueSchedule(part.jobs, POOL, start_ns, start_ns > 0))).sum())
 
 
@@ -130,7 +130,7 @@ def test_a_training_is_the_same_again_and_ctrl_c_keeps_the_best_so_far() -> None
 def test_a_queue_without_waits_teaches_nothing() -> None:
     jobs = QueueJobs.of_seconds(np.arange(900) * 100, np.full(900, 50), np.full(900, 1))
     with pytest.raises(UsageError, match="nothing to learn"):
-        training.train([Part(jobs, 4)], "evolution", steps=1)
+        training.train([PoolPart(jobs, 4)], "evolution", steps=1)
 
 
 def test_best_order_is_that_of_the_lowest_geometric_mean() -> None:
