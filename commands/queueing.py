@@ -1,18 +1,15 @@
 """The command that compares schedulers on the queue of a log."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from commands import completion as known
 from commands.frame.power_options import PowerWords, power_options
+from commands.frame.queue_question import QueueQuestion
 from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from policy.queue.checkpoint import LearnedOrder
 
 
 @writing_command
@@ -71,13 +68,7 @@ if TYPE_CHECKING:
 @power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
-def queue(
-    out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
-    processors: int | None, nodes: str | None, placements: tuple[str, ...], checkpoint: Path | None,
-    prediction: str, rules: str, profiles: Path | None, profile_gpu: str | None, solve: str | None,
-    target: str | None, changes: str | None, most_preemptions: int | None, keep: bool,
-    **power: Any,
-) -> None:  # fmt: skip
+def queue(out: Output, /, **said: Any) -> None:
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
 
     Every scheduler gets the same jobs on the same machine. With --prediction actual it knows run times
@@ -94,174 +85,98 @@ def queue(
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
-    from typing import cast
-
-    from commands.show import queue as show
-    from ingest.readers.clusters.profiled_runs import RunProfiles
-    from ingest.readers.job_logs import LakeJobs
-    from twin.queue.jobs import Prediction
-    from twin.queue.rules import RULES, rule_set
-    from twin.sharing.changes import CHANGES
-
-    if source is not None and not given("dataset"):
-        dataset = None  # a LOG that is named wins over a file of settings
-    if (source is None) == (dataset is None):
-        raise UsageError("name a LOG, or --dataset NAME of the lake, and not both")
-    if nodes is None and placements:
-        raise UsageError("--placement: one pool of processors has no places; add --nodes")
-    jobs = source if source is not None else LakeJobs(out.store, str(dataset))
-    if rules in CHANGES and rules not in RULES:
-        raise UsageError(f"--rules says how a simulator treats events: for {rules} say --changes {rules}")
-    predicted, held = cast(Prediction, prediction), rule_set(rules)
-    measured = None if profiles is None else RunProfiles(profiles, profile_gpu)
-    if profile_gpu is not None and measured is None:
-        raise UsageError("--profile-gpu belongs to --profiles DIR")
-    if _changing(policies, changes, most_preemptions):
-        _refuse_beside_changes(keep=keep, placements=placements, solve=solve, power=power)
-        _compare_changing(
-            out, jobs, policies, changes, most_preemptions, processors, nodes, predicted, measured
-        )
+    names = QueueQuestion.__dataclass_fields__
+    words = {name: said.pop(name) for name in list(said) if name in names}
+    asked = QueueQuestion(**words, power=PowerWords(**said), store=out.store)
+    if asked.changes_runs:
+        _changed(out, asked)
         return
-    if measured is not None and (source is None or nodes is not None or solve is not None):
-        raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
-    if (solve is None) != (target is None):
-        raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
-    words = PowerWords(**power)
-    learned = _learned(checkpoint, policies, words.asked or nodes is not None or solve is not None or keep)
-    if words.asked and (solve is not None or measured is not None):
-        raise UsageError("options of power go without --solve and --profiles")
-    if words.of_one_gpu and nodes is not None:
-        raise UsageError(
-            "--nodes say themselves which GPUs there are: leave --gpu, --idle-power, --busy-power and "
-            "--supplies out"
-        )
-    if target is not None:
-        from replay.queueing import capacity
-
-        if keep or len(placements) > 1:
-            raise UsageError("--solve goes without --keep and with one --placement: leave them out")
-        wanted = capacity.CapacityTarget.parse(target)
-        with out.console.progress() as progress:
-            least = capacity.solve(
-                jobs, wanted, policies, processors=processors, nodes=nodes,
-                place=placements[0] if placements else None, prediction=predicted, rules=held,
-                progress=progress,
-            )  # fmt: skip
-        out.show(least.to_json(), lambda console: show.capacity(console, least))
-        return
-    if nodes is not None:
-        from replay.queue.on_nodes import compare_on_nodes
-
-        if processors is not None:
-            raise UsageError("--nodes goes without --processors: take one of them")
-        if words.asked:
-            from replay.queue.powered import compare_on_nodes_with_power
-
-            if keep:
-                raise UsageError("--keep of power is that of one pool: leave --nodes out, or its options")
-            with out.console.progress() as progress:
-                drawn = compare_on_nodes_with_power(
-                    jobs, nodes, words.choices(out.store), policies, placements, prediction=predicted,
-                    rules=held, owner=words.ledger, progress=progress,
-                )  # fmt: skip
-            out.show(drawn.to_json(), lambda console: show.with_power(console, drawn))
-            return
-        with out.console.progress() as progress:
-            placed = compare_on_nodes(
-                jobs, nodes, policies, placements, prediction=predicted, rules=held,
-                keep=out.store if keep else None, progress=progress,
-            )  # fmt: skip
-        out.show(placed.to_json(), lambda console: show.on_nodes(console, placed))
-        return
-    if words.asked:
-        from replay.queue.powered import compare_with_power
-
-        with out.console.progress() as progress:
-            powered = compare_with_power(
-                jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,
-                rules=held, owner=words.ledger, supplies=words.supplies,
-                keep=out.store if keep else None, progress=progress,
-            )  # fmt: skip
-        out.show(powered.to_json(), lambda console: show.with_power(console, powered))
-        return
-    from replay.queue.comparison import compare
-
-    with out.console.progress() as progress:
-        found = compare(
-            jobs, policies, processors=processors, prediction=predicted, rules=held,
-            keep=out.store if keep else None, profiles=measured, learned=learned,
-            progress=progress,
-        )  # fmt: skip
-    out.show(found.to_json(), lambda console: show.comparison(console, found))
+    asked.check()
+    if asked.target is not None:
+        _least_machine(out, asked)
+    elif asked.power.asked:
+        _with_power(out, asked)
+    elif asked.nodes is not None:
+        _on_nodes(out, asked)
+    else:
+        _on_pool(out, asked)
 
 
-def _changing(policies: tuple[str, ...], changes: str | None, most_preemptions: int | None) -> bool:
-    """Returns True if runs may be changed: by an option, or by a scheduler that does it."""
-    from policy.sharing import registry
-
-    registry.check_known(policies)
-    asked = changes is not None or any(name in registry.RECIPES for name in policies)
-    if most_preemptions is not None and not asked:
-        raise UsageError("--most-preemptions goes with --changes, or a policy that preempts, as srtf")
-    return asked
-
-
-def _refuse_beside_changes(
-    *, keep: bool, placements: tuple[str, ...], solve: str | None, power: dict[str, Any]
-) -> None:
-    """Refuses options that mean nothing where running jobs are changed."""
-    if keep:
-        raise UsageError("--keep keeps runs that nobody changes; leave it out beside schedulers that preempt")
-    if placements:
-        raise UsageError("--placement: schedulers that change runs consolidate jobs on nodes; leave it out")
-    if solve is not None or PowerWords(**power).asked:
-        raise UsageError("--solve and options of power go with schedulers that leave running jobs alone")
-    if given("rules"):
-        raise UsageError("--rules goes with schedulers that leave running jobs alone; say --changes SET here")
-
-
-def _compare_changing(
-    out: Output, jobs: Any, policies: tuple[str, ...], changes: str | None, most_preemptions: int | None,
-    processors: int | None, nodes: str | None, prediction: Any, profiles: Any,
-) -> None:  # fmt: skip
-    """`twin queue --changes`: schedulers that preempt, share and resize."""
-    from dataclasses import replace
-
+def _changed(out: Output, asked: QueueQuestion) -> None:
+    """Schedulers that preempt, share and resize."""
     from commands.show import queue as show
     from replay.queueing.changing import compare_changing
-    from twin.sharing.changes import STEADY, change_rules
 
-    if nodes is not None and processors is not None:
-        raise UsageError("--nodes goes without --processors: take one of them")
-    rules = change_rules(changes or STEADY.name)
-    if most_preemptions is not None:
-        rules = replace(rules, most_preemptions=most_preemptions)
+    asked.check_beside_changes()
     with out.console.progress() as progress:
         found = compare_changing(
-            jobs, policies, rules=rules, processors=processors, nodes=nodes, prediction=prediction,
-            profiles=profiles, progress=progress,
+            asked.jobs, asked.policies, rules=asked.change_rules, processors=asked.processors,
+            nodes=asked.nodes, prediction=asked.prediction, profiles=asked.measured, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.changing(console, found))
 
 
-def _learned(checkpoint: Path | None, policies: tuple[str, ...], elsewhere: bool) -> "LearnedOrder | None":
-    """Returns the order of a checkpoint; None without one.
+def _least_machine(out: Output, asked: QueueQuestion) -> None:
+    """`--solve gpus`."""
+    from commands.show import queue as show
+    from replay.queueing import capacity
 
-    Raises:
-        UsageError: nobody asked for it, or it is not played there.
-    """
-    if checkpoint is None:
-        return None
-    from policy.queue import checkpoint as stored
-    from policy.queue.registry import LEARNED
+    wanted = capacity.CapacityTarget.parse(str(asked.target))
+    with out.console.progress() as progress:
+        least = capacity.solve(
+            asked.jobs, wanted, asked.policies, processors=asked.processors, nodes=asked.nodes,
+            place=next(iter(asked.placements), None), prediction=asked.prediction, rules=asked.held,
+            progress=progress,
+        )  # fmt: skip
+    out.show(least.to_json(), lambda console: show.capacity(console, least))
 
-    if LEARNED not in policies:
-        raise UsageError(f"--checkpoint belongs to -p {LEARNED}: add it")
-    if elsewhere:
-        raise UsageError(
-            f"-p {LEARNED} goes with one pool: without --nodes, --solve, --keep and options of power"
-        )
-    return stored.load(checkpoint)
+
+def _with_power(out: Output, asked: QueueQuestion) -> None:
+    """Power, carbon and price of each schedule, on nodes or on one pool."""
+    from commands.show import queue as show
+    from replay.queue.powered import compare_on_nodes_with_power, compare_with_power
+
+    words, choices = asked.power, asked.power.choices(out.store)
+    with out.console.progress() as progress:
+        if asked.nodes is not None:
+            found = compare_on_nodes_with_power(
+                asked.jobs, asked.nodes, choices, asked.policies, asked.placements,
+                prediction=asked.prediction, rules=asked.held, owner=words.ledger, progress=progress,
+            )  # fmt: skip
+        else:
+            found = compare_with_power(
+                asked.jobs, choices, asked.policies, processors=asked.processors,
+                prediction=asked.prediction, rules=asked.held, owner=words.ledger, supplies=words.supplies,
+                keep=asked.kept_in, progress=progress,
+            )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.with_power(console, found))
+
+
+def _on_nodes(out: Output, asked: QueueQuestion) -> None:
+    """Jobs on nodes, by every placement."""
+    from commands.show import queue as show
+    from replay.queue.on_nodes import compare_on_nodes
+
+    with out.console.progress() as progress:
+        found = compare_on_nodes(
+            asked.jobs, str(asked.nodes), asked.policies, asked.placements, prediction=asked.prediction,
+            rules=asked.held, keep=asked.kept_in, progress=progress,
+        )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.on_nodes(console, found))
+
+
+def _on_pool(out: Output, asked: QueueQuestion) -> None:
+    """Jobs on one pool of processors."""
+    from commands.show import queue as show
+    from replay.queue.comparison import compare
+
+    with out.console.progress() as progress:
+        found = compare(
+            asked.jobs, asked.policies, processors=asked.processors, prediction=asked.prediction,
+            rules=asked.held, keep=asked.kept_in, profiles=asked.measured, learned=asked.learned,
+            progress=progress,
+        )  # fmt: skip
+    out.show(found.to_json(), lambda console: show.comparison(console, found))
 
 
 MEANINGLESS = {
