@@ -263,7 +263,8 @@ def main() -> int:
             print(
                 f"{width} px {colours}: drawn after {seen.drawn_ms:.0f} ms, frames every"
                 f" {seen.frame_ms[0]:.0f} ms (p99 {seen.frame_ms[1]:.0f}) at 10 events/s,"
-                f" errors {seen.errors}, foreign requests {seen.foreign}, {seen.over_px} px too wide, failed {seen.failed}, axe"
+                f" errors {seen.errors}, foreign requests {seen.foreign}, {seen.over_px} px too wide,"
+                f" failed {seen.failed}, axe"
                 f" {'not asked' if options.axe is None else seen.findings or 'nothing'}"
             )
             bad += seen.bad
